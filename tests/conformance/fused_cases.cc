@@ -116,6 +116,20 @@ OpCase LinearGeglu(const Shape& shape, int64_t out, bool bias) {
   return {absl::StrCat("linear_geglu_", out, bias ? "_bias" : ""), Op::kFused, build};
 }
 
+// A bias that begins where no word does.
+OpCase LinearGegluOfPartOfABias(const Shape& shape, int64_t out) {
+  const auto build = [=](GraphBuilder& b) {
+    const Value biases = b.Input("biases", DType::kF32, {2 * out + 1}, Rate::kStep);
+    const std::vector<Value> operands = {b.Input("x", DType::kF32, shape, Rate::kStep),
+                                         b.Weight("net/weight", {2 * out, shape[-1]}),
+                                         b.Slice(biases, 0, 1, 2 * out + 1)};
+    b.Output("y", Fuse(b, graph::kLinearGeglu, operands, [&](auto& body, const auto& in) {
+               return body.Geglu(body.Linear(in[0], in[1], in[2]));
+             }));
+  };
+  return {absl::StrCat("linear_geglu_", out, "_bias_is_a_slice"), Op::kFused, build};
+}
+
 // The addend of each channel before a norm. kSlice: rows with gaps between them; kPermuted:
 // channels with gaps.
 enum class Added { kNothing, kInput, kWeight, kSlice, kPermuted };
@@ -295,6 +309,7 @@ std::vector<OpCase> FusedCases() {
     cases.push_back(LinearGeglu({7, 37}, 19, bias));
     cases.push_back(LinearGeglu({3, 50, 72}, 96, bias));
   }
+  cases.push_back(LinearGegluOfPartOfABias({3, 5, 72}, 96));
   for (Layout layout : {Layout::kNchw, Layout::kNhwc}) {
     for (int64_t channels : {8, 24, 64}) {
       for (Added added : {Added::kNothing, Added::kInput, Added::kWeight}) {

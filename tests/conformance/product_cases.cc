@@ -1,3 +1,5 @@
+#include <cmath>
+
 #include "absl/strings/str_cat.h"
 #include "tests/conformance/op_cases.h"
 
@@ -119,16 +121,52 @@ OpCase ConvOfInputs(int64_t in, int64_t out) {
   return {absl::StrCat("conv2d_weight_is_an_input_", in, "_to_", out), Op::kConv2d, build};
 }
 
-// One that begins where no word does.
-OpCase ConvOfPartOfABias(int64_t in, int64_t out) {
+// A bias that begins where no word does, as the others of these do.
+OpCase ConvOfPartOfABias(int64_t in, int64_t out, int64_t kernel) {
   const auto build = [=](GraphBuilder& b) {
     const Value x = b.Input("x", DType::kF32, {1, 5, 6, in}, Rate::kStep);
     const Value biases = b.Input("biases", DType::kF32, {out + 1}, Rate::kStep);
-    b.Output("y",
-             b.Conv2d(x, b.Weight("net/weight", {out, in, 3, 3}), b.Slice(biases, 0, 1, out + 1),
-                      {.padding = {1, 1, 1, 1}, .layout = Layout::kNhwc}));
+    const int64_t around = kernel / 2;
+    b.Output("y", b.Conv2d(x, b.Weight("net/weight", {out, in, kernel, kernel}),
+                           b.Slice(biases, 0, 1, out + 1),
+                           {.padding = {around, around, around, around}, .layout = Layout::kNhwc}));
   };
-  return {absl::StrCat("conv2d_bias_is_a_slice_", in, "_to_", out), Op::kConv2d, build};
+  return {absl::StrCat("conv2d_bias_is_a_slice_", in, "_to_", out, kernel == 3 ? "" : "_1x1"),
+          Op::kConv2d, build};
+}
+
+OpCase ConvOfPartOfABiasAndInputs(int64_t in, int64_t out) {
+  const auto build = [=](GraphBuilder& b) {
+    const Value x = b.Input("x", DType::kF32, {1, 5, 6, in}, Rate::kStep);
+    const Value weight = b.Input("weight", DType::kF32, {out, in, 3, 3}, Rate::kStep);
+    const Value biases = b.Input("biases", DType::kF32, {out + 1}, Rate::kStep);
+    b.Output("y", b.Conv2d(x, weight, b.Slice(biases, 0, 1, out + 1),
+                           {.padding = {1, 1, 1, 1}, .layout = Layout::kNhwc}));
+  };
+  return {absl::StrCat("conv2d_bias_is_a_slice_beside_inputs_", in, "_to_", out), Op::kConv2d,
+          build};
+}
+
+OpCase LinearOfPartOfABias(int64_t in, int64_t out) {
+  const auto build = [=](GraphBuilder& b) {
+    const Value x = b.Input("x", DType::kF32, {9, in}, Rate::kStep);
+    const Value biases = b.Input("biases", DType::kF32, {out + 1}, Rate::kStep);
+    b.Output("y", b.Linear(x, b.Weight("net/weight", {out, in}), b.Slice(biases, 0, 1, out + 1)));
+  };
+  return {absl::StrCat("linear_bias_is_a_slice_", in, "_to_", out), Op::kLinear, build};
+}
+
+// Every operand of a product.
+OpCase LinearOfParts(int64_t in, int64_t out) {
+  const auto part = [](GraphBuilder& b, const char* name, int64_t lines, int64_t line) {
+    const Value all = b.Input(name, DType::kF32, {lines * line + 1}, Rate::kStep);
+    return b.Reshape(b.Slice(all, 0, 1, lines * line + 1), {lines, line});
+  };
+  const auto build = [=](GraphBuilder& b) {
+    const Value x = part(b, "x", 7, in), weight = part(b, "weight", out, in);
+    b.Output("y", b.Linear(x, weight, b.Reshape(part(b, "bias", 1, out), {out})));
+  };
+  return {absl::StrCat("linear_operands_are_slices_", in, "_to_", out), Op::kLinear, build};
 }
 
 struct AttentionCase {
@@ -149,12 +187,38 @@ OpCase Attention(const AttentionCase& c) {
 }
 
 // Queries, keys and values as parts of one merged projection.
-OpCase MergedAttention() {
-  return {"attention_of_slices", Op::kAttention, [](GraphBuilder& b) {
-            const Value qkv = b.Input("qkv", DType::kF32, {2, 9, 72}, Rate::kStep);
-            b.Output("y", b.Attention(b.Slice(qkv, 2, 0, 24), b.Slice(qkv, 2, 24, 48),
-                                      b.Slice(qkv, 2, 48, 72), {3, 0.5f, false}));
+OpCase MergedAttention(int64_t tokens, int64_t heads, int64_t size) {
+  return {absl::StrCat("attention_of_slices_", size), Op::kAttention, [=](GraphBuilder& b) {
+            const int64_t c = heads * size;
+            const Value qkv = b.Input("qkv", DType::kF32, {2, tokens, 3 * c}, Rate::kStep);
+            b.Output("y", b.Attention(b.Slice(qkv, 2, 0, c), b.Slice(qkv, 2, c, 2 * c),
+                                      b.Slice(qkv, 2, 2 * c, 3 * c), {heads, 0.2f, false}));
           }};
+}
+
+// Attention of Stable Diffusion 1.5, whose heads are of 40, 80 and 160: to the image itself, of
+// which there are whole tiles or not, and to a prompt. Heads are fewer, but never one where a
+// kernel could take the next head's elements for padding.
+std::vector<AttentionCase> AttentionOfSd15() {
+  std::vector<AttentionCase> cases;
+  const auto add = [&](int64_t size, int64_t rows, int64_t queries, int64_t keys) {
+    const float scale = 1 / std::sqrt(static_cast<float>(size));
+    cases.push_back({absl::StrCat("sd15_", size, "_", rows, "x", queries, "_over_", keys), rows,
+                     queries, keys, 2, size, false, scale});
+  };
+  for (const auto& [size, image] :
+       {std::pair(40, 4096), std::pair(80, 1024), std::pair(160, 256)}) {
+    add(size, 1, 64, image);
+    add(size, 2, 65, image - 1);
+    add(size, 1, image, 77);
+    add(size, 2, 63, 77);
+    add(size, 2, 63, 63);
+    add(size, 1, 64, 64);
+  }
+  cases.push_back({"sd15_many_heads", 2, 130, 130, 8, 40, false, 0.158f});
+  cases.push_back({"sd15_text", 2, 77, 77, 12, 64, true, 0.125f});
+  cases.push_back({"sd15_autoencoder", 1, 100, 100, 1, 512, false, 0.044f});
+  return cases;
 }
 
 }  // namespace
@@ -173,7 +237,13 @@ std::vector<OpCase> ProductCases() {
   cases.push_back(LinearOfInputs());
   for (const auto& [in, out] : {std::pair(3, 4), std::pair(4, 64), std::pair(64, 4)}) {
     cases.push_back(ConvOfInputs(in, out));
-    cases.push_back(ConvOfPartOfABias(in, out));
+    cases.push_back(ConvOfPartOfABias(in, out, 3));
+    cases.push_back(ConvOfPartOfABias(in, out, 1));
+    cases.push_back(ConvOfPartOfABiasAndInputs(in, out));
+  }
+  for (const auto& [in, out] : {std::pair(64, 32), std::pair(37, 19)}) {
+    cases.push_back(LinearOfPartOfABias(in, out));
+    cases.push_back(LinearOfParts(in, out));
   }
   cases.push_back(ConvOfMadeBias());
   cases.push_back(Matmul("rank2", {3, 5}, {5, 4}));
@@ -207,7 +277,9 @@ std::vector<OpCase> ProductCases() {
        }) {
     cases.push_back(Attention(c));
   }
-  cases.push_back(MergedAttention());
+  for (const AttentionCase& c : AttentionOfSd15()) cases.push_back(Attention(c));
+  cases.push_back(MergedAttention(9, 3, 8));
+  for (const int64_t size : {40, 80, 160}) cases.push_back(MergedAttention(66, 3, size));
   return cases;
 }
 

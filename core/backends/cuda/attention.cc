@@ -52,7 +52,7 @@ bool IsReadInWords(const BinderArguments& a, const AttentionShape& s) {
 }
 
 // cuDNN takes the largest score to have the largest product: with a negative scale it gives NaN.
-bool CudnnMayHaveIt(const AttentionShape& s) { return s.size <= 128 && s.scale > 0; }
+bool CudnnMayHaveIt(const AttentionShape& s) { return s.size <= 256 && s.scale > 0; }
 
 // Some queries of all heads of a row: which they are differs, how many does not.
 struct Block {
@@ -195,6 +195,7 @@ kernels::AttentionArgs ArgsOf(const AttentionShape& s) {
           .heads = s.heads,
           .queries = s.queries,
           .keys = s.keys,
+          .size = s.size,
           .scale = s.scale,
           .causal = s.causal};
 }
@@ -231,7 +232,7 @@ OwnAttention OwnAttentionFor(const kernels::AttentionArgs& args,
 absl::StatusOr<BoundKernel> BindAttention(const BinderArguments& a) {
   const AttentionShape shape = ShapeOf(a);
   const bool in_words = IsReadInWords(a, shape);
-  if (in_words && shape.size == kernels::kAttentionSize) {
+  if (in_words && shape.size <= kernels::kAttentionSize) {
     const kernels::AttentionArgs args = ArgsOf(shape);
     const OwnAttention own = OwnAttentionFor(args, a.gpu.device.properties());
     if (own != nullptr) return BindOwn(a, args, own);

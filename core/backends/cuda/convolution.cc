@@ -54,8 +54,7 @@ ConvolutionShape ShapeOf(const BinderArguments& a) {
           .has_residual = a.operand(3).present()};
 }
 
-// The weight as kernels read it: packed when it was loaded, or in each run at the beginning of the
-// workspace.
+// The weight as kernels read it: packed when it was loaded, or in each run in the workspace.
 class PackedWeight {
  public:
   explicit PackedWeight(const BinderArguments& a)
@@ -74,11 +73,12 @@ class PackedWeight {
     return kernel;
   }
 
-  absl::StatusOr<const char*> Enqueue(const Frame& f) const {
+  // Its address; `workspace` is written where it has to be packed.
+  absl::StatusOr<const char*> Enqueue(const Frame& f, char* workspace) const {
     if (is_held_) return static_cast<const char*>(f.packed);
     RETURN_IF_ERROR(
-        PackChannelsLast(weight_.dtype, weight_.shape, BytesOf(weight_, f), f.workspace, f.stream));
-    return f.workspace;
+        PackChannelsLast(weight_.dtype, weight_.shape, BytesOf(weight_, f), workspace, f.stream));
+    return workspace;
   }
 
  private:
@@ -112,7 +112,7 @@ BoundKernel BindNarrow(const BinderArguments& a) {
   kernel.enqueue = [weight, narrow = NarrowOf(a), x = a.operand(0), bias = a.operand(2),
                     y = a.result()](const Frame& f) -> absl::Status {
     kernels::NarrowConvolutionArgs placed = narrow;
-    ASSIGN_OR_RETURN(placed.weight, weight.Enqueue(f));
+    ASSIGN_OR_RETURN(placed.weight, weight.Enqueue(f, f.workspace));
     placed.x = BytesOf(x, f);
     placed.bias = bias.present() ? BytesOf(bias, f) : nullptr;
     placed.result = BytesOf(y, f);
@@ -127,7 +127,7 @@ BoundKernel BindPlan(const BinderArguments& a, const std::shared_ptr<const Cudnn
   kernel.workspace_bytes += plan->workspace_bytes();
   kernel.enqueue = [plan, weight, x = a.operand(0), bias = a.operand(2), residual = a.operand(3),
                     y = a.result()](const Frame& f) -> absl::Status {
-    ASSIGN_OR_RETURN(const char* const packed, weight.Enqueue(f));
+    ASSIGN_OR_RETURN(const char* const packed, weight.Enqueue(f, f.workspace));
     std::array<void*, 5> addresses = {BytesOf(x, f), const_cast<char*>(packed)};
     size_t count = 2;
     if (bias.present()) addresses[count++] = BytesOf(bias, f);
@@ -193,15 +193,18 @@ absl::StatusOr<BoundKernel> BindProducts(const BinderArguments& a) {
   if (rest != 0) {
     ASSIGN_OR_RETURN(last, BindProduct(a, ProductOf(a, rest)));
   }
+  const ProductBias bias(a);
   const PackedWeight weight(a);
-  const size_t patches_at = weight.workspace_bytes();
+  const size_t weight_at = bias.workspace_bytes();
+  const size_t patches_at = weight_at + weight.workspace_bytes();
   const size_t products_at = patches_at + RoundUp<size_t>(most * line, 256);
   BoundKernel kernel = weight.Reader();
   kernel.workspace_bytes =
       products_at + std::max(product->workspace_bytes(), last->workspace_bytes());
-  kernel.enqueue = [=, patches = PatchesOf(a), x = a.operand(0), bias = a.operand(2),
-                    residual = a.operand(3), y = a.result()](const Frame& f) -> absl::Status {
-    ASSIGN_OR_RETURN(const char* const packed, weight.Enqueue(f));
+  kernel.enqueue = [=, patches = PatchesOf(a), x = a.operand(0), residual = a.operand(3),
+                    y = a.result()](const Frame& f) -> absl::Status {
+    ASSIGN_OR_RETURN(const void* const read, bias.Enqueue(f));
+    ASSIGN_OR_RETURN(const char* const packed, weight.Enqueue(f, f.workspace + weight_at));
     kernels::PatchesArgs placed = patches;
     placed.x = BytesOf(x, f);
     placed.result = f.workspace + patches_at;
@@ -214,7 +217,7 @@ absl::StatusOr<BoundKernel> BindProducts(const BinderArguments& a) {
           (placed.size == most ? product : last)
               ->Enqueue({.a = placed.result,
                          .b = packed,
-                         .bias = bias.present() ? BytesOf(bias, f) : nullptr,
+                         .bias = read,
                          .residual = residual.present() ? BytesOf(residual, f) + at : nullptr,
                          .result = BytesOf(y, f) + at,
                          .workspace = f.workspace + products_at},

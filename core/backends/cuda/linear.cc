@@ -1,8 +1,12 @@
+#include "core/backends/cuda/kernels/strided.h"
 #include "core/backends/cuda/product.h"
+#include "core/base/alignment.h"
 #include "core/base/status_macros.h"
 
 namespace latentd::backends::cuda {
 namespace {
+
+constexpr int64_t kBiasAlignment = 16;
 
 // Dense lines of so many elements each.
 ProductShape::Operand LinesOf(const BinderArguments& a, const View& view, int64_t line,
@@ -29,6 +33,29 @@ absl::StatusOr<std::shared_ptr<const Product>> BindProduct(const BinderArguments
   });
 }
 
+ProductBias::ProductBias(const BinderArguments& a)
+    : bias_(a.operand(2)),
+      is_copied_(bias_.present() && AlignmentOf(a.program, bias_, {}) < kBiasAlignment) {}
+
+size_t ProductBias::workspace_bytes() const {
+  if (!is_copied_) return 0;
+  return RoundUp<size_t>(bias_.shape.elements() * device::SizeOf(bias_.dtype), kPlaceAlignment);
+}
+
+absl::StatusOr<const void*> ProductBias::Enqueue(const Frame& f) const {
+  if (!bias_.present()) return nullptr;
+  if (!is_copied_) return BytesOf(bias_, f);
+  const kernels::CopyArgs copy = {.element = ElementOf(bias_),
+                                  .rank = 1,
+                                  .sizes = {bias_.shape.elements()},
+                                  .x = BytesOf(bias_, f),
+                                  .x_strides = {1},
+                                  .result = f.workspace,
+                                  .result_strides = {1}};
+  RETURN_IF_ERROR(Launched(kernels::Copy(copy, f.stream), graph::Op::kLinear));
+  return f.workspace;
+}
+
 ProductShape WeightProductShape(const BinderArguments& a) {
   const View &x = a.operand(0), &weight = a.operand(1);
   ProductShape shape;
@@ -44,8 +71,8 @@ ProductShape WeightProductShape(const BinderArguments& a) {
 }
 
 absl::StatusOr<BoundKernel> BindWeightProduct(const BinderArguments& a) {
-  const View x = a.operand(0), weight = a.operand(1), bias = a.operand(2), residual = a.operand(3),
-             y = a.result();
+  const View x = a.operand(0), weight = a.operand(1), residual = a.operand(3), y = a.result();
+  const ProductBias bias(a);
   ProductShape shape = WeightProductShape(a);
   shape.result = LinesOf(a, y, shape.columns);
   shape.has_residual = residual.present();
@@ -55,14 +82,15 @@ absl::StatusOr<BoundKernel> BindWeightProduct(const BinderArguments& a) {
   }
   ASSIGN_OR_RETURN(const std::shared_ptr<const Product> product, BindProduct(a, shape));
   BoundKernel kernel;
-  kernel.workspace_bytes = product->workspace_bytes();
-  kernel.enqueue = [=](const Frame& f) {
+  kernel.workspace_bytes = bias.workspace_bytes() + product->workspace_bytes();
+  kernel.enqueue = [=](const Frame& f) -> absl::Status {
+    ASSIGN_OR_RETURN(const void* const read, bias.Enqueue(f));
     return product->Enqueue({.a = BytesOf(x, f),
                              .b = BytesOf(weight, f),
-                             .bias = bias.present() ? BytesOf(bias, f) : nullptr,
+                             .bias = read,
                              .residual = residual.present() ? BytesOf(residual, f) : nullptr,
                              .result = BytesOf(y, f),
-                             .workspace = f.workspace},
+                             .workspace = f.workspace + bias.workspace_bytes()},
                             f.stream);
   };
   return kernel;

@@ -46,27 +46,31 @@ BoundKernel BindFused(const BinderArguments& a) {
 }
 
 absl::StatusOr<BoundKernel> BindApart(const BinderArguments& a) {
-  const View x = a.operand(0), weight = a.operand(1), bias = a.operand(2), y = a.result();
+  const View x = a.operand(0), weight = a.operand(1), y = a.result();
+  const ProductBias bias(a);
+  const size_t halves_at = bias.workspace_bytes();
   const ProductShape shape = WeightProductShape(a);
   ASSIGN_OR_RETURN(const std::shared_ptr<const Product> product, BindProduct(a, shape));
-  const size_t halves =
+  const size_t products_at =
+      halves_at +
       RoundUp<size_t>(shape.rows * shape.columns * device::SizeOf(x.dtype), kPlaceAlignment);
   kernels::GegluArgs geglu;
   geglu.element = ElementOf(x);
   geglu.rows = shape.rows;
   geglu.channels = shape.columns / 2;
-  BoundKernel kernel = OwnKernel(a, geglu, [y](auto& args, const Frame& f) {
-    args.x = f.workspace;
+  BoundKernel kernel = OwnKernel(a, geglu, [halves_at, y](auto& args, const Frame& f) {
+    args.x = f.workspace + halves_at;
     args.result = BytesOf(y, f);
     return kernels::Geglu(args, f.stream);
   });
-  kernel.workspace_bytes = halves + product->workspace_bytes();
-  kernel.enqueue = [=, apply_geglu = std::move(kernel.enqueue)](const Frame& f) {
+  kernel.workspace_bytes = products_at + product->workspace_bytes();
+  kernel.enqueue = [=, apply_geglu = std::move(kernel.enqueue)](const Frame& f) -> absl::Status {
+    ASSIGN_OR_RETURN(const void* const read, bias.Enqueue(f));
     RETURN_IF_ERROR(product->Enqueue({.a = BytesOf(x, f),
                                       .b = BytesOf(weight, f),
-                                      .bias = bias.present() ? BytesOf(bias, f) : nullptr,
-                                      .result = f.workspace,
-                                      .workspace = f.workspace + halves},
+                                      .bias = read,
+                                      .result = f.workspace + halves_at,
+                                      .workspace = f.workspace + products_at},
                                      f.stream));
     return apply_geglu(f);
   };

@@ -7,11 +7,13 @@
 
 namespace latentd::backends::cuda::kernels {
 
-inline constexpr int kAttentionSize = 64;  // size of a head
+// Size of the largest head. Smaller ones are computed as if zeros followed, which are never read
+// from memory: elements there are the next head's.
+inline constexpr int kAttentionSize = 64;
 
-// Query [rows, queries, heads * 64], key and value [rows, keys, heads * 64] to a dense result like
-// the query. Scores and their softmax are in f32; its weights are rounded before the values are
-// multiplied with them. Not in place.
+// Query [rows, queries, heads * size], key and value [rows, keys, heads * size] to a dense result
+// like the query. Scores and their softmax are in f32; its weights are rounded before the values
+// are multiplied with them. Not in place.
 struct AttentionArgs {
   // An operand begins, as each of its rows and tokens does, at a multiple of 16 bytes.
   struct Operand {
@@ -22,8 +24,13 @@ struct AttentionArgs {
   Operand query, key, value;
   void* result = nullptr;  // aligned as they are
   int64_t rows = 0, heads = 0, queries = 0, keys = 0;
+  int64_t size = kAttentionSize;  // a multiple of 8
   float scale = 1;
   bool causal = false;  // query i sees keys 0 .. i
 };
+
+constexpr bool HasAttentionSize(const AttentionArgs& args) {
+  return args.size > 0 && args.size <= kAttentionSize && args.size % 8 == 0;
+}
 
 }  // namespace latentd::backends::cuda::kernels

@@ -25,9 +25,9 @@ constexpr bool HasLongAttention(const AttentionArgs& args) {
            operand.token < kMany;
   };
   return (args.element == Element::kBF16 || args.element == Element::kF16) && args.scale > 0 &&
-         !args.causal && args.rows > 0 && args.heads > 0 && args.queries > 0 && args.keys > 0 &&
-         args.queries < kMany && args.keys < kMany && LongAttentionTiles(args) < kMany &&
-         has(args.query) && has(args.key) && has(args.value);
+         !args.causal && HasAttentionSize(args) && args.rows > 0 && args.heads > 0 &&
+         args.queries > 0 && args.keys > 0 && args.queries < kMany && args.keys < kMany &&
+         LongAttentionTiles(args) < kMany && has(args.query) && has(args.key) && has(args.value);
 }
 
 // cudaErrorInvalidValue: what HasLongAttention denies, or an address that is not aligned.

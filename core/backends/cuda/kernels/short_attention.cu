@@ -34,21 +34,22 @@ struct Tokens {
       T values[kKeys][kPitch];  // element 32 b + 8 j + 2 i + k of a head at 32 b + 8 i + 2 j + k
 };
 
+// Eight elements of a head; those beyond its size are 0.
 template <typename T>
-__device__ uint4 LoadedToken(const AttentionArgs::Operand& from, int token, int element) {
+__device__ uint4 LoadedToken(const AttentionArgs::Operand& from, int size, int token, int element) {
   const T* const at = static_cast<const T*>(from.data) + blockIdx.z * from.row +
-                      token * from.token + blockIdx.y * kSize + element;
-  return *reinterpret_cast<const uint4*>(at);
+                      token * from.token + blockIdx.y * size + element;
+  return element < size ? *reinterpret_cast<const uint4*>(at) : uint4();
 }
 
 template <typename T, int kKeys>
-__device__ void LoadTokens(const AttentionArgs& a, Tokens<T, kKeys>& tokens) {
+__device__ void LoadTokens(const AttentionArgs& a, int size, Tokens<T, kKeys>& tokens) {
   for (int i = threadIdx.x; i < kKeys * (kSize / 8); i += kWarps * 32) {
     const int token = i / (kSize / 8), element = i % (kSize / 8) * 8;
     uint4 key = {}, value = {};
     if (token < a.keys) {
-      key = LoadedToken<T>(a.key, token, element);
-      value = LoadedToken<T>(a.value, token, element);
+      key = LoadedToken<T>(a.key, size, token, element);
+      value = LoadedToken<T>(a.value, size, token, element);
     }
     *reinterpret_cast<uint4*>(&tokens.keys[token][element]) = key;
     T* const to = &tokens.values[token][element / 32 * 32 + element % 32 / 4];
@@ -72,13 +73,13 @@ struct Tile {
   float sums[2];
   float result[kSize / 8][4];
 
-  __device__ void Load(const AttentionArgs& a, int first, Lane lane) {
+  __device__ void Load(const AttentionArgs& a, int size, int first, Lane lane) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int query = min(first + lane.query + 8 * half, static_cast<int>(a.queries) - 1);
 #pragma unroll
       for (int b = 0; b < kSize / 32; ++b) {
-        const uint4 words = LoadedToken<T>(a.query, query, 32 * b + 8 * lane.part);
+        const uint4 words = LoadedToken<T>(a.query, size, query, 32 * b + 8 * lane.part);
         queries[2 * b][half] = words.x;
         queries[2 * b][2 + half] = words.y;
         queries[2 * b + 1][half] = words.z;
@@ -115,16 +116,17 @@ struct Tile {
     }
   }
 
-  __device__ void Store(const AttentionArgs& a, int first, Lane lane) const {
+  __device__ void Store(const AttentionArgs& a, int size, int first, Lane lane) const {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int64_t query = first + lane.query + 8 * half;
       if (query >= a.queries) return;
       const float scale = 1 / sums[half];
       T* const to = static_cast<T*>(a.result) +
-                    ((blockIdx.z * a.queries + query) * a.heads + blockIdx.y) * kSize;
+                    ((blockIdx.z * a.queries + query) * a.heads + blockIdx.y) * size;
 #pragma unroll
       for (int b = 0; b < kSize / 32; ++b) {
+        if (32 * b + 8 * lane.part >= size) break;
         uint32_t words[4];
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
@@ -192,23 +194,25 @@ __device__ void Mix(const Tokens<T, kKeys>& tokens, Tile<T, kKeys> (&tiles)[kTil
   }
 }
 
-// A block has kWarps * kTiles tiles of queries of one head of one row.
-template <typename T, int kKeys, int kTiles>
+// A block has kWarps * kTiles tiles of queries of one head of one row. kWhole: heads have kSize
+// elements, so that nothing is asked of each.
+template <typename T, int kKeys, int kTiles, bool kWhole>
 __global__ void __launch_bounds__(kWarps * 32) ShortAttentionKernel(AttentionArgs a) {
   __shared__ Tokens<T, kKeys> tokens;
   const Lane lane = {static_cast<int>(threadIdx.x % 32 / 4), static_cast<int>(threadIdx.x % 4)};
+  const int size = kWhole ? kSize : static_cast<int>(a.size);
   const int first = (blockIdx.x * kWarps + threadIdx.x / 32) * kTiles * kTile;
   Tile<T, kKeys> tiles[kTiles];
 #pragma unroll
-  for (int t = 0; t < kTiles; ++t) tiles[t].Load(a, first + t * kTile, lane);
-  LoadTokens(a, tokens);
+  for (int t = 0; t < kTiles; ++t) tiles[t].Load(a, size, first + t * kTile, lane);
+  LoadTokens(a, size, tokens);
   __syncthreads();
   Score(tokens, lane, tiles);
 #pragma unroll
   for (int t = 0; t < kTiles; ++t) tiles[t].Weigh(a, first + t * kTile, lane);
   Mix(tokens, tiles);
 #pragma unroll
-  for (int t = 0; t < kTiles; ++t) tiles[t].Store(a, first + t * kTile, lane);
+  for (int t = 0; t < kTiles; ++t) tiles[t].Store(a, size, first + t * kTile, lane);
 }
 
 template <typename T, int kKeys, int kTiles>
@@ -216,7 +220,9 @@ cudaError_t LaunchFor(const AttentionArgs& args, cudaStream_t stream) {
   const Grid grid = {dim3(static_cast<unsigned>(CeilDiv(args.queries, kWarps * kTiles * kTile)),
                           static_cast<unsigned>(args.heads), static_cast<unsigned>(args.rows)),
                      kWarps * 32};
-  return Launch(ShortAttentionKernel<T, kKeys, kTiles>, grid, stream, args);
+  return args.size == kSize
+             ? Launch(ShortAttentionKernel<T, kKeys, kTiles, true>, grid, stream, args)
+             : Launch(ShortAttentionKernel<T, kKeys, kTiles, false>, grid, stream, args);
 }
 
 // Scores are in registers: as many tiles of queries as leave none in memory.
@@ -229,7 +235,9 @@ cudaError_t LaunchFor(const AttentionArgs& args, cudaStream_t stream) {
 }  // namespace
 
 cudaError_t ShortAttention(const AttentionArgs& args, cudaStream_t stream) {
-  if (args.keys < 1 || args.keys > kMostShortAttentionKeys) return cudaErrorInvalidValue;
+  if (args.keys < 1 || args.keys > kMostShortAttentionKeys || !HasAttentionSize(args)) {
+    return cudaErrorInvalidValue;
+  }
   switch (args.element) {
     case Element::kF16:
       return LaunchFor<__half>(args, stream);

@@ -12,7 +12,7 @@ namespace latentd::backends::cuda::kernels {
 
 inline constexpr int64_t kMostShortAttentionKeys = 160;
 
-// cudaErrorInvalidValue: another element, no key, or more than kMostShortAttentionKeys.
+// cudaErrorInvalidValue: another element or size, no key, or more than kMostShortAttentionKeys.
 cudaError_t ShortAttention(const AttentionArgs& args, cudaStream_t stream);
 
 }  // namespace latentd::backends::cuda::kernels

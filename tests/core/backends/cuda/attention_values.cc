@@ -6,14 +6,12 @@
 namespace latentd::backends::cuda::kernels {
 namespace {
 
-constexpr int64_t kSize = kAttentionSize;
-
 // The weights of a query's keys, at most 1.
 Values WeightsOf(const AttentionCase& s, const AttentionOperands& o, int64_t row, int64_t head,
                  int64_t query) {
   Values weights(s.causal ? std::min(query + 1, s.keys) : s.keys);
   for (size_t i = 0; i < weights.size(); ++i) {
-    for (int64_t e = head * kSize; e < (head + 1) * kSize; ++e) {
+    for (int64_t e = head * s.size; e < (head + 1) * s.size; ++e) {
       weights[i] += o.query_strides.at(o.query, row, s.queries, query, e) *
                     o.key_strides.at(o.key, row, s.keys, static_cast<int64_t>(i), e);
     }
@@ -27,7 +25,7 @@ Values WeightsOf(const AttentionCase& s, const AttentionOperands& o, int64_t row
 }  // namespace
 
 AttentionOperands RandomOperands(Element element, const AttentionCase& s) {
-  const int64_t channels = s.heads * kSize;
+  const int64_t channels = s.heads * s.size;
   AttentionOperands o;
   o.query = Rounded(element, Normal(s.rows * s.queries * channels, 1));
   o.key = Rounded(element, Normal(s.rows * s.keys * 2 * channels, 2));
@@ -40,7 +38,7 @@ AttentionOperands RandomOperands(Element element, const AttentionCase& s) {
 
 AttentionArgs ArgsOf(Element element, const AttentionCase& s, const GpuArray& query,
                      const GpuArray& both, const GpuArray& result) {
-  const int64_t channels = s.heads * kSize;
+  const int64_t channels = s.heads * s.size;
   AttentionArgs args;
   args.element = element;
   args.query = {query.data(), s.queries * channels, channels};
@@ -51,6 +49,7 @@ AttentionArgs ArgsOf(Element element, const AttentionCase& s, const GpuArray& qu
   args.heads = s.heads;
   args.queries = s.queries;
   args.keys = s.keys;
+  args.size = s.size;
   args.scale = s.scale;
   args.causal = s.causal;
   return args;
@@ -66,7 +65,7 @@ Values AttentionOf(const AttentionCase& s, const AttentionOperands& o,
         const Values rounded = weights_element ? Rounded(*weights_element, weights) : weights;
         double sum = 0;
         for (double weight : weights) sum += weight;
-        for (int64_t e = head * kSize; e < (head + 1) * kSize; ++e) {
+        for (int64_t e = head * s.size; e < (head + 1) * s.size; ++e) {
           double mixed = 0;
           for (size_t i = 0; i < weights.size(); ++i) {
             mixed +=

@@ -13,6 +13,7 @@ struct AttentionCase {
   int64_t rows, heads, queries, keys;
   bool causal = false;
   float scale = 0.125f;
+  int64_t size = kAttentionSize;  // a head's
 };
 
 // Layout of operands whose tokens are `token` elements apart and begin at `first`.

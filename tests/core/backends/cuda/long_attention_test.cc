@@ -14,17 +14,20 @@ constexpr int64_t kSize = kAttentionSize;
 
 using LongAttentionTest = HopperTest;
 
-// Parts of tiles and of blocks of keys, fewer and more blocks than are in memory at once, and
-// scores so large that references rise again and again.
+// Parts of tiles, of heads and of blocks of keys, fewer and more blocks than are in memory at once,
+// and scores so large that references rise again and again.
 const AttentionCase kCases[] = {{1, 1, 1, 1},
                                 {1, 1, 64, 64},
                                 {2, 3, 65, 161},
                                 {1, 2, 300, 577},
                                 {1, 1, 17, 1024},
                                 {2, 1, 64, 1000, false, 4},
-                                {1, 2, 130, 640, false, 60}};
+                                {1, 2, 130, 640, false, 60},
+                                {2, 3, 65, 161, false, 0.16f, 40},
+                                {1, 2, 100, 300, false, 0.25f, 8},
+                                {1, 2, 100, 300, false, 0.125f, 56}};
 
-int64_t SizeOf(const AttentionCase& s) { return s.rows * s.queries * s.heads * kSize; }
+int64_t SizeOf(const AttentionCase& s) { return s.rows * s.queries * s.heads * s.size; }
 
 // Far from a result by at most half a unit of the last place of each weight, and of its own.
 void ExpectNear(const Values& actual, const AttentionCase& s, const AttentionOperands& o,
@@ -50,8 +53,8 @@ TEST_F(LongAttentionTest, IsExactToTheRoundingOfItsWeights) {
 
 // NaN that are no operand lie behind each row's keys, and memory behind the result.
 TEST_F(LongAttentionTest, TouchesNothingBesideItsOperands) {
-  const AttentionCase s = {2, 2, 70, 200};
-  const int64_t token = 2 * s.heads * kSize, row = (s.keys + 3) * token, more = 64 * kSize;
+  const AttentionCase s = {2, 2, 70, 200, false, 0.125f, 40};
+  const int64_t token = 2 * s.heads * s.size, row = (s.keys + 3) * token, more = 64 * s.size;
   const AttentionOperands o = RandomOperands(Element::kBF16, s);
   Values both(s.rows * row, std::numeric_limits<double>::quiet_NaN());
   for (int64_t i = 0; i < s.rows; ++i) {
@@ -140,6 +143,8 @@ TEST(LongAttentionArgsTest, AreRefusedWhereThereIsNoKernelForThem) {
   EXPECT_TRUE(refused([](auto& a) { a.scale = -1; }));
   EXPECT_TRUE(refused([](auto& a) { a.causal = true; }));
   EXPECT_TRUE(refused([](auto& a) { a.keys = 0; }));
+  EXPECT_TRUE(refused([](auto& a) { a.size = 12; }));
+  EXPECT_TRUE(refused([](auto& a) { a.size = 72; }));
   EXPECT_TRUE(refused([](auto& a) { a.value.token = 0; }));
   EXPECT_TRUE(refused([](auto& a) { a.rows = 2, a.key.row = 0; }));
 }

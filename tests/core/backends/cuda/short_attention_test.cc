@@ -12,7 +12,7 @@ using ShortAttentionTest = GpuTest;
 
 constexpr int64_t kSize = kAttentionSize;
 
-// Parts of tiles, blocks and of both numbers of keys that there are kernels for.
+// Parts of tiles, blocks, heads and of both numbers of keys that there are kernels for.
 const AttentionCase kCases[] = {{1, 1, 1, 1},
                                 {2, 3, 17, 77},
                                 {1, 2, 128, 80},
@@ -22,7 +22,10 @@ const AttentionCase kCases[] = {{1, 1, 1, 1},
                                 {2, 2, 77, 77, true},
                                 {1, 1, 160, 160, true},
                                 {1, 2, 33, 9, false, -0.5f},
-                                {1, 1, 20, 40, false, 4}};
+                                {1, 1, 20, 40, false, 4},
+                                {2, 3, 70, 77, false, 0.16f, 40},
+                                {1, 2, 33, 100, true, 0.25f, 8},
+                                {1, 2, 40, 21, false, 0.125f, 56}};
 
 // A weight next to a rounding's middle may be rounded otherwise, and moves a result by what it is
 // of all.
@@ -32,7 +35,7 @@ TEST_F(ShortAttentionTest, IsExactToTheRoundingOfItsWeights) {
       SCOPED_TRACE(::testing::Message() << s.queries << "x" << s.keys << " " << int(element));
       const AttentionOperands o = RandomOperands(element, s);
       const GpuArray query(element, o.query), both(element, o.key);
-      const GpuArray result = GpuArray::Poisoned(element, s.rows * s.queries * s.heads * kSize);
+      const GpuArray result = GpuArray::Poisoned(element, s.rows * s.queries * s.heads * s.size);
       ASSERT_EQ(ShortAttention(ArgsOf(element, s, query, both, result), nullptr), cudaSuccess);
       ExpectClose(result.Read(), AttentionOf(s, o, element), element, 0.51,
                   element == Element::kF16 ? 2e-4 : 2e-3);
@@ -64,6 +67,11 @@ TEST_F(ShortAttentionTest, RefusesWhatItHasNoKernelFor) {
   args.keys = 0;
   EXPECT_EQ(ShortAttention(args, nullptr), cudaErrorInvalidValue);
   args.keys = 1;
+  for (const int64_t size : {0, 12, 72}) {
+    args.size = size;
+    EXPECT_EQ(ShortAttention(args, nullptr), cudaErrorInvalidValue) << size;
+  }
+  args.size = kAttentionSize;
   args.element = Element::kF32;
   EXPECT_EQ(ShortAttention(args, nullptr), cudaErrorInvalidValue);
 }

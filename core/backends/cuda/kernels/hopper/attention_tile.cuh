@@ -91,9 +91,10 @@ class AttentionTile {
     WaitForResult();
   }
 
-  // The first `queries` of the result, whose tokens are `token` elements apart, by way of shared
-  // memory that the tile's queries were in: a warp's by itself.
-  __device__ void Store(T* shared, T* to, int64_t token, int queries) {
+  // The first `queries` of the result, whose tokens are `token` elements apart, and of each the
+  // first `size` elements, by way of shared memory that the tile's queries were in: a warp's by
+  // itself.
+  __device__ void Store(T* shared, T* to, int64_t token, int queries, int size) {
     const int lane = threadIdx.x % 32, first = threadIdx.x % 128 / 32 * 16;
     char* const lines = reinterpret_cast<char*>(shared + first * kAttentionSize);
     StoreShared(lines, lane);
@@ -101,7 +102,7 @@ class AttentionTile {
     CUTE_UNROLL
     for (int i = 0; i < 4; ++i) {
       const int line = 4 * i + lane / 8, eight = lane % 8;
-      if (first + line >= queries) return;
+      if (first + line >= queries || 8 * eight >= size) return;
       *reinterpret_cast<uint4*>(to + (first + line) * token + 8 * eight) =
           *reinterpret_cast<const uint4*>(lines + Offset(line, eight));
     }

@@ -26,6 +26,12 @@ struct GegluOfSums {
     T at[4];
   };
 
+  // Reads what is constant during the launch: maybe before what the code stores earlier.
+  __device__ static Quad Load(const T* from) {
+    const uint2 words = __ldg(reinterpret_cast<const uint2*>(from));
+    return *reinterpret_cast<const Quad*>(&words);
+  }
+
   // Numbers that are equal for all rows.
   struct Columns {
     int64_t first;  // column of the result
@@ -36,8 +42,8 @@ struct GegluOfSums {
   __device__ static Columns ColumnsAt(const Params& params, int64_t column, int t) {
     Columns columns = {.first = column / 2 + 4 * t};
     if (params.bias == nullptr || columns.first >= params.columns) return columns;
-    const Quad values = *reinterpret_cast<const Quad*>(params.bias + columns.first);
-    const Quad gates = *reinterpret_cast<const Quad*>(params.bias + params.columns + columns.first);
+    const Quad values = Load(params.bias + columns.first);
+    const Quad gates = Load(params.bias + params.columns + columns.first);
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       columns.value_bias[i] = static_cast<float>(values.at[i]);

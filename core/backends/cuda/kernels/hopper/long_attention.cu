@@ -25,9 +25,9 @@ constexpr int kStages = 11;                           // as many as shared memor
 constexpr int kThreadsOfGroup = 128;
 
 struct Params {
-  CUtensorMap query, key, value;  // [rows, heads, tokens, kSize]
+  CUtensorMap query, key, value;  // [rows, heads, tokens, size]
   void* result;
-  int queries, heads, tiles_of_head, tiles, groups;
+  int queries, heads, size, tiles_of_head, tiles, groups;
   int key_blocks, keys_of_last;  // kTokens each, but the last
   float scale;                   // to the exponent of 2
 };
@@ -165,12 +165,12 @@ __device__ void Attend(const Params& p, Shared<T>& shared, const Place& place, i
   }
   // All of the warpgroup are done with the queries, and see what the first has left in `turn`.
   cutlass::arch::NamedBarrier::sync(kThreadsOfGroup, group);
-  const int64_t row = turn.place.row, token = int64_t{p.heads} * kSize;
+  const int64_t row = turn.place.row, token = int64_t{p.heads} * p.size;
   const int first_query = turn.place.first_query;
-  tile.Store(
-      shared.queries[group],
-      static_cast<T*>(p.result) + (row * p.queries + first_query) * token + turn.place.head * kSize,
-      token, p.queries - first_query);
+  tile.Store(shared.queries[group],
+             static_cast<T*>(p.result) + (row * p.queries + first_query) * token +
+                 turn.place.head * p.size,
+             token, p.queries - first_query, p.size);
 }
 
 template <typename T>
@@ -204,18 +204,18 @@ cudaError_t Describe(const AttentionArgs& args, const AttentionArgs::Operand& op
   }();
   if (encode == nullptr) return cudaErrorNotSupported;
   const auto bytes = [](int64_t elements) { return static_cast<cuuint64_t>(elements * 2); };
-  const cuuint64_t sizes[] = {kSize, static_cast<cuuint64_t>(tokens),
+  const cuuint64_t sizes[] = {static_cast<cuuint64_t>(args.size), static_cast<cuuint64_t>(tokens),
                               static_cast<cuuint64_t>(args.heads),
                               static_cast<cuuint64_t>(args.rows)};
-  const cuuint64_t strides[] = {bytes(operand.token), bytes(kSize),
-                                bytes(args.rows == 1 ? kSize : operand.row)};
+  const cuuint64_t strides[] = {bytes(operand.token), bytes(args.size),
+                                bytes(args.rows == 1 ? args.size : operand.row)};
   const cuuint32_t box[] = {kSize, kTokens, 1, 1}, steps[] = {1, 1, 1, 1};
   const auto type = args.element == Element::kF16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16
                                                   : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
   const CUresult result = encode(
       &map, type, 4, const_cast<void*>(operand.data), sizes, strides, box, steps,
       CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-      CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);  // beyond the last token are zeros
+      CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);  // beyond a head's size and the last token are zeros
   return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
 }
 
@@ -251,6 +251,7 @@ cudaError_t ParamsOf(const AttentionArgs& args, int multiprocessors, Params& p) 
   p.result = args.result;
   p.queries = static_cast<int>(args.queries);
   p.heads = static_cast<int>(args.heads);
+  p.size = static_cast<int>(args.size);
   p.tiles_of_head = static_cast<int>(CeilDiv(args.queries, kTokens));
   p.tiles = static_cast<int>(LongAttentionTiles(args));
   p.groups = GroupsFor(p.tiles, multiprocessors);

@@ -79,9 +79,15 @@ class Epilogue {
         mma.get_thread_slice(thread).partition_C(make_identity_tensor(take<0, 2>(tile)));
     const int64_t first_row = int64_t{get<0>(place)} * get<0>(tile);
     const int64_t first_column = int64_t{get<1>(place)} * get<1>(tile);
+    // Reads the next columns' numbers before it stores these: a load behind a store waits for
+    // memory with nothing else to do.
+    auto columns = OfSums::ColumnsAt(params_, first_column, thread % 4);
     CUTLASS_PRAGMA_UNROLL
     for (int eight = 0; eight < kEights; eight += kStep) {
-      const auto columns = OfSums::ColumnsAt(params_, first_column + 8 * eight, thread % 4);
+      const bool last = eight + kStep >= kEights;
+      const auto next =
+          last ? columns
+               : OfSums::ColumnsAt(params_, first_column + 8 * (eight + kStep), thread % 4);
       CUTLASS_PRAGMA_UNROLL
       for (int block = 0; block < kBlocks; ++block) {
         CUTLASS_PRAGMA_UNROLL
@@ -93,6 +99,7 @@ class Epilogue {
           });
         }
       }
+      columns = next;
     }
   }
 
