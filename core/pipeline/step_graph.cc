@@ -23,13 +23,12 @@ class StepGraph {
   StepGraph(GraphBuilder& builder, const StepShape& shape, int64_t channels)
       : b_(builder),
         rows_(shape.rows),
-        channels_(channels),
-        height_(shape.height),
-        width_(shape.width),
-        state_(Floats("state", {rows_, kState, channels_, height_, width_})),
+        sample_{shape.rows, channels, shape.height, shape.width},
+        elements_(channels * shape.height * shape.width),
+        state_(Floats("state", {rows_, kState, elements_})),
         step_(Integers("step")),
         table_(Floats("table", {rows_, kMaxEvaluations, kLine})),
-        noise_(Floats("noise", {rows_, channels_, height_, width_})),
+        noise_(Floats("noise", {rows_, elements_})),
         guidance_scale_(Floats("guidance_scale", {rows_})),
         guidance_rescale_(Floats("guidance_rescale", {rows_})),
         negative_rows_(Integers("negative_rows")),
@@ -39,7 +38,7 @@ class StepGraph {
   Value Timestep() { return b_.Reshape(FromLine(schedulers::kLineTimestep), {rows_}); }
 
   Value NetworkInput() {
-    const Value x = b_.Reshape(b_.Slice(state_, 1, 0, 1), {rows_, channels_, height_, width_});
+    const Value x = b_.Reshape(b_.Slice(state_, 1, 0, 1), sample_);
     return b_.Mul(x, b_.Reshape(FromLine(schedulers::kLineInputScale), {rows_, 1, 1, 1}));
   }
 
@@ -48,9 +47,10 @@ class StepGraph {
   // of the conditional one. Two outputs without deviation have the ratio 1, and where only the
   // guided one has none it is finite: a share of 0, the default, then leaves what was guided.
   //
-  // Each row reads its own picture's rows and no other, so that what is not finite stays there.
+  // Gives [rows, elements]. Each row reads its own picture's rows and no other, so that what is not
+  // finite stays there.
   Value Guide(Value output) {
-    const Value flat = b_.Reshape(output, {rows_, channels_ * height_ * width_});
+    const Value flat = b_.Reshape(output, {rows_, elements_});
     const Value negative = b_.Embedding(flat, negative_rows_);
     const Value text = b_.Embedding(flat, text_rows_);
     const Value scale = b_.Reshape(guidance_scale_, {rows_, 1});
@@ -58,9 +58,7 @@ class StepGraph {
     const Value ratio = b_.Div(Deviation(text), Deviation(guided));
     const Value rescaled = b_.Mul(guided, ratio);
     const Value share = b_.Reshape(guidance_rescale_, {rows_, 1});
-    const Value mixed =
-        b_.Add(b_.Mul(rescaled, share), b_.Mul(guided, b_.Sub(b_.Scalar(1), share)));
-    return b_.Reshape(mixed, {rows_, channels_, height_, width_});
+    return b_.Add(b_.Mul(rescaled, share), b_.Mul(guided, b_.Sub(b_.Scalar(1), share)));
   }
 
   void Advance(Value guided) {
@@ -83,7 +81,9 @@ class StepGraph {
   Value Deviation(Value flat) { return b_.Add(b_.RowStd(flat), b_.Scalar(1e-20f)); }
 
   GraphBuilder& b_;
-  int64_t rows_, channels_, height_, width_;
+  const int64_t rows_;
+  const Shape sample_;  // as the network reads latents
+  const int64_t elements_;
   Value state_, step_, table_, noise_, guidance_scale_, guidance_rescale_, negative_rows_,
       text_rows_, line_;
 };

@@ -2,12 +2,12 @@
 // scalars of a request are inputs, so that a changed value changes the picture and compiles
 // nothing.
 //
-// Inputs, for R rows, C channels, H x W latents (step rate unless said otherwise):
-//   state [R, 4, C, H, W]     x and the noise scheduler's history (core/schedulers/schedule.h)
+// Inputs, for R rows of latents of N elements each (step rate unless said otherwise):
+//   state [R, 4, N]           x and the noise scheduler's history (core/schedulers/schedule.h)
 //   step i64 [R]              which line of its table a row is at
 //   table [R, kMaxEvaluations, 27]
 //                             the row's schedule (schedulers::WriteTable)
-//   noise [R, C, H, W]        read where the line says that noise is drawn
+//   noise [R, N]              read where the line says that noise is drawn
 //   guidance_scale [R], guidance_rescale [R]
 //   negative_rows i64 [R], text_rows i64 [R]
 //                             for each row, which rows are conditioned on its negative prompt and

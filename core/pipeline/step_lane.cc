@@ -17,10 +17,9 @@ using device::Shape;
 
 Buffer RowOf(const Buffer& memory, int row) { return memory.Rows(row, row + 1); }
 
-// x (0) or h1 to h3 of a row's state [1, 4, C, H, W], as [1, C, H, W].
+// x (0) or h1 to h3 of a row's state [1, 4, N], as [1, N].
 Buffer PartOf(const Buffer& state, int index) {
-  std::vector<int64_t> dims(state.shape().dims().begin() + 1, state.shape().dims().end());
-  return RowOf(state.Reshaped(Shape(std::move(dims))), index);
+  return RowOf(state.Reshaped({state.shape()[1], state.shape()[2]}), index);
 }
 
 Buffer LatentsIn(const Buffer& state) { return PartOf(state, 0); }
