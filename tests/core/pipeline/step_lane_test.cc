@@ -1,5 +1,8 @@
 #include "core/pipeline/step_lane.h"
 
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
 #include <limits>
 #include <memory>
 #include <string>
@@ -208,7 +211,20 @@ TEST_F(StepLaneTest, HoldsAsManyBytesAsItSays) {
   const int64_t bytes = Lane({1, 2})->bytes();
   EXPECT_EQ(bytes, StepLane::Bytes({2, 72 / 8, 64 / 8}, 4, graphs.request_bytes()));
   const GraphHandle one = graphs.Step({1, 72 / 8, 64 / 8}).value();
-  EXPECT_EQ(bytes, StepLane::Bytes(*graphs.Get(one).value(), 2));
+  EXPECT_EQ(bytes, StepLane::Bytes(StepPortsOf(graphs.Get(one).value()->info()), 2));
+}
+
+TEST_F(StepLaneTest, AnImageWithoutAPortsValueDoesNotJoin) {
+  const auto picture = Begin(Spec("a red circle", 2, 3));
+  const auto lane = Lane({2});
+  for (const RowValue& value : RowsOf(*picture).values) {
+    LaneRows rows = RowsOf(*picture);
+    std::erase_if(rows.values, [&](const RowValue& other) { return other.name == value.name; });
+    EXPECT_THAT(lane->Join(rows, *stream_).status(),
+                StatusIs(absl::StatusCode::kInternal, ::testing::HasSubstr(value.name)));
+  }
+  EXPECT_EQ(lane->rows_taken(), 0);
+  Join(*lane, *picture);
 }
 
 }  // namespace
