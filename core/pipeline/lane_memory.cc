@@ -7,7 +7,6 @@
 #include "absl/types/span.h"
 #include "core/base/alignment.h"
 #include "core/base/status_macros.h"
-#include "core/pipeline/limits.h"
 #include "core/pipeline/step_lane.h"
 
 namespace latentd::pipeline {
@@ -88,16 +87,6 @@ int64_t StepLane::Bytes(Ports ports, int rows) {
     if (port.role == PortRole::kState) bytes += /*zeros, spare*/ 2 * port.row_bytes();
   }
   return bytes;
-}
-
-int64_t StepLane::Bytes(const StepShape& shape, int64_t channels, int64_t request_bytes) {
-  constexpr int64_t kFloat = sizeof(float), kInteger = sizeof(int64_t);
-  const int64_t latents = channels * shape.height * shape.width * kFloat;
-  const int64_t table = kMaxEvaluations * static_cast<int64_t>(schedulers::kLineElements) * kFloat;
-  const int64_t staging = static_cast<int64_t>(kNoiseBuffers) * latents;
-  const int64_t row = (schedulers::kStateRows + 1) * latents + staging + table + request_bytes +
-                      2 * kFloat + 3 * kInteger + /*finite*/ 1;
-  return shape.rows * row + /*zeros, spare*/ 2 * schedulers::kStateRows * latents;
 }
 
 int64_t StepLane::bytes() const {

@@ -57,7 +57,7 @@ class ModelGraphs {
   // Each encoder's state (text_graphs.h), "text_embeds", "time_ids", one row -> what a step reads
   // of it, packed by dtype (core/graph/split.h), in all so many bytes.
   const GraphHandle& request() const { return request_; }
-  int64_t request_bytes() const { return request_bytes_; }
+  int64_t request_bytes() const;
 
   // Permitted ways to get a graph that is not known yet.
   enum class IfUnknown : uint8_t {
@@ -69,6 +69,8 @@ class ModelGraphs {
   // request-rate inputs.
   absl::StatusOr<GraphHandle> Step(const StepShape& shape, IfUnknown unknown = IfUnknown::kBuild)
       ABSL_LOCKS_EXCLUDED(mutex_);
+  // Ports of that graph, of latents of so many elements: quick, whether it is known or not.
+  std::vector<RowPort> StepPorts(int64_t elements) const;
   // vae_graph.h; sizes of the latents. Encode and Sample REQUIRE: vae_encoder is not off.
   absl::StatusOr<GraphHandle> Decode(int height, int width, IfUnknown unknown = IfUnknown::kBuild)
       ABSL_LOCKS_EXCLUDED(mutex_);
@@ -138,7 +140,7 @@ class ModelGraphs {
   compiler::GraphStore& store_;
   std::vector<GraphHandle> text_;
   GraphHandle request_;
-  int64_t request_bytes_ = 0;
+  std::vector<RowPort> packed_;  // its results
 
   absl::Mutex mutex_;
   absl::flat_hash_map<Key, WeakGraphHandle> shapes_ ABSL_GUARDED_BY(mutex_);

@@ -92,7 +92,6 @@ class StepLane : public std::enable_shared_from_this<StepLane> {
 
   // Bytes of the memory that Create takes for that many rows, where a step has these ports.
   static int64_t Bytes(absl::Span<const RowPort> ports, int rows);
-  static int64_t Bytes(const StepShape& shape, int64_t channels, int64_t request_bytes);
 
   // Adds executables; those of more rows than the lane has are not used. REQUIRES: one of as many
   // rows as a picture has is there before that joins.

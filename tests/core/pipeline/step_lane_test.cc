@@ -207,11 +207,19 @@ TEST(BatchInvariantTest, APictureIsAloneWhereTheBackendPromisesNothing) {
 }
 
 TEST_F(StepLaneTest, HoldsAsManyBytesAsItSays) {
+  const auto ports = rig_->pipeline->first().graphs().StepPorts(/*elements=*/4 * 9 * 8);
+  EXPECT_EQ(Lane({1, 2})->bytes(), StepLane::Bytes(ports, 2));
+  EXPECT_EQ(Lane({1, 4})->bytes(), StepLane::Bytes(ports, 4));
+}
+
+TEST_F(StepLaneTest, KnowsPortsBeforeAStepIsCompiled) {
   ModelGraphs& graphs = rig_->pipeline->first().graphs();
-  const int64_t bytes = Lane({1, 2})->bytes();
-  EXPECT_EQ(bytes, StepLane::Bytes({2, 72 / 8, 64 / 8}, 4, graphs.request_bytes()));
-  const GraphHandle one = graphs.Step({1, 72 / 8, 64 / 8}).value();
-  EXPECT_EQ(bytes, StepLane::Bytes(StepPortsOf(graphs.Get(one).value()->info()), 2));
+  for (const StepShape& shape : {StepShape{1, 8, 8}, StepShape{2, 9, 8}, StepShape{4, 8, 17}}) {
+    rig_->kept.push_back(graphs.Step(shape).value());
+    EXPECT_THAT(StepPortsOf(graphs.Get(rig_->kept.back()).value()->info()),
+                ::testing::UnorderedElementsAreArray(
+                    graphs.StepPorts(int64_t{4} * shape.height * shape.width)));
+  }
 }
 
 TEST_F(StepLaneTest, AnImageWithoutAPortsValueDoesNotJoin) {
