@@ -14,13 +14,12 @@ absl::Status CheckIs(const ValueType& operand, const Shape& expected, absl::stri
 
 Inferred InferSchedulerStep(Operands operands, const Attributes&) {
   const ValueType& state = operands[0];
-  RETURN_IF_ERROR(CheckRank(state, 5, "state"));
-  const Shape& s = state.shape;
-  RETURN_IF_ERROR(CheckIs(state, {s[0], SchedulerLine::kStates, s[2], s[3], s[4]}, "state"));
-  const Shape latents{s[0], s[2], s[3], s[4]};
-  RETURN_IF_ERROR(CheckIs(operands[1], latents, "output"));
-  RETURN_IF_ERROR(CheckIs(operands[2], latents, "noise"));
-  RETURN_IF_ERROR(CheckIs(operands[3], {s[0], SchedulerLine::kElements}, "line"));
+  RETURN_IF_ERROR(CheckRank(state, 3, "state"));
+  const int64_t rows = state.shape[0], elements = state.shape[2];
+  RETURN_IF_ERROR(CheckIs(state, {rows, SchedulerLine::kStates, elements}, "state"));
+  RETURN_IF_ERROR(CheckIs(operands[1], {rows, elements}, "output"));
+  RETURN_IF_ERROR(CheckIs(operands[2], {rows, elements}, "noise"));
+  RETURN_IF_ERROR(CheckIs(operands[3], {rows, SchedulerLine::kElements}, "line"));
   return state;
 }
 

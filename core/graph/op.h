@@ -85,10 +85,10 @@ enum class Op : uint8_t {
 };
 inline constexpr size_t kOps = static_cast<size_t>(Op::kFused) + 1;
 
-// scheduler_step takes the state [rows, 4, c, h, w], the guided output and the noise [rows, c, h,
-// w] and for each row the line of its schedule's table [rows, 27], all f32, and gives the next
-// state: for each pixel S' = M [S, output, noise], summed in that order, each product fused with
-// its addition. Where a line draws no noise, noise counts as 0 and is not read. All of a pixel's
+// scheduler_step takes the state [rows, 4, n], the guided output and the noise [rows, n] and for
+// each row the line of its schedule's table [rows, 27], all f32, and gives the next state: for each
+// element of a latent S' = M [S, output, noise], summed in that order, each product fused with its
+// addition. Where a line draws no noise, noise counts as 0 and is not read. All of an element's
 // state is read before any of it is written, so that the result may lie in the state's memory.
 struct SchedulerLine {
   // Columns of a line: (timestep, input scale, whether noise is drawn as 0 or 1, M row-major).

@@ -32,7 +32,7 @@ absl::Status Lanes::Ask(const Picture& picture, int rows) const {
                                    .height = picture.executed_size().height,
                                    .rows = rows};
   const backends::Executable& any = *picture.stage().steps.begin()->second;
-  return ask_room_({label, StepLane::Bytes(any, rows), rows == picture.rows()});
+  return ask_room_({label, StepLane::Bytes(StepPortsOf(any.info()), rows), rows == picture.rows()});
 }
 
 // Without memory for all rows: tries those that are evaluated at once, then half as

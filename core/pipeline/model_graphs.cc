@@ -77,10 +77,22 @@ absl::Status ModelGraphs::DeclareRequest(const graph::Graph& step) {
   if (!split.request) return absl::InvalidArgumentError("the UNet reads no prompt");
   for (const graph::Output& output : split.request->outputs()) {
     const graph::Node& packed = split.request->node(output.value);
-    request_bytes_ += packed.shape.elements() * device::SizeOf(packed.dtype);
+    packed_.push_back({.name = output.name, .dtype = packed.dtype, .row = {packed.shape[1]}});
   }
   request_ = DeclareAs(std::move(label), *std::move(split.request));
   return absl::OkStatus();
+}
+
+int64_t ModelGraphs::request_bytes() const {
+  int64_t bytes = 0;
+  for (const RowPort& port : packed_) bytes += port.row_bytes();
+  return bytes;
+}
+
+std::vector<RowPort> ModelGraphs::StepPorts(int64_t elements) const {
+  std::vector<RowPort> ports = pipeline::StepPorts(elements);
+  ports.insert(ports.end(), packed_.begin(), packed_.end());
+  return ports;
 }
 
 absl::Status ModelGraphs::CheckWeights(const std::vector<const graph::Graph*>& graphs) const {

@@ -64,11 +64,14 @@ class ModelGraphs {
   absl::StatusOr<GraphHandle> Find(const GraphName& name, IfUnknown unknown = IfUnknown::kBuild)
       ABSL_LOCKS_EXCLUDED(mutex_);
 
+  // Ports of a step's graph, of latents of so many elements: quick, whether it is known or not.
+  std::vector<RowPort> StepPorts(int64_t elements) const;
+
   int text_count() const { return static_cast<int>(text_.size()); }
 
   // Bytes of one row of what the request part makes of each encoder's state (text_graphs.h),
   // "text_embeds" and "time_ids": what a step reads of them, packed by dtype (core/graph/split.h).
-  int64_t request_bytes() const { return request_bytes_; }
+  int64_t request_bytes() const;
 
   // True where decoding is in f16: bf16 overflows where f32 does.
   bool has_decode_fallback() const;
@@ -113,7 +116,7 @@ class ModelGraphs {
   compiler::GraphStore& store_;
   std::vector<GraphHandle> text_;
   GraphHandle request_;
-  int64_t request_bytes_ = 0;
+  std::vector<RowPort> packed_;  // its results
 
   absl::Mutex mutex_;
   absl::flat_hash_map<GraphName, WeakGraphHandle> shapes_ ABSL_GUARDED_BY(mutex_);

@@ -41,11 +41,12 @@ int64_t ImageBytes(const Models& models, const StepShape& shape) {
 int64_t DecodeBytes(Size size) { return int64_t{3} * 3 * size.width * size.height; }
 
 int64_t LaneBytes(const Models& models, const StepShape& shape) {
-  int64_t request_bytes = 0;
+  int64_t bytes = 0;
   for (const SdxlModel* model : models) {
-    request_bytes = std::max(request_bytes, model->graphs().request_bytes());
+    const int64_t elements = model->latent_channels() * shape.height * shape.width;
+    bytes = std::max(bytes, StepLane::Bytes(model->graphs().StepPorts(elements), shape.rows));
   }
-  return StepLane::Bytes(shape, models.front()->latent_channels(), request_bytes);
+  return bytes;
 }
 
 }  // namespace

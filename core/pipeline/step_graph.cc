@@ -1,5 +1,7 @@
 #include "core/pipeline/step_graph.h"
 
+#include "absl/algorithm/container.h"
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "core/graph/graph_builder.h"
 #include "core/pipeline/limits.h"
@@ -14,32 +16,24 @@ using graph::Rate;
 using graph::Shape;
 using graph::Value;
 
-constexpr int64_t kState = schedulers::kStateRows;
-constexpr auto kLine = static_cast<int64_t>(schedulers::kLineElements);
+constexpr char kState[] = "state", kStep[] = "step", kTable[] = "table", kNoise[] = "noise";
+constexpr char kNegativeRows[] = "negative_rows", kTextRows[] = "text_rows", kFinite[] = "finite";
+constexpr char kGuidanceScale[] = "guidance_scale", kGuidanceRescale[] = "guidance_rescale";
 
-// Adds the step's inputs in the order of the header.
 class StepGraph {
  public:
   StepGraph(GraphBuilder& builder, const StepShape& shape, int64_t channels)
       : b_(builder),
         rows_(shape.rows),
-        channels_(channels),
-        height_(shape.height),
-        width_(shape.width),
-        state_(Floats("state", {rows_, kState, channels_, height_, width_})),
-        step_(Integers("step")),
-        table_(Floats("table", {rows_, kMaxEvaluations, kLine})),
-        noise_(Floats("noise", {rows_, channels_, height_, width_})),
-        guidance_scale_(Floats("guidance_scale", {rows_})),
-        guidance_rescale_(Floats("guidance_rescale", {rows_})),
-        negative_rows_(Integers("negative_rows")),
-        text_rows_(Integers("text_rows")),
-        line_(b_.Select(table_, step_)) {}
+        sample_{shape.rows, channels, shape.height, shape.width},
+        elements_(channels * shape.height * shape.width),
+        inputs_(AddInputs()),
+        line_(b_.Select(Input(kTable), Input(kStep))) {}
 
   Value Timestep() { return b_.Reshape(FromLine(schedulers::kLineTimestep), {rows_}); }
 
   Value NetworkInput() {
-    const Value x = b_.Reshape(b_.Slice(state_, 1, 0, 1), {rows_, channels_, height_, width_});
+    const Value x = b_.Reshape(b_.Slice(Input(kState), 1, 0, 1), sample_);
     return b_.Mul(x, b_.Reshape(FromLine(schedulers::kLineInputScale), {rows_, 1, 1, 1}));
   }
 
@@ -48,33 +42,37 @@ class StepGraph {
   // of the conditional one. Two outputs without deviation have the ratio 1, and where only the
   // guided one has none it is finite: a share of 0, the default, then leaves what was guided.
   //
-  // Each row reads its own picture's rows and no other, so that what is not finite stays there.
+  // Gives [rows, elements]. Each row reads its own picture's rows and no other, so that what is not
+  // finite stays there.
   Value Guide(Value output) {
-    const Value flat = b_.Reshape(output, {rows_, channels_ * height_ * width_});
-    const Value negative = b_.Embedding(flat, negative_rows_);
-    const Value text = b_.Embedding(flat, text_rows_);
-    const Value scale = b_.Reshape(guidance_scale_, {rows_, 1});
+    const Value flat = b_.Reshape(output, {rows_, elements_});
+    const Value negative = b_.Embedding(flat, Input(kNegativeRows));
+    const Value text = b_.Embedding(flat, Input(kTextRows));
+    const Value scale = b_.Reshape(Input(kGuidanceScale), {rows_, 1});
     const Value guided = b_.Add(negative, b_.Mul(b_.Sub(text, negative), scale));
     const Value ratio = b_.Div(Deviation(text), Deviation(guided));
     const Value rescaled = b_.Mul(guided, ratio);
-    const Value share = b_.Reshape(guidance_rescale_, {rows_, 1});
-    const Value mixed =
-        b_.Add(b_.Mul(rescaled, share), b_.Mul(guided, b_.Sub(b_.Scalar(1), share)));
-    return b_.Reshape(mixed, {rows_, channels_, height_, width_});
+    const Value share = b_.Reshape(Input(kGuidanceRescale), {rows_, 1});
+    return b_.Add(b_.Mul(rescaled, share), b_.Mul(guided, b_.Sub(b_.Scalar(1), share)));
   }
 
   void Advance(Value guided) {
-    const Value next = b_.SchedulerStep(state_, guided, noise_, line_);
-    b_.Output("state", next);
-    b_.Output("step", b_.Increment(step_));
-    b_.Output("finite", b_.IsFinite(next));
+    const Value next = b_.SchedulerStep(Input(kState), guided, Input(kNoise), line_);
+    b_.Output(kState, next);
+    b_.Output(kStep, b_.Increment(Input(kStep)));
+    b_.Output(kFinite, b_.IsFinite(next));
   }
 
  private:
-  Value Floats(const char* name, Shape shape) {
-    return b_.Input(name, DType::kF32, std::move(shape), Rate::kStep);
+  absl::flat_hash_map<std::string, Value> AddInputs() {
+    absl::flat_hash_map<std::string, Value> inputs;
+    for (const RowPort& port : StepPorts(elements_)) {
+      if (port.role == PortRole::kFinite) continue;
+      inputs[port.name] = b_.Input(port.name, port.dtype, port.WithRows(rows_), Rate::kStep);
+    }
+    return inputs;
   }
-  Value Integers(const char* name) { return b_.Input(name, DType::kI64, {rows_}, Rate::kStep); }
+  Value Input(absl::string_view name) const { return inputs_.find(name)->second; }
   Value FromLine(size_t at) {
     const auto begin = static_cast<int64_t>(at);
     return b_.Slice(line_, 1, begin, begin + 1);
@@ -83,12 +81,53 @@ class StepGraph {
   Value Deviation(Value flat) { return b_.Add(b_.RowStd(flat), b_.Scalar(1e-20f)); }
 
   GraphBuilder& b_;
-  int64_t rows_, channels_, height_, width_;
-  Value state_, step_, table_, noise_, guidance_scale_, guidance_rescale_, negative_rows_,
-      text_rows_, line_;
+  const int64_t rows_;
+  const Shape sample_;  // as the network reads latents
+  const int64_t elements_;
+  const absl::flat_hash_map<std::string, Value> inputs_;
+  const Value line_;
 };
 
 }  // namespace
+
+std::vector<RowPort> StepPorts(int64_t elements) {
+  using Role = PortRole;
+  constexpr auto kLine = static_cast<int64_t>(schedulers::kLineElements);
+  constexpr auto kI64 = DType::kI64;
+  return {{.name = kState, .role = Role::kState, .row = {schedulers::kStateRows, elements}},
+          {.name = kStep, .role = Role::kStep, .dtype = kI64},
+          {.name = kTable, .role = Role::kTable, .row = {kMaxEvaluations, kLine}},
+          {.name = kNoise, .role = Role::kNoise, .row = {elements}},
+          {.name = kGuidanceScale, .rate = PortRate::kStep},
+          {.name = kGuidanceRescale, .rate = PortRate::kStep},
+          {.name = kNegativeRows, .role = Role::kMember, .member = 0, .dtype = kI64},
+          {.name = kTextRows, .role = Role::kMember, .member = 1, .dtype = kI64},
+          {.name = kFinite, .role = Role::kFinite, .dtype = DType::kU8}};
+}
+
+std::vector<RowPort> StepPortsOf(const backends::ExecutableInfo& step) {
+  const std::vector<RowPort> known = StepPorts(/*elements=*/0);
+  std::vector<RowPort> ports;
+  for (const auto* all : {&step.inputs, &step.outputs}) {
+    for (const backends::Port& port : *all) {
+      if (port.updates >= 0) continue;
+      const auto found =
+          absl::c_find_if(known, [&](const RowPort& row) { return row.name == port.name; });
+      RowPort& row = ports.emplace_back(found == known.end() ? RowPort{.name = port.name} : *found);
+      row.dtype = port.dtype;
+      row.row = Shape({port.shape.dims().begin() + 1, port.shape.dims().end()});
+    }
+  }
+  return ports;
+}
+
+std::vector<RowValue> StepValues(const backends::NamedBuffers& request, double guidance_scale,
+                                 double guidance_rescale) {
+  std::vector<RowValue> values = {{kGuidanceScale, static_cast<float>(guidance_scale)},
+                                  {kGuidanceRescale, static_cast<float>(guidance_rescale)}};
+  for (const auto& [name, rows] : request) values.push_back({name, rows});
+  return values;
+}
 
 std::string HiddenStatesInput(size_t index) {
   return absl::StrCat("encoder_hidden_states.", index);

@@ -2,12 +2,13 @@
 // scalars of a request are inputs, so that a changed value changes the picture and compiles
 // nothing.
 //
-// Inputs, for R rows, C channels, H x W latents (step rate unless said otherwise):
-//   state [R, 4, C, H, W]     x and the noise scheduler's history (core/schedulers/schedule.h)
+// Inputs, for R rows of latents of N elements each (step rate unless said otherwise); StepPorts
+// says what a lane does with each:
+//   state [R, 4, N]           x and the noise scheduler's history (core/schedulers/schedule.h)
 //   step i64 [R]              which line of its table a row is at
 //   table [R, kMaxEvaluations, 27]
 //                             the row's schedule (schedulers::WriteTable)
-//   noise [R, C, H, W]        read where the line says that noise is drawn
+//   noise [R, N]              read where the line says that noise is drawn
 //   guidance_scale [R], guidance_rescale [R]
 //   negative_rows i64 [R], text_rows i64 [R]
 //                             for each row, which rows are conditioned on its negative prompt and
@@ -25,9 +26,11 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "core/backends/bound_graph.h"
 #include "core/graph/graph.h"
 #include "core/models/unet_2d_condition.h"
 #include "core/pipeline/graph_name.h"
+#include "core/pipeline/row_port.h"
 
 namespace latentd::pipeline {
 
@@ -46,6 +49,16 @@ struct ConditioningSizes {
 
 // The input for the hidden states of the text encoder at `index`: "encoder_hidden_states.0".
 std::string HiddenStatesInput(size_t index);
+
+// The inputs of the step rate, and "finite", for latents of so many elements.
+std::vector<RowPort> StepPorts(int64_t elements);
+// All ports of a step: those, and what the request part gave (core/graph/split.h), which an image
+// brings when it joins.
+std::vector<RowPort> StepPortsOf(const backends::ExecutableInfo& step);
+
+// An image's values for them: the request part's results, [n, ...] each, and its guidance.
+std::vector<RowValue> StepValues(const backends::NamedBuffers& request, double guidance_scale,
+                                 double guidance_rescale);
 
 absl::StatusOr<graph::Graph> MakeStepGraph(const models::Unet2dConditionConfig& config,
                                            const StepShape& shape, const ConditioningSizes& sizes);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/algorithm/container.h"
+#include "absl/strings/str_cat.h"
 #include "core/base/out_of_memory.h"
 #include "core/base/status_macros.h"
 #include "core/pipeline/pinned.h"
@@ -17,13 +19,10 @@ using device::Shape;
 
 Buffer RowOf(const Buffer& memory, int row) { return memory.Rows(row, row + 1); }
 
-// x (0) or h1 to h3 of a row's state [1, 4, C, H, W], as [1, C, H, W].
+// x (0) or h1 to h3 of a row's state [1, 4, N], as [1, N].
 Buffer PartOf(const Buffer& state, int index) {
-  std::vector<int64_t> dims(state.shape().dims().begin() + 1, state.shape().dims().end());
-  return RowOf(state.Reshaped(Shape(std::move(dims))), index);
+  return RowOf(state.Reshaped({state.shape()[1], state.shape()[2]}), index);
 }
-
-Buffer LatentsIn(const Buffer& state) { return PartOf(state, 0); }
 
 // The same memory, which its owner keeps.
 Buffer BytesOf(const Buffer& memory) {
@@ -73,7 +72,8 @@ absl::StatusOr<std::optional<LanePlace>> StepLane::Join(const LaneRows& picture,
   const absl::Status bound = CatchOutOfMemory([&] { return GraphFor(rows).status(); });
   if (absl::IsResourceExhausted(bound) && assignment_.LeaveOut(rows)) return std::nullopt;
   RETURN_IF_ERROR(bound);
-  RETURN_IF_ERROR(CopyTo(RowsOf(place), picture, stream));
+  const Rows own = RowsOf(place);
+  for (const LanePort& port : ports_) RETURN_IF_ERROR(CopyTo(port, own, picture, stream));
   return std::optional<LanePlace>(std::move(place));
 }
 
@@ -89,10 +89,13 @@ absl::Status StepLane::SetRows(const LanePlace& place, const LaneRows& picture,
   const Rows rows = RowsOf(place);
   if (picture.rows > count) {
     RETURN_IF_ERROR(MoveRow({before.back(), rows.front()}, stream));
-    RETURN_IF_ERROR(CopyRequest(rows, picture, stream));
   }
-  RETURN_IF_ERROR(CopyGuidance(rows, picture, stream));
-  return CopyIndices(rows, stream);
+  for (const LanePort& port : ports_) {
+    const bool changes = port.rate == PortRate::kStep || picture.rows > count;
+    if (port.role != PortRole::kValue || !changes) continue;
+    RETURN_IF_ERROR(CopyValue(port, rows, picture, stream));
+  }
+  return CopyMembers(rows, stream);
 }
 
 // Binds what a step of so many rows runs, unless some of them rest anyway.
@@ -103,55 +106,41 @@ absl::Status StepLane::BindFor(int taken) {
   return absl::IsResourceExhausted(bound) && assignment_.LeaveOut(rows) ? absl::OkStatus() : bound;
 }
 
-absl::Status StepLane::CopyTo(const Rows& rows, const LaneRows& picture, device::Stream& stream) {
-  RETURN_IF_ERROR(CopyGuidance(rows, picture, stream));
-  RETURN_IF_ERROR(Fill("step", rows, int64_t{0}, stream));
-  RETURN_IF_ERROR(CopyIndices(rows, stream));
-  RETURN_IF_ERROR(CopySchedule(rows, picture, stream));
-  const Buffer& state = memory_.at("state");
+const Buffer& StepLane::MemoryOf(PortRole role) const {
+  return absl::c_find_if(ports_, [&](const LanePort& port) { return port.role == role; })->memory;
+}
+
+absl::Status StepLane::CopyTo(const LanePort& port, const Rows& rows, const LaneRows& picture,
+                              device::Stream& stream) {
+  switch (port.role) {
+    case PortRole::kNoise:
+    case PortRole::kFinite:
+      return absl::OkStatus();  // written before they are read
+    case PortRole::kState:
+      return CopyState(port.memory, rows, picture, stream);
+    case PortRole::kStep:
+      return Fill(port.memory, rows, int64_t{0}, stream);
+    case PortRole::kTable:
+      return CopySchedule(port.memory, rows, picture, stream);
+    case PortRole::kMember:
+      return CopyMember(port, rows, stream);
+    case PortRole::kValue:
+      break;
+  }
+  return CopyValue(port, rows, picture, stream);
+}
+
+absl::Status StepLane::CopyState(const Buffer& state, const Rows& rows, const LaneRows& picture,
+                                 device::Stream& stream) {
   for (int row : rows) {
     RETURN_IF_ERROR(device_.Copy(zeros_, RowOf(state, row), stream));
-    RETURN_IF_ERROR(device_.Copy(picture.latents, LatentsIn(RowOf(state, row)), stream));
-  }
-  return CopyRequest(rows, picture, stream);
-}
-
-absl::Status StepLane::CopyGuidance(const Rows& rows, const LaneRows& picture,
-                                    device::Stream& stream) {
-  RETURN_IF_ERROR(Fill("guidance_scale", rows, picture.guidance_scale, stream));
-  return Fill("guidance_rescale", rows, picture.guidance_rescale, stream);
-}
-
-absl::Status StepLane::CopyRequest(const Rows& rows, const LaneRows& picture,
-                                   device::Stream& stream) {
-  for (const auto& [name, packed] : picture.request) {
-    const auto first = static_cast<size_t>(packed.shape()[0]) - rows.size();
-    for (size_t i = 0; i < rows.size(); ++i) {
-      const Buffer from = RowOf(packed, static_cast<int>(first + i));
-      RETURN_IF_ERROR(device_.Copy(from, RowOf(memory_.at(name), rows[i]), stream));
-    }
+    RETURN_IF_ERROR(device_.Copy(picture.latents, PartOf(RowOf(state, row), 0), stream));
   }
   return absl::OkStatus();
 }
 
-template <typename T>
-absl::Status StepLane::Fill(const char* name, const Rows& rows, T value, device::Stream& stream) {
-  ASSIGN_OR_RETURN(const Buffer from,
-                   Pinned(device_, kDTypeOf<T>, {1}, absl::MakeConstSpan(&value, 1)));
-  for (int row : rows) {
-    RETURN_IF_ERROR(device_.Copy(from, RowOf(memory_.at(name), row), stream));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status StepLane::CopyIndices(const Rows& rows, device::Stream& stream) {
-  RETURN_IF_ERROR(Fill("negative_rows", rows, int64_t{rows.front()}, stream));
-  return Fill("text_rows", rows, int64_t{rows.back()}, stream);
-}
-
-absl::Status StepLane::CopySchedule(const Rows& rows, const LaneRows& picture,
+absl::Status StepLane::CopySchedule(const Buffer& tables, const Rows& rows, const LaneRows& picture,
                                     device::Stream& stream) {
-  const Buffer& tables = memory_.at("table");
   ASSIGN_OR_RETURN(const Buffer table,
                    device_.Allocate(DType::kF32, RowOf(tables, 0).shape(), Place::kPinned));
   schedulers::WriteTable(*picture.schedule, table.as<float>());
@@ -159,26 +148,64 @@ absl::Status StepLane::CopySchedule(const Rows& rows, const LaneRows& picture,
   return absl::OkStatus();
 }
 
+absl::Status StepLane::CopyValue(const LanePort& port, const Rows& rows, const LaneRows& picture,
+                                 device::Stream& stream) {
+  const auto given = absl::c_find_if(
+      picture.values, [&](const RowValue& value) { return value.name == port.name; });
+  if (given == picture.values.end()) {
+    return absl::InternalError(absl::StrCat("an image brings no ", port.name));
+  }
+  if (const float* number = std::get_if<float>(&given->value)) {
+    return Fill(port.memory, rows, *number, stream);
+  }
+  const auto& values = std::get<Buffer>(given->value);
+  const int before = static_cast<int>(values.shape()[0]) - static_cast<int>(rows.size());
+  for (int i = 0; i < static_cast<int>(rows.size()); ++i) {
+    const Buffer from = RowOf(values, before + i);
+    RETURN_IF_ERROR(device_.Copy(from, RowOf(port.memory, rows[i]), stream));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status StepLane::CopyMember(const LanePort& port, const Rows& rows, device::Stream& stream) {
+  const size_t member = std::min(static_cast<size_t>(port.member), rows.size() - 1);
+  return Fill(port.memory, rows, int64_t{rows[member]}, stream);
+}
+
+absl::Status StepLane::CopyMembers(const Rows& rows, device::Stream& stream) {
+  for (const LanePort& port : ports_) {
+    if (port.role == PortRole::kMember) RETURN_IF_ERROR(CopyMember(port, rows, stream));
+  }
+  return absl::OkStatus();
+}
+
+template <typename T>
+absl::Status StepLane::Fill(const Buffer& port, const Rows& rows, T value, device::Stream& stream) {
+  ASSIGN_OR_RETURN(const Buffer from,
+                   Pinned(device_, kDTypeOf<T>, {1}, absl::MakeConstSpan(&value, 1)));
+  for (int row : rows) RETURN_IF_ERROR(device_.Copy(from, RowOf(port, row), stream));
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::shared_ptr<const device::Event>> StepLane::DrawNoise(
     absl::Span<const Draw> draws, device::Stream& stream) {
   Staging& drawn = noise_[draws_++ % noise_.size()];
   if (drawn.copied != nullptr) RETURN_IF_ERROR(drawn.copied->Wait());
+  const Buffer& noise = MemoryOf(PortRole::kNoise);
   for (const Draw& draw : draws) {
     if (!assignment_.TakeNoise(draw.place->member_)) continue;
     const Rows rows = RowsOf(*draw.place);
     const Buffer from = RowOf(drawn.memory, rows.front());
     draw.generator->Fill(from);
-    for (int row : rows) {
-      RETURN_IF_ERROR(device_.Copy(from, RowOf(memory_.at("noise"), row), stream));
-    }
+    for (int row : rows) RETURN_IF_ERROR(device_.Copy(from, RowOf(noise, row), stream));
   }
   ASSIGN_OR_RETURN(drawn.copied, stream.Record());
   return drawn.copied;
 }
 
 absl::Status StepLane::MoveRow(const RowAssignment::Move& move, device::Stream& stream) {
-  for (const auto& [name, memory] : memory_) {
-    const Buffer from = RowOf(memory, move.from), to = RowOf(memory, move.to);
+  for (const LanePort& port : ports_) {
+    const Buffer from = RowOf(port.memory, move.from), to = RowOf(port.memory, move.to);
     RETURN_IF_ERROR(move.back ? Swap(from, to, stream) : device_.Copy(from, to, stream));
   }
   return absl::OkStatus();
@@ -201,7 +228,7 @@ absl::StatusOr<StepLane::LaneGraph*> StepLane::GraphFor(int rows) {
   const auto found = graphs_.find(rows);
   if (found != graphs_.end()) return &found->second;
   backends::NamedBuffers prefix;
-  for (const auto& [name, memory] : memory_) prefix[name] = memory.Rows(0, rows);
+  for (const LanePort& port : ports_) prefix[port.name] = port.memory.Rows(0, rows);
   ASSIGN_OR_RETURN(backends::BoundGraph graph,
                    backends::BoundGraph::Create(executables_.at(rows), prefix));
   return &graphs_.emplace(rows, LaneGraph{std::move(graph)}).first->second;
@@ -221,7 +248,7 @@ absl::StatusOr<StepLane::Evaluation> StepLane::Step(device::Stream& stream,
   do {
     const RowAssignment::Plan plan = assignment_.PlanStep(wanted);
     for (const RowAssignment::Move& move : plan.moves) RETURN_IF_ERROR(MoveRow(move, stream));
-    for (const Rows& rows : plan.moved) RETURN_IF_ERROR(CopyIndices(rows, stream));
+    for (const Rows& rows : plan.moved) RETURN_IF_ERROR(CopyMembers(rows, stream));
     evaluation.status = Enqueue(plan.rows, stream, evaluation.first_run);
     evaluation.rows = plan.taken;
     evaluation.computed_rows = plan.rows;
@@ -234,19 +261,19 @@ absl::StatusOr<StepLane::Evaluation> StepLane::Step(device::Stream& stream,
 
 absl::Status StepLane::ReadState(const LanePlace& place, int index, const Buffer& latents,
                                  device::Stream& stream) const {
-  const Buffer row = RowOf(memory_.at("state"), RowsOf(place).front());
+  const Buffer row = RowOf(MemoryOf(PortRole::kState), RowsOf(place).front());
   return device_.Copy(PartOf(row, index), latents, stream);
 }
 
 absl::Status StepLane::ReadNoise(const LanePlace& place, const Buffer& latents,
                                  device::Stream& stream) const {
-  return device_.Copy(RowOf(memory_.at("noise"), RowsOf(place).front()), latents, stream);
+  return device_.Copy(RowOf(MemoryOf(PortRole::kNoise), RowsOf(place).front()), latents, stream);
 }
 
 absl::Status StepLane::Read(const LanePlace& place, const Buffer& latents, const Buffer& finite,
                             device::Stream& stream) const {
   RETURN_IF_ERROR(ReadState(place, /*index=*/0, latents, stream));
-  return device_.Copy(RowOf(memory_.at("finite"), RowsOf(place).back()), finite, stream);
+  return device_.Copy(RowOf(MemoryOf(PortRole::kFinite), RowsOf(place).back()), finite, stream);
 }
 
 }  // namespace latentd::pipeline

@@ -37,19 +37,18 @@
 #include "core/noise/noise_generator.h"
 #include "core/pipeline/model_graphs.h"
 #include "core/pipeline/row_assignment.h"
+#include "core/pipeline/row_port.h"
 #include "core/schedulers/schedule.h"
 
 namespace latentd::pipeline {
 
-// Inputs of a picture to a lane, for `rows` rows: [negative, text], or [text] without guidance.
+// An image's inputs to a lane, for `rows` rows: [negative, text], or [text] without guidance.
 struct LaneRows {
   int rows = 1;                 // rows of its next step
   int most_rows = 0;            // rows of a later one, if that has more
-  device::ConstBuffer latents;  // [1, C, H, W]
+  device::ConstBuffer latents;  // as many elements as the lane's noise has for a row
   const schedulers::Schedule* schedule = nullptr;
-  backends::NamedBuffers request;  // packed (core/graph/split.h), [n, ...]: the last are the rows'
-  float guidance_scale = 1;
-  float guidance_rescale = 0;
+  std::vector<RowValue> values;  // one for each of the lane's ports that is a value
 };
 
 class StepLane;
@@ -91,9 +90,8 @@ class StepLane : public std::enable_shared_from_this<StepLane> {
   static absl::StatusOr<std::shared_ptr<StepLane>> Create(const backends::Executable& any,
                                                           int rows);
 
-  // Bytes of the memory that Create takes, for that many rows.
-  static int64_t Bytes(const backends::Executable& any, int rows);
-  static int64_t Bytes(const StepShape& shape, int64_t channels, int64_t request_bytes);
+  // Bytes of the memory that Create takes for that many rows, where a step has these ports.
+  static int64_t Bytes(absl::Span<const RowPort> ports, int rows);
 
   // Adds executables; those of more rows than the lane has are not used. REQUIRES: one of as many
   // rows as a picture has is there before that joins.
@@ -176,18 +174,25 @@ class StepLane : public std::enable_shared_from_this<StepLane> {
   absl::Status Enqueue(int rows, device::Stream& stream, bool& first_run);
   absl::StatusOr<LaneGraph*> GraphFor(int rows);
 
-  absl::Status CopyTo(const Rows& rows, const LaneRows& picture, device::Stream& stream);
-  absl::Status CopyGuidance(const Rows& rows, const LaneRows& picture, device::Stream& stream);
-  absl::Status CopyRequest(const Rows& rows, const LaneRows& picture, device::Stream& stream);
+  const device::Buffer& MemoryOf(PortRole role) const;
+  // The parts of rows that become an image's.
+  absl::Status CopyTo(const LanePort& port, const Rows& rows, const LaneRows& picture,
+                      device::Stream& stream);
+  absl::Status CopyState(const device::Buffer& state, const Rows& rows, const LaneRows& picture,
+                         device::Stream& stream);
+  absl::Status CopySchedule(const device::Buffer& tables, const Rows& rows, const LaneRows& picture,
+                            device::Stream& stream);
+  absl::Status CopyValue(const LanePort& port, const Rows& rows, const LaneRows& picture,
+                         device::Stream& stream);
+  absl::Status CopyMember(const LanePort& port, const Rows& rows, device::Stream& stream);
+  absl::Status CopyMembers(const Rows& rows, device::Stream& stream);
   // The same value to some rows of a port.
   template <typename T>
-  absl::Status Fill(const char* name, const Rows& rows, T value, device::Stream& stream);
-  absl::Status CopyIndices(const Rows& rows, device::Stream& stream);
-  absl::Status CopySchedule(const Rows& rows, const LaneRows& picture, device::Stream& stream);
+  absl::Status Fill(const device::Buffer& port, const Rows& rows, T value, device::Stream& stream);
 
   device::Device& device_;
   const int rows_;
-  backends::NamedBuffers memory_;  // by port, for all rows
+  std::vector<LanePort> ports_;
   // The host draws into one while the device copies from the other.
   std::vector<Staging> noise_;
   size_t draws_ = 0;

@@ -23,13 +23,13 @@ LaneRows RowsOf(const Picture& picture) {
   const Request& request = *picture.request;
   const PictureSpec& spec = request.spec();
   const bool guided = picture.next_rows() > 1;
+  const double scale = guided ? *spec.guidance_scale : 1;
+  const double rescale = guided ? *spec.guidance_rescale : 0;
   return {.rows = picture.next_rows(),
           .most_rows = picture.rows_ahead(),
           .latents = picture.latents,
           .schedule = &picture.stage().schedule(),
-          .request = *request.conditioning[picture.stage_index],
-          .guidance_scale = guided ? static_cast<float>(*spec.guidance_scale) : 1.0f,
-          .guidance_rescale = guided ? static_cast<float>(*spec.guidance_rescale) : 0.0f};
+          .values = StepValues(*request.conditioning[picture.stage_index], scale, rescale)};
 }
 
 // Its rows of the lane, if it has none yet and there are some.

@@ -46,12 +46,12 @@ Array SelectNaively(const Node& node, const NaiveOperands& x) {
 
 Array SchedulerStepNaively(const Node& node, const NaiveOperands& x) {
   return Fill(node.shape, [&](const Index& i) {
-    const Index pixel = {i[0], i[2], i[3], i[4]};
+    const Index element = {i[0], i[2]};
     double sum = 0;
     for (int64_t k = 0; k < 6; ++k) {
-      const double value = k < 4                       ? At(*x[0], {i[0], k, i[2], i[3], i[4]})
-                           : k == 4                    ? At(*x[1], pixel)
-                           : At(*x[3], {i[0], 2}) != 0 ? At(*x[2], pixel)
+      const double value = k < 4                       ? At(*x[0], {i[0], k, i[2]})
+                           : k == 4                    ? At(*x[1], element)
+                           : At(*x[3], {i[0], 2}) != 0 ? At(*x[2], element)
                                                        : 0;
       sum += At(*x[3], {i[0], 3 + 6 * i[1] + k}) * value;
     }

@@ -362,9 +362,9 @@ class Generator {
   }
   Value SchedulerStep() {
     const Value output = OfRank(4, 4);
-    const Shape s = ShapeOf(output);
-    const Value state = Input({s[0], 4, s[1], s[2], s[3]});
-    const Value next = b_.SchedulerStep(state, output, Input(s), Input({s[0], 27}, "line"));
+    const Shape s = ShapeOf(output), latents{s[0], s[1] * s[2] * s[3]};
+    const Value next = b_.SchedulerStep(Input({s[0], 4, latents[1]}), b_.Reshape(output, latents),
+                                        Input(latents), Input({s[0], 27}, "line"));
     return Bounded(b_.Reshape(next, {s[0], 4 * s[1], s[2], s[3]}));
   }
   Value TimestepEmbedding() {

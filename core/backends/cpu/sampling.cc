@@ -20,14 +20,13 @@ absl::StatusOr<BoundKernel> BindSchedulerStep(const BinderArguments& a) {
              next = a.result();
   BoundKernel kernel;
   kernel.run = [=, run = a.machine.kernels->scheduler_step](const Frame& f) {
-    const int64_t rows = state.shape[0];
     run({.state = AddressOf<const float>(state, f),
          .output = AddressOf<const float>(output, f),
          .noise = AddressOf<const float>(noise, f),
          .line = AddressOf<const float>(line, f),
          .next = AddressOf<float>(next, f),
-         .rows = rows,
-         .pixels = output.shape.elements() / rows});
+         .rows = state.shape[0],
+         .elements = state.shape[2]});
     return absl::OkStatus();
   };
   return kernel;

@@ -23,10 +23,10 @@ absl::StatusOr<BoundKernel> BindTimestepEmbedding(const BinderArguments& a) {
 }
 
 absl::StatusOr<BoundKernel> BindSchedulerStep(const BinderArguments& a) {
-  const graph::Shape& output = a.operand(1).shape;
+  const graph::Shape& state = a.operand(0).shape;
   kernels::SchedulerStepArgs args;
-  args.rows = output[0];
-  args.pixels = output.elements() / output[0];
+  args.rows = state[0];
+  args.elements = state[2];
   return OwnKernel(a, args,
                    [state = a.operand(0), output = a.operand(1), noise = a.operand(2),
                     lines = a.operand(3), y = a.result()](auto& args, const Frame& f) {

@@ -202,35 +202,35 @@ at::Tensor TimestepEmbedding(const Node& node, Operands x) {
   return at::constant_pad_nd(at::cat({first, second}, -1), {0, a.dim % 2});
 }
 
-// The next state of one row of so many pixels.
+// The next state of one row of so many elements.
 void StepRow(const float* line, const float* state, const float* output, const float* noise,
-             int64_t pixels, float* next) {
+             int64_t elements, float* next) {
   using Line = graph::SchedulerLine;
   const float* matrix = line + Line::kMatrix;
-  for (int64_t i = 0; i < pixels; ++i) {
+  for (int64_t i = 0; i < elements; ++i) {
     const float drawn = line[Line::kDrawsNoise] != 0 ? noise[i] : 0;
     const float combined[Line::kCombined] = {
-        state[i], state[pixels + i], state[2 * pixels + i], state[3 * pixels + i], output[i],
+        state[i], state[elements + i], state[2 * elements + i], state[3 * elements + i], output[i],
         drawn};
     for (int64_t row = 0; row < Line::kStates; ++row) {
       float sum = 0;
       for (int64_t k = 0; k < Line::kCombined; ++k) {
         sum = std::fma(matrix[row * Line::kCombined + k], combined[k], sum);
       }
-      next[row * pixels + i] = sum;
+      next[row * elements + i] = sum;
     }
   }
 }
 
 at::Tensor SchedulerStep(const Node& node, Operands x) {
   at::Tensor next = at::empty_like(x[0]);
-  const int64_t rows = node.shape[0], pixels = x[1].numel() / rows, states = x[0].numel() / rows;
+  const int64_t rows = node.shape[0], elements = node.shape[2];
   for (int64_t row = 0; row < rows; ++row) {
     StepRow(x[3].const_data_ptr<float>() + row * graph::SchedulerLine::kElements,
-            x[0].const_data_ptr<float>() + row * states,
-            x[1].const_data_ptr<float>() + row * pixels,
-            x[2].const_data_ptr<float>() + row * pixels, pixels,
-            next.mutable_data_ptr<float>() + row * states);
+            x[0].const_data_ptr<float>() + row * graph::SchedulerLine::kStates * elements,
+            x[1].const_data_ptr<float>() + row * elements,
+            x[2].const_data_ptr<float>() + row * elements, elements,
+            next.mutable_data_ptr<float>() + row * graph::SchedulerLine::kStates * elements);
   }
   return next;
 }

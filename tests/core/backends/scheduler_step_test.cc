@@ -27,8 +27,7 @@ using graph::Value;
 using ::testing::DoubleNear;
 using ::testing::Pointwise;
 
-constexpr int64_t kRows = 3, kChannels = 4, kHeight = 37, kWidth = 41;
-constexpr int64_t kPixels = kChannels * kHeight * kWidth;
+constexpr int64_t kRows = 3, kElements = 4 * 37 * 41;
 constexpr int64_t kLine = schedulers::kLineElements, kCombined = schedulers::kCombined;
 
 static_assert(kLine == graph::SchedulerLine::kElements);
@@ -44,9 +43,9 @@ StepInputs Declare(GraphBuilder& b) {
   const auto input = [&](const char* name, const Shape& shape) {
     return b.Input(name, DType::kF32, shape, Rate::kStep);
   };
-  const Shape latents{kRows, kChannels, kHeight, kWidth};
-  return {input("state", {kRows, 4, kChannels, kHeight, kWidth}), input("output", latents),
-          input("noise", latents), input("line", {kRows, kLine})};
+  const Shape latents{kRows, kElements};
+  return {input("state", {kRows, 4, kElements}), input("output", latents), input("noise", latents),
+          input("line", {kRows, kLine})};
 }
 
 std::shared_ptr<const graph::Graph> ByOp() {
@@ -61,11 +60,10 @@ std::shared_ptr<const graph::Graph> ByMatmul() {
   GraphBuilder b;
   const StepInputs in = Declare(b);
   const Value matrix = b.Reshape(b.Slice(in.line, 1, 3, kLine), {kRows, 4, kCombined});
-  const Value combined =
-      b.Concat({b.Reshape(in.state, {kRows, 4, kPixels}), b.Reshape(in.output, {kRows, 1, kPixels}),
-                b.Reshape(in.noise, {kRows, 1, kPixels})},
-               1);
-  b.Output("state", b.Reshape(b.Matmul(matrix, combined), b.shape(in.state)));
+  const Value combined = b.Concat({in.state, b.Reshape(in.output, {kRows, 1, kElements}),
+                                   b.Reshape(in.noise, {kRows, 1, kElements})},
+                                  1);
+  b.Output("state", b.Matmul(matrix, combined));
   return std::make_shared<const graph::Graph>(std::move(b).Build().value());
 }
 
@@ -160,7 +158,7 @@ TEST(SchedulerStep, MayWriteOverTheStateThatItReads) {
                              .line = inputs[3].as<float>().data(),
                              .next = state.as<float>().data(),
                              .rows = kRows,
-                             .pixels = kPixels});
+                             .elements = kElements});
     EXPECT_TRUE(SameBits(state, expected)) << name;
   }
 }

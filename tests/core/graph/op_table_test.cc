@@ -85,7 +85,10 @@ std::vector<GoodCase> GoodCases() {
       {Op::kEmbedding, {F32({100, 16}), {DType::kI64, Shape{2, 77}}}, {}, F32({2, 77, 16})},
       {Op::kSelect, {tokens, {DType::kI64, Shape{2}}}, {}, F32({2, 8})},
       {Op::kTimestepEmbedding, {F32({3})}, TimestepEmbeddingAttributes{32}, F32({3, 32})},
-      {Op::kSchedulerStep, {F32({2, 4, 4, 8, 6}), x, x, F32({2, 27})}, {}, F32({2, 4, 4, 8, 6})},
+      {Op::kSchedulerStep,
+       {F32({2, 4, 192}), F32({2, 192}), F32({2, 192}), F32({2, 27})},
+       {},
+       F32({2, 4, 192})},
   };
 }
 
@@ -246,7 +249,8 @@ struct BadOperands {
 };
 
 TEST(OpTable, NamesWhatIsWrongWithOperands) {
-  const ValueType x = F32({2, 4, 8, 6}), state = F32({2, 4, 4, 8, 6}), lines = F32({2, 27});
+  const ValueType x = F32({2, 4, 8, 6});
+  const ValueType state = F32({2, 4, 192}), latents = F32({2, 192}), lines = F32({2, 27});
   const ValueType ids{DType::kI64, Shape{2}}, table = F32({2, 5, 3});
   const BadOperands cases[] = {
       {Op::kExp, {ids}, "floating-point"},
@@ -258,11 +262,15 @@ TEST(OpTable, NamesWhatIsWrongWithOperands) {
       {Op::kSelect, {{DType::kBF16, table.shape}, ids}, "table must be f32"},
       {Op::kSelect, {table, F32({2})}, "index must be i64"},
       {Op::kSelect, {table, {DType::kI64, Shape{3}}}, "index [3] must be [2]"},
-      {Op::kSchedulerStep, {x, x, x, lines}, "state must have 5 dimensions"},
-      {Op::kSchedulerStep, {F32({2, 3, 4, 8, 6}), x, x, lines}, "state f32[2,3,4,8,6] must be"},
-      {Op::kSchedulerStep, {state, state, x, lines}, "output f32[2,4,4,8,6] must be f32[2,4,8,6]"},
-      {Op::kSchedulerStep, {state, x, F32({1, 4, 8, 6}), lines}, "noise f32[1,4,8,6] must be"},
-      {Op::kSchedulerStep, {state, x, x, F32({2, 26})}, "line f32[2,26] must be f32[2,27]"},
+      {Op::kSchedulerStep, {x, latents, latents, lines}, "state must have 3 dimensions"},
+      {Op::kSchedulerStep,
+       {F32({2, 3, 192}), latents, latents, lines},
+       "state f32[2,3,192] must be"},
+      {Op::kSchedulerStep, {state, x, latents, lines}, "output f32[2,4,8,6] must be f32[2,192]"},
+      {Op::kSchedulerStep, {state, latents, F32({1, 192}), lines}, "noise f32[1,192] must be"},
+      {Op::kSchedulerStep,
+       {state, latents, latents, F32({2, 26})},
+       "line f32[2,26] must be f32[2,27]"},
   };
   for (const BadOperands& bad : cases) {
     EXPECT_THAT(InferType(bad.op, bad.operands, {}),

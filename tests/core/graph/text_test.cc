@@ -80,8 +80,8 @@ Graph EveryOp() {
   const auto input = [&](const char* name, const Shape& shape) {
     return b.Input(name, DType::kF32, shape, Rate::kStep);
   };
-  b.Output("state", b.SchedulerStep(input("state", {2, 4, 3, 1, 2}), input("output", {2, 3, 1, 2}),
-                                    input("noise", {2, 3, 1, 2}), input("line", {2, 27})));
+  b.Output("state", b.SchedulerStep(input("state", {2, 4, 6}), input("output", {2, 6}),
+                                    input("noise", {2, 6}), input("line", {2, 27})));
   return *std::move(b).Build();
 }
 

@@ -71,20 +71,18 @@ class GuidanceIntervalTest : public ::testing::Test {
     const auto run = steps.subspan(begin, end - begin);
     part.steps.assign(run.begin(), run.end());
     const bool guided = picture->rows() > 1;
-    const auto scale = static_cast<float>(guided ? *picture->request->spec().guidance_scale : 1);
-    const auto rescale =
-        static_cast<float>(guided ? *picture->request->spec().guidance_rescale : 0);
+    const double scale = guided ? *picture->request->spec().guidance_scale : 1;
+    const double rescale = guided ? *picture->request->spec().guidance_rescale : 0;
     const auto lane = StepLane::Create(*picture->stage().steps.at(2), 2).value();
     lane->Add(picture->stage().steps);
-    const LanePlace place = lane->Join({.rows = picture->rows(),
-                                        .latents = latents,
-                                        .schedule = &part,
-                                        .request = *picture->request->conditioning[0],
-                                        .guidance_scale = scale,
-                                        .guidance_rescale = rescale},
-                                       *stream_)
-                                .value()
-                                .value();
+    const LanePlace place =
+        lane->Join({.rows = picture->rows(),
+                    .latents = latents,
+                    .schedule = &part,
+                    .values = StepValues(*picture->request->conditioning[0], scale, rescale)},
+                   *stream_)
+            .value()
+            .value();
     for (size_t i = begin; i < end; ++i) EXPECT_OK(lane->Step(*stream_, {}).value().status);
     const device::Buffer read = device::Buffer::Allocate(device::DType::kF32, latents.shape());
     const device::Buffer finite = device::Buffer::Allocate(device::DType::kU8, {1});

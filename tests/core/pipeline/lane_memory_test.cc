@@ -63,8 +63,8 @@ class LaneMemoryTest : public ::testing::Test {
     const LanePlace place = *lane->Join({.rows = 2,
                                          .latents = picture->latents,
                                          .schedule = &picture->stage().schedule(),
-                                         .request = *picture->request->conditioning[0],
-                                         .guidance_scale = 5},
+                                         .values = StepValues(*picture->request->conditioning[0],
+                                                              /*guidance_scale=*/5, 0)},
                                         *stream_)
                                  .value();
     for (int i = 0; i < *spec.num_inference_steps; ++i) EXPECT_OK(lane->Step(*stream_, {})->status);

@@ -93,7 +93,8 @@ size_t TextBytes(const Stage& stage) {
 
 // With as many rows as the picture has; its lane has more.
 int64_t LaneBytes(const Picture& picture) {
-  return StepLane::Bytes(*picture.stage().steps.begin()->second, picture.rows());
+  return StepLane::Bytes(StepPortsOf(picture.stage().steps.begin()->second->info()),
+                         picture.rows());
 }
 
 TEST_F(PipelineTest, CountsWhatAPictureHolds) {

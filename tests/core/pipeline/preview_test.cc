@@ -190,7 +190,8 @@ TEST_F(PreviewTest, AreNotDrawnWhereThereIsNoWayTo) {
   const Rig other({.base = directory.File("base")}, "",
                   backends::cpu::CpuBackend::Create().value());
   const auto plan = other.pipeline->Resolve(Spec("euler", 2)).value();
-  EXPECT_THAT(plan->unused, ElementsAre(::testing::HasSubstr("previews.every_n_steps has no effect")));
+  EXPECT_THAT(plan->unused,
+              ElementsAre(::testing::HasSubstr("previews.every_n_steps has no effect")));
   EXPECT_TRUE(rig_->pipeline->Resolve(Spec("euler", 2)).value()->unused.empty());
   EXPECT_TRUE(Run(*other.Start(Spec("euler", 2))).empty());
 }

@@ -103,8 +103,8 @@ class StepLaneTest : public ::testing::Test {
     return {.rows = picture.rows(),
             .latents = picture.latents,
             .schedule = &picture.stage().schedule(),
-            .request = *picture.request->conditioning[0],
-            .guidance_scale = static_cast<float>(picture.rows() == 2 ? guidance : 1)};
+            .values = StepValues(*picture.request->conditioning[0],
+                                 picture.rows() == 2 ? guidance : 1, /*guidance_rescale=*/0)};
   }
 
   LanePlace Join(StepLane& lane, const Picture& picture) {

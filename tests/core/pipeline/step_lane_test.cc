@@ -1,5 +1,8 @@
 #include "core/pipeline/step_lane.h"
 
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
 #include <limits>
 #include <memory>
 #include <string>
@@ -206,11 +209,32 @@ TEST(BatchInvariantTest, APictureIsAloneWhereTheBackendPromisesNothing) {
 }
 
 TEST_F(StepLaneTest, HoldsAsManyBytesAsItSays) {
+  const auto ports = rig_->pipeline->first().graphs().StepPorts(/*elements=*/4 * 9 * 8);
+  EXPECT_EQ(Lane({1, 2})->bytes(), StepLane::Bytes(ports, 2));
+  EXPECT_EQ(Lane({1, 4})->bytes(), StepLane::Bytes(ports, 4));
+}
+
+TEST_F(StepLaneTest, KnowsPortsBeforeAStepIsCompiled) {
   ModelGraphs& graphs = rig_->pipeline->first().graphs();
-  const int64_t bytes = Lane({1, 2})->bytes();
-  EXPECT_EQ(bytes, StepLane::Bytes({2, 72 / 8, 64 / 8}, 4, graphs.request_bytes()));
-  const GraphHandle one = graphs.Find({.shape = {1, 72 / 8, 64 / 8}}).value();
-  EXPECT_EQ(bytes, StepLane::Bytes(*graphs.Get(one).value(), 2));
+  for (const StepShape& shape : {StepShape{1, 8, 8}, StepShape{2, 9, 8}, StepShape{4, 8, 17}}) {
+    rig_->kept.push_back(graphs.Find({.shape = shape}).value());
+    EXPECT_THAT(StepPortsOf(graphs.Get(rig_->kept.back()).value()->info()),
+                ::testing::UnorderedElementsAreArray(
+                    graphs.StepPorts(int64_t{4} * shape.height * shape.width)));
+  }
+}
+
+TEST_F(StepLaneTest, AnImageWithoutAPortsValueDoesNotJoin) {
+  const auto picture = Begin(Spec("a red circle", 2, 3));
+  const auto lane = Lane({2});
+  for (const RowValue& value : RowsOf(*picture).values) {
+    LaneRows rows = RowsOf(*picture);
+    std::erase_if(rows.values, [&](const RowValue& other) { return other.name == value.name; });
+    EXPECT_THAT(lane->Join(rows, *stream_).status(),
+                StatusIs(absl::StatusCode::kInternal, ::testing::HasSubstr(value.name)));
+  }
+  EXPECT_EQ(lane->rows_taken(), 0);
+  Join(*lane, *picture);
 }
 
 }  // namespace

@@ -92,12 +92,12 @@ struct InterleaveArguments {
 
 // graph::Op::kSchedulerStep. `next` is `state` or apart from all that is read.
 struct SchedulerStepArguments {
-  const float* state;    // [rows, 4, pixels]
-  const float* output;   // [rows, pixels]
-  const float* noise;    // [rows, pixels]
-  const float* line;     // [rows, 27]
-  float* next;           // [rows, 4, pixels]
-  int64_t rows, pixels;  // rows and pixels of all channels
+  const float* state;   // [rows, 4, elements]
+  const float* output;  // [rows, elements]
+  const float* noise;   // [rows, elements]
+  const float* line;    // [rows, 27]
+  float* next;          // [rows, 4, elements]
+  int64_t rows, elements;
 };
 
 struct KernelTable {

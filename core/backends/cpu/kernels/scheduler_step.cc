@@ -1,11 +1,11 @@
-// The next state of a noise scheduler: a matrix of 4 x 6 for each row, times six values a pixel.
+// The next state of a noise scheduler: a matrix of 4 x 6 for each row, times six values an element.
 #include "core/backends/cpu/kernels/instruction_set.h"
 #include "core/backends/cpu/kernels/vector.h"
 
 namespace latentd::backends::cpu::LATENTD_ISA {
 namespace {
 
-// Below this many pixels a second thread costs more than it brings.
+// Below this many elements a second thread costs more than it brings.
 constexpr int64_t kSerial = 4096;
 
 // Layout of a line: (timestep, input scale, flag that noise is drawn, matrix).
@@ -24,18 +24,18 @@ struct Row {
   const float* noise;
   const float* line;
   float* next;
-  int64_t pixels;  // from one of the four parts of the state to the next
+  int64_t elements;  // from one of the four parts of the state to the next
 };
 
-// `count` pixels from `begin` on. What is read of a vector of pixels is read before any of it is
-// written.
-void StepPixels(const Row& row, int64_t begin, int64_t count) {
+// `count` elements from `begin` on. What is read of a vector of elements is read before any of it
+// is written.
+void StepElements(const Row& row, int64_t begin, int64_t count) {
   const bool draws_noise = row.line[kDrawsNoise] != 0;
   ForEachVector(count, [&](int64_t i, auto part) {
     const int64_t at = begin + i;
     Vector combined[kCombined];
     for (int64_t k = 0; k < kStates; ++k) {
-      combined[k] = Load(row.state + k * row.pixels + at, part);
+      combined[k] = Load(row.state + k * row.elements + at, part);
     }
     combined[kStates] = Load(row.output + at, part);
     combined[kStates + 1] = draws_noise ? Load(row.noise + at, part) : Vector{};
@@ -45,7 +45,7 @@ void StepPixels(const Row& row, int64_t begin, int64_t count) {
       for (int64_t j = 0; j < kCombined; ++j) {
         sum = Fused(Broadcast(matrix[j]), combined[j], sum);
       }
-      Store(row.next + k * row.pixels + at, sum, part);
+      Store(row.next + k * row.elements + at, sum, part);
     }
   });
 }
@@ -53,15 +53,15 @@ void StepPixels(const Row& row, int64_t begin, int64_t count) {
 }  // namespace
 
 void SchedulerStep(const SchedulerStepArguments& a) {
-  const int64_t pieces = (a.pixels + kSerial - 1) / kSerial;
-#pragma omp parallel for schedule(static) if (a.rows * a.pixels > kSerial)
+  const int64_t pieces = (a.elements + kSerial - 1) / kSerial;
+#pragma omp parallel for schedule(static) if (a.rows * a.elements > kSerial)
   for (int64_t i = 0; i < a.rows * pieces; ++i) {
     const int64_t row = i / pieces, begin = i % pieces * kSerial;
-    const int64_t count = begin + kSerial < a.pixels ? kSerial : a.pixels - begin;
-    StepPixels(
-        {a.state + row * kStates * a.pixels, a.output + row * a.pixels, a.noise + row * a.pixels,
-         a.line + row * kLine, a.next + row * kStates * a.pixels, a.pixels},
-        begin, count);
+    const int64_t count = begin + kSerial < a.elements ? kSerial : a.elements - begin;
+    StepElements({a.state + row * kStates * a.elements, a.output + row * a.elements,
+                  a.noise + row * a.elements, a.line + row * kLine,
+                  a.next + row * kStates * a.elements, a.elements},
+                 begin, count);
   }
 }
 

@@ -25,13 +25,13 @@ __global__ void TimestepEmbeddingKernel(TimestepEmbeddingArgs args) {
 
 __global__ void SchedulerStepKernel(SchedulerStepArgs args) {
   const int64_t item = int64_t{blockIdx.x} * kThreads + threadIdx.x;
-  const int64_t row = item / args.pixels, pixel = item % args.pixels;
+  const int64_t row = item / args.elements, element = item % args.elements;
   if (row >= args.rows) return;
   const float* line = args.lines + row * kLineElements;
-  const int64_t first = row * kStates * args.pixels + pixel;
+  const int64_t first = row * kStates * args.elements + element;
   float combined[kCombined];
 #pragma unroll
-  for (int i = 0; i < kStates; ++i) combined[i] = args.state[first + i * args.pixels];
+  for (int i = 0; i < kStates; ++i) combined[i] = args.state[first + i * args.elements];
   combined[kStates] = args.output[item];
   combined[kStates + 1] = line[kDrawsNoise] != 0 ? args.noise[item] : 0;
 #pragma unroll
@@ -41,7 +41,7 @@ __global__ void SchedulerStepKernel(SchedulerStepArgs args) {
     for (int k = 0; k < kCombined; ++k) {
       sum = fmaf(line[kMatrix + i * kCombined + k], combined[k], sum);
     }
-    args.result[first + i * args.pixels] = sum;
+    args.result[first + i * args.elements] = sum;
   }
 }
 
@@ -52,7 +52,7 @@ cudaError_t TimestepEmbedding(const TimestepEmbeddingArgs& args, cudaStream_t st
 }
 
 cudaError_t SchedulerStep(const SchedulerStepArgs& args, cudaStream_t stream) {
-  return Launch(SchedulerStepKernel, GridOf(args.rows * args.pixels), stream, args);
+  return Launch(SchedulerStepKernel, GridOf(args.rows * args.elements), stream, args);
 }
 
 }  // namespace latentd::backends::cuda::kernels

@@ -21,12 +21,12 @@ cudaError_t TimestepEmbedding(const TimestepEmbeddingArgs& args, cudaStream_t st
 // One evaluation of a noise scheduler, as graph::SchedulerLine has it: the same numbers bit for bit
 // as those of any backend that fuses each product with its addition. `result` may be `state`.
 struct SchedulerStepArgs {
-  const float* state = nullptr;   // [rows, 4, pixels]
-  const float* output = nullptr;  // [rows, pixels]
-  const float* noise = nullptr;   // [rows, pixels], not read for rows whose line draws none
+  const float* state = nullptr;   // [rows, 4, elements]
+  const float* output = nullptr;  // [rows, elements]
+  const float* noise = nullptr;   // [rows, elements], not read for rows whose line draws none
   const float* lines = nullptr;   // [rows, 27]
-  float* result = nullptr;        // [rows, 4, pixels]
-  int64_t rows = 0, pixels = 0;
+  float* result = nullptr;        // [rows, 4, elements]
+  int64_t rows = 0, elements = 0;
 };
 cudaError_t SchedulerStep(const SchedulerStepArgs& args, cudaStream_t stream);
 

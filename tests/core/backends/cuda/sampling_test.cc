@@ -39,22 +39,22 @@ TEST_F(SamplingTest, TimestepsAreEmbeddedAsInFloat) {
 
 // As the reference backend computes it.
 Values Stepped(const Values& state, const Values& output, const Values& noise, const Values& lines,
-               int64_t rows, int64_t pixels) {
+               int64_t rows, int64_t elements) {
   Values next(state.size());
   for (int64_t row = 0; row < rows; ++row) {
     const double* line = &lines[row * 27];
-    for (int64_t i = 0; i < pixels; ++i) {
-      const double* s = &state[row * 4 * pixels + i];
-      const double drawn = line[2] != 0 ? noise[row * pixels + i] : 0;
+    for (int64_t i = 0; i < elements; ++i) {
+      const double* s = &state[row * 4 * elements + i];
+      const double drawn = line[2] != 0 ? noise[row * elements + i] : 0;
       const double combined[] = {
-          s[0], s[pixels], s[2 * pixels], s[3 * pixels], output[row * pixels + i], drawn};
+          s[0], s[elements], s[2 * elements], s[3 * elements], output[row * elements + i], drawn};
       for (int64_t k = 0; k < 4; ++k) {
         float sum = 0;
         for (int64_t c = 0; c < 6; ++c) {
           sum = std::fma(static_cast<float>(line[3 + k * 6 + c]), static_cast<float>(combined[c]),
                          sum);
         }
-        next[row * 4 * pixels + k * pixels + i] = sum;
+        next[row * 4 * elements + k * elements + i] = sum;
       }
     }
   }
@@ -62,24 +62,24 @@ Values Stepped(const Values& state, const Values& output, const Values& noise, c
 }
 
 TEST_F(SamplingTest, SchedulerStepGivesTheSameBitsInPlace) {
-  for (int64_t pixels : {1, 77, 4 * 128 * 128}) {
+  for (int64_t elements : {1, 77, 4 * 128 * 128}) {
     constexpr int64_t kRows = 3;
     const auto draw = [](int64_t size, uint32_t seed) {
       return Rounded(Element::kF32, Normal(size, seed));
     };
-    const Values state = draw(kRows * 4 * pixels, 1), output = draw(kRows * pixels, 2);
-    Values noise = draw(kRows * pixels, 3), lines = draw(kRows * 27, 4);
+    const Values state = draw(kRows * 4 * elements, 1), output = draw(kRows * elements, 2);
+    Values noise = draw(kRows * elements, 3), lines = draw(kRows * 27, 4);
     lines[2] = 1;
     lines[27 + 2] = 0;
     lines[54 + 2] = 1;
-    noise[pixels] = NAN;  // in the row that draws none
+    noise[elements] = NAN;  // in the row that draws none
     const GpuArray states(Element::kF32, state), outputs(Element::kF32, output);
     const GpuArray noises(Element::kF32, noise), table(Element::kF32, lines);
     ASSERT_EQ(SchedulerStep({states.as<float>(), outputs.as<float>(), noises.as<float>(),
-                             table.as<float>(), states.as<float>(), kRows, pixels},
+                             table.as<float>(), states.as<float>(), kRows, elements},
                             nullptr),
               cudaSuccess);
-    EXPECT_EQ(states.Read(), Stepped(state, output, noise, lines, kRows, pixels));
+    EXPECT_EQ(states.Read(), Stepped(state, output, noise, lines, kRows, elements));
   }
 }
 
