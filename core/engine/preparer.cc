@@ -1,6 +1,5 @@
 #include "core/engine/preparer.h"
 
-#include <set>
 #include <utility>
 
 #include "absl/algorithm/container.h"
@@ -21,28 +20,25 @@ using compiler::GraphStore;
 absl::Status StoppedError() { return absl::CancelledError("stopped while preparing graphs"); }
 
 // The graph's lane: its label, but for the rows.
-compiler::GraphLabel LaneOf(const compiler::GraphHandle& graph) {
-  compiler::GraphLabel lane = GraphStore::LabelOf(graph);
+compiler::GraphLabel LaneOf(compiler::GraphLabel lane) {
   lane.rows = 0;
   return lane;
 }
 
+std::string FailureText(const compiler::GraphLabel& label, const absl::Status& failure) {
+  const std::string name = label.ToText(), message(failure.message());
+  return absl::StartsWith(message, name) ? message : absl::StrCat(name, ": ", message);
+}
+
 }  // namespace
 
-std::vector<std::string> Preparer::Ended::FailureTexts() const {
-  std::vector<std::string> texts;
-  std::set<std::string> seen;
-  for (const compiler::GraphHandle& graph : graphs) {
-    const auto failure = failures.find(GraphStore::IdOf(graph));
-    if (failure == failures.end() || !seen.insert(failure->first).second) continue;
-    const absl::Status& status = failure->second;
-    if (GetReason(status) == "GRAPH_COLD" || device::IsFault(status)) continue;
-    const std::string name = GraphStore::LabelOf(graph).ToText();
-    const std::string message(status.message());
-    texts.push_back(absl::StartsWith(message, name) ? message : absl::StrCat(name, ": ", message));
-  }
-  return texts;
-}
+// Uses of one entry.
+struct Preparer::Group {
+  const compiler::GraphLabel& label() const { return GraphStore::LabelOf(uses.front()); }
+
+  std::string id;
+  GraphHandles uses;
+};
 
 struct Preparer::Work {
   explicit Work(Order ordered) : order(std::move(ordered)) {
@@ -50,19 +46,26 @@ struct Preparer::Work {
   }
 
   bool HasTask() const { return tasks_begun < order.tasks.size(); }
-  bool IsLeftOut(const Group& group) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
-    return absl::c_linear_search(full, LaneOf(group.second.front()));
-  }
   // Each reference once, by id.
   void Arrange() ABSL_LOCKS_EXCLUDED(mutex);
   // Null: nothing is left to begin.
   const Group* Begin() ABSL_LOCKS_EXCLUDED(mutex);
   // An error ends the order.
-  absl::Status Note(const std::string& id, Prepared done, int WarmOutcome::*count)
+  absl::Status Note(const Group& group, WarmProgress done, int WarmOutcome::*count)
       ABSL_LOCKS_EXCLUDED(mutex);
-  bool End(const absl::Status& turn) ABSL_LOCKS_EXCLUDED(mutex);
+  bool HasMore(const absl::Status& turn) ABSL_LOCKS_EXCLUDED(mutex) {
+    absl::MutexLock lock(&mutex);
+    ended.status.Update(turn);
+    return ended.status.ok() && (HasTask() || begun < groups.size());
+  }
   // Also frees what else holds the order's graphs.
-  Ended Take() ABSL_LOCKS_EXCLUDED(mutex);
+  Ended Take() ABSL_LOCKS_EXCLUDED(mutex) {
+    absl::MutexLock lock(&mutex);
+    groups.clear();
+    ended.graphs = std::move(order.graphs);
+    ended.purpose = order.purpose;
+    return std::move(ended);
+  }
 
   Order order;             // the preparing thread's until its tasks have run; then it stays
   size_t tasks_begun = 0;  // the preparing thread's
@@ -79,9 +82,9 @@ void Preparer::Work::Arrange() {
   absl::MutexLock lock(&mutex);
   for (const compiler::GraphHandle& graph : order.graphs) {
     const std::string id = GraphStore::IdOf(graph);
-    auto group = absl::c_find_if(groups, [&](const Group& other) { return other.first == id; });
+    auto group = absl::c_find_if(groups, [&](const Group& other) { return other.id == id; });
     if (group == groups.end()) group = groups.insert(groups.end(), {id, {}});
-    if (!absl::c_linear_search(group->second, graph)) group->second.push_back(graph);
+    if (!absl::c_linear_search(group->uses, graph)) group->uses.push_back(graph);
   }
 }
 
@@ -89,39 +92,28 @@ const Preparer::Group* Preparer::Work::Begin() {
   absl::MutexLock lock(&mutex);
   while (begun < groups.size() && ended.status.ok()) {
     const Group& group = groups[begun++];
-    if (!IsLeftOut(group)) return &group;
+    if (!absl::c_linear_search(full, LaneOf(group.label()))) return &group;
   }
   return nullptr;
 }
 
-absl::Status Preparer::Work::Note(const std::string& id, Prepared prepared,
+absl::Status Preparer::Work::Note(const Group& group, WarmProgress progress,
                                   int WarmOutcome::*count) {
   absl::MutexLock lock(&mutex);
   ++(ended.counts.*count);
-  const absl::Status& status = prepared.status;
-  if (!status.ok()) ended.failures.emplace(id, status);
+  const absl::Status& status = progress.entry.status;
+  if (!status.ok()) ended.failures.emplace(group.id, status);
+  const bool is_told =
+      !status.ok() && GetReason(status) != "GRAPH_COLD" && !device::IsFault(status);
+  if (is_told) ended.failure_texts.push_back(FailureText(group.label(), status));
   if (absl::IsResourceExhausted(status) && order.purpose.displaces_nothing) {
-    full.push_back(LaneOf(prepared.graph));
+    full.push_back(LaneOf(group.label()));
   }
-  prepared.done = ++done;
-  prepared.total = static_cast<int>(groups.size());
-  const bool goes_on = !order.progress || order.progress(prepared);
+  progress.done = ++done;
+  progress.total = static_cast<int>(groups.size());
+  const bool goes_on = !order.progress || order.progress(progress);
   if (device::IsFault(status) || order.whole) RETURN_IF_ERROR(status);
   return goes_on ? absl::OkStatus() : StoppedError();
-}
-
-bool Preparer::Work::End(const absl::Status& turn) {
-  absl::MutexLock lock(&mutex);
-  ended.status.Update(turn);
-  return !ended.status.ok() || (!HasTask() && begun == groups.size());
-}
-
-Preparer::Ended Preparer::Work::Take() {
-  absl::MutexLock lock(&mutex);
-  groups.clear();
-  ended.graphs = std::move(order.graphs);
-  ended.purpose = order.purpose;
-  return std::move(ended);
 }
 
 Preparer::Preparer(GraphStore& store, const std::atomic<bool>& stop, const Clock& clock,
@@ -129,10 +121,12 @@ Preparer::Preparer(GraphStore& store, const std::atomic<bool>& stop, const Clock
     : store_(store),
       stop_(stop),
       clock_(clock),
-      thread_(StartThread("preparing", [this, begin = std::move(begin)] {
-        if (begin) begin();
-        Loop();
-      })) {}
+      thread_(StartThread("preparing", [this] { Loop(); })) {
+  Run([&] {
+    begin();
+    return absl::OkStatus();
+  }).IgnoreError();
+}
 
 std::shared_ptr<Preparer::Work> Preparer::Add(Order order) {
   auto work = std::make_shared<Work>(std::move(order));
@@ -228,7 +222,7 @@ bool Preparer::TakeTurn(Work& work) {
     if (stop_ && !work.order.whole) return StoppedError();
     return work.HasTask() ? RunTask(work) : PrepareNext(work);
   });
-  return !work.End(turn);
+  return work.HasMore(turn);
 }
 
 absl::Status Preparer::RunTask(Work& work) {
@@ -249,25 +243,30 @@ absl::Status Preparer::Get(Work& work, const compiler::GraphHandle& graph,
 absl::Status Preparer::PrepareNext(Work& work) {
   const Group* group = work.Begin();
   if (group == nullptr) return absl::OkStatus();
-  const auto& [id, uses] = *group;
+  const absl::Time begin = clock_.Monotonic();
+  const auto before = store_.Find(group->id);
   compiler::Purpose purpose = work.order.purpose;
-  Prepared done{.graph = uses.front()};
-  const auto before = store_.Find(id);
   const bool again = before.ok() && before->state == GraphState::kFailed;
   if (again && purpose.mode == GetMode::kRetry) purpose.reason = compiler::Reason::kRetry;
-  const absl::Time begin = clock_.Monotonic();
-  for (const compiler::GraphHandle& use : uses) {
-    done.status.Update(CatchOutOfMemory([&] { return Get(work, use, purpose); }));
+  absl::Status status;
+  for (const compiler::GraphHandle& use : group->uses) {
+    status.Update(CatchOutOfMemory([&] { return Get(work, use, purpose); }));
   }
-  done.duration = clock_.Monotonic() - begin;
-  const auto after = store_.Find(id);
-  done.compiled = before.ok() && after.ok() && after->compilations > before->compilations;
+  const compiler::GraphLabel& label = group->label();
+  const auto after = store_.Find(group->id);
+  const WarmProgress done = {
+      .entry = {.id = group->id,
+                .component = label.component,
+                .bucket = {label.width, label.height},
+                .status = status},
+      .compiled = before.ok() && after.ok() && after->compilations > before->compilations,
+      .duration = clock_.Monotonic() - begin};
   const bool was_ready = before.ok() && before->state == GraphState::kReady;
-  return work.Note(id, std::move(done),
-                   !done.status.ok() ? &WarmOutcome::failed
-                   : done.compiled   ? &WarmOutcome::compiled
-                   : was_ready       ? &WarmOutcome::ready_before
-                                     : &WarmOutcome::loaded);
+  return work.Note(*group, done,
+                   !status.ok()    ? &WarmOutcome::failed
+                   : done.compiled ? &WarmOutcome::compiled
+                   : was_ready     ? &WarmOutcome::ready_before
+                                   : &WarmOutcome::loaded);
 }
 
 }  // namespace latentd::engine

@@ -15,7 +15,6 @@
 #include <memory>
 #include <string>
 #include <thread>
-#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -39,15 +38,6 @@ class Preparer {
     kSpare,   // graphs that the server does without
   };
 
-  // Outcome for one graph of an order.
-  struct Prepared {
-    compiler::GraphHandle graph;
-    absl::Status status;
-    bool compiled = false;  // else loaded, or ready before
-    absl::Duration duration;
-    int done = 0, total = 0;  // graphs of the order
-  };
-
   struct Ended {
     // OK: all graphs were tried. CANCELLED: the Preparer stops, or `progress` returned false;
     // INTERNAL, reason DEVICE_FAULT: the device has failed. Else a task's error; or a graph's, if
@@ -55,12 +45,10 @@ class Preparer {
     absl::Status status;
     GraphHandles graphs;
     compiler::Purpose purpose;
-    WarmOutcome counts;                                    // without a prediction
-    std::map<std::string, absl::Status> failures;          // failed graphs, by id
+    WarmOutcome counts;                            // without a prediction
+    std::map<std::string, absl::Status> failures;  // failed graphs, by id
+    std::vector<std::string> failure_texts;        // without refusals to compile and device faults
     std::vector<compiler::ExecutablePointer> executables;  // held for a whole order
-
-    // Texts of failures, in the order of graphs, without refusals to compile and device faults.
-    std::vector<std::string> FailureTexts() const;
   };
 
   struct Order;
@@ -81,7 +69,7 @@ class Preparer {
     // References to one entry count as one graph, which is ready when each of them is.
     GraphHandles graphs;
     // Called after each graph, while the order is locked; false: the order ends.
-    std::function<bool(const Prepared&)> progress;
+    std::function<bool(const WarmProgress&)> progress;
     // Called once, when nothing else holds what the order held. Must not throw.
     std::function<void(Ended)> end;
   };
@@ -113,7 +101,7 @@ class Preparer {
  private:
   struct Work;  // an order in the queue
   using Queue = std::list<std::shared_ptr<Work>>;
-  using Group = std::pair<std::string, GraphHandles>;  // one id
+  struct Group;
 
   std::shared_ptr<Work> Add(Order order) ABSL_LOCKS_EXCLUDED(mutex_);
   void Loop() ABSL_LOCKS_EXCLUDED(mutex_);

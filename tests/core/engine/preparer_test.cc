@@ -38,7 +38,6 @@ using ::testing::SizeIs;
 using ::testing::UnorderedElementsAre;
 using Ended = Preparer::Ended;
 using Order = Preparer::Order;
-using Prepared = Preparer::Prepared;
 using Priority = Preparer::Priority;
 
 // Asks a test before it plans a graph, which the size of its output names.
@@ -160,7 +159,7 @@ TEST_F(PreparerTest, TasksDeclareGraphsBeforeTheFirstIsPrepared) {
   };
   Hold();
   Order lazy = {.priority = Priority::kSpare, .tasks = {declare(2), declare(3)}};
-  lazy.progress = [&](const Prepared& prepared) {
+  lazy.progress = [&](const WarmProgress& prepared) {
     turns.push_back(absl::StrCat("prepared ", prepared.done, " of ", prepared.total));
     return true;
   };
@@ -217,7 +216,7 @@ TEST_F(PreparerTest, CountsEachGraphOnceAndTimesIt) {
   const GraphHandle ready = Graph(4);
   ASSERT_OK(store_.Get(ready));
   Order order = OrderOf(Priority::kWanted, {2, 2, 3, 4});
-  order.progress = [&](const Prepared& prepared) {
+  order.progress = [&](const WarmProgress& prepared) {
     took.push_back(prepared.duration);
     return true;
   };
@@ -229,7 +228,7 @@ TEST_F(PreparerTest, CountsEachGraphOnceAndTimesIt) {
   EXPECT_EQ(ended.counts.loaded, 0);
   EXPECT_THAT(took, ElementsAre(absl::Seconds(1), absl::Seconds(1), absl::ZeroDuration()));
   EXPECT_THAT(ended.failures, SizeIs(1));
-  EXPECT_THAT(ended.FailureTexts(), ElementsAre("base part rows 1: no kernel today"));
+  EXPECT_THAT(ended.failure_texts, ElementsAre("base part rows 1: no kernel today"));
 }
 
 // Else the second would wait at the barrier for ever.
@@ -242,7 +241,7 @@ TEST_F(PreparerTest, AStartIsPreparedOnTwoThreads) {
   };
   std::vector<int> done;
   Order order = OrderOf(Priority::kStart, {2, 3, 4, 5});
-  order.progress = [&](const Prepared& prepared) {
+  order.progress = [&](const WarmProgress& prepared) {
     done.push_back(prepared.done);
     return true;
   };
@@ -255,7 +254,7 @@ TEST_F(PreparerTest, AStartIsPreparedOnTwoThreads) {
 
 TEST_F(PreparerTest, ProgressThatSaysNoEndsAnOrder) {
   Order order = OrderOf(Priority::kWanted, {2, 3});
-  order.progress = [](const Prepared&) { return false; };
+  order.progress = [](const WarmProgress&) { return false; };
   const Ended ended = preparer_->Prepare(std::move(order));
   EXPECT_THAT(ended.status, StatusIs(absl::StatusCode::kCancelled, _));
   EXPECT_EQ(ended.counts.compiled, 1);
@@ -268,7 +267,7 @@ TEST_F(PreparerTest, AFaultEndsItsOrder) {
   };
   const Ended ended = preparer_->Prepare(OrderOf(Priority::kWanted, {2, 3, 4}));
   EXPECT_TRUE(device::IsFault(ended.status)) << ended.status;
-  EXPECT_THAT(ended.FailureTexts(), IsEmpty());
+  EXPECT_THAT(ended.failure_texts, IsEmpty());
   EXPECT_THAT(planned(), ElementsAre(2, 3));
 }
 
@@ -299,7 +298,7 @@ TEST_F(PreparerTest, WithoutMemoryForAGraphItsLanesFurtherRowsAreLeftOut) {
   const Ended spare = preparer_->Prepare(order_with(true));
   EXPECT_OK(spare.status);
   EXPECT_EQ(spare.counts.compiled, 2);
-  EXPECT_THAT(spare.FailureTexts(), ElementsAre("base unet rows 4: no room"));
+  EXPECT_THAT(spare.failure_texts, ElementsAre("base unet rows 4: no room"));
   EXPECT_THAT(planned(), ElementsAre(4, 5, 9));
   // For other purposes each graph is tried.
   EXPECT_EQ(preparer_->Prepare(order_with(false)).counts.compiled, 1);
@@ -309,7 +308,7 @@ TEST_F(PreparerTest, AnOrderThatIsWithdrawnIsFreedAtOnceUnlessItHasBegun) {
   const auto held = std::make_shared<int>();
   const auto submit = [&](const std::vector<int>& numbers, uint64_t key) {
     Order order = Whole(numbers, key);
-    order.progress = [held](const Prepared&) { return true; };
+    order.progress = [held](const WarmProgress&) { return true; };
     return Submit(std::move(order));
   };
   gate_.Close();
