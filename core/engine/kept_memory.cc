@@ -20,10 +20,12 @@ void KeptMemory::GiveBackUnused() {
     waits_ = false;
   };
   const absl::Status added = CatchOutOfMemory([&] {
-    preparing_.Continue([this, done] {
-      device_.GiveBack(device::Kept::kUnused);
-      done();
-    });
+    preparer_.Submit({.priority = Preparer::Priority::kSpare,
+                      .tasks = {[this](Preparer::Order&) {
+                        device_.GiveBack(device::Kept::kUnused);
+                        return absl::OkStatus();
+                      }},
+                      .end = [done](const Preparer::Ended&) { done(); }});
     return absl::OkStatus();
   });
   if (!added.ok()) done();

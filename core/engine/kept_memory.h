@@ -3,7 +3,7 @@
 //
 // Once when the start is over: graphs have had their first runs, which took memory that pictures
 // will not ask for in such pieces. From then on memory unused for a minute, once a minute,
-// on the preparing thread: that may wait for the device as long as it likes.
+// on the Preparer's thread: that may wait for the device as long as it likes.
 //
 // Thread-safe.
 #pragma once
@@ -12,8 +12,8 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "core/base/clock.h"
-#include "core/base/worker.h"
 #include "core/device/device.h"
+#include "core/engine/preparer.h"
 
 namespace latentd::engine {
 
@@ -22,9 +22,9 @@ class KeptMemory {
   // So long it is kept, and at most twice as long.
   static constexpr absl::Duration kUnused = absl::Minutes(1);
 
-  // All must outlive this, and `preparing` have stopped before it goes.
-  KeptMemory(device::Device& device, Worker& preparing, const Clock& clock)
-      : device_(device), preparing_(preparing), clock_(clock) {}
+  // All must outlive this, and the preparer have stopped before it goes.
+  KeptMemory(device::Device& device, Preparer& preparer, const Clock& clock)
+      : device_(device), preparer_(preparer), clock_(clock) {}
 
   // Before it returns.
   void GiveBackAll() { device_.GiveBack(device::Kept::kAll); }
@@ -36,7 +36,7 @@ class KeptMemory {
   bool IsDue() ABSL_LOCKS_EXCLUDED(mutex_);
 
   device::Device& device_;
-  Worker& preparing_;
+  Preparer& preparer_;
   const Clock& clock_;
   absl::Mutex mutex_;
   bool waits_ ABSL_GUARDED_BY(mutex_) = false;  // a task that does it

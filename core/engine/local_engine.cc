@@ -115,23 +115,22 @@ LocalEngine::LocalEngine(Config config, std::unique_ptr<backends::Backend> backe
              .graphs = stores_.graphs,
              .admission = admission_,
              .loop = loop_,
-             .preparing = preparing_,
+             .preparer = preparer_,
              .changed = [this] { ShowBuckets(); }}),
       memory_({.stores = stores_, .loop = loop_, .budget = budget_}),
-      kept_(backend_->device(), preparing_, clock),
-      warming_(stores_.graphs, preparing_, stop_, clock),
+      preparer_(stores_.graphs, stop_, clock, [this] { BringThreads(); }),
+      kept_(backend_->device(), preparer_, clock),
       shared_step_graphs_({.config = config_,
                            .models = models_,
                            .graphs = stores_.graphs,
                            .board = board_,
                            .kept = kept_,
-                           .preparing = preparing_,
+                           .preparer = preparer_,
                            .clock = clock,
                            .stop = stop_}),
       admin_({.stores = stores_,
               .memory = memory_,
-              .preparing = preparing_,
-              .warming = warming_,
+              .preparer = preparer_,
               .stop = stop_,
               .changed = [this] { ShowBuckets(); }}),
       watch_(registry_, config_.warn, [this] { ShowBuckets(); }),
@@ -139,7 +138,6 @@ LocalEngine::LocalEngine(Config config, std::unique_ptr<backends::Backend> backe
                     .changed = [this] { ShowBuckets(); },
                     .clock = clock,
                     .registry = registry_}) {
-  preparing_.Run([this] { BringThreads(); });
   const pipeline::ModelTable models =
       pipeline::ModelTable::FromFlags(config_.base, config_.refiner);
   registry_.Declare(metrics::Declared::kModels, models.Names());
@@ -156,7 +154,7 @@ void LocalEngine::BringThreads() const {
 // Stops the preparation before the objects that it reports to.
 LocalEngine::~LocalEngine() {
   Drain(clock_.Monotonic());
-  preparing_.Stop();
+  preparer_.Stop();
 }
 
 absl::Status LocalEngine::Load() {
@@ -172,14 +170,14 @@ absl::Status LocalEngine::TryLoad() {
                  .board = board_,
                  .stores = stores_,
                  .budget = budget_,
-                 .warming = warming_,
+                 .preparer = preparer_,
                  .models = models_,
                  .stop = stop_,
                  .loaded = [this] { OpenModels(); },
                  .show_buckets = [this](bool warmed) { ShowBuckets(warmed); }});
   RETURN_IF_ERROR(start.Run());
   shared_step_graphs_.Begin();
-  if (config_.load_waits_for_shared_steps) shared_step_graphs_.Wait();
+  if (config_.load_waits_for_shared_steps) FinishPreparing();
   return stop_ ? absl::CancelledError("stopped while preparing graphs") : absl::OkStatus();
 }
 

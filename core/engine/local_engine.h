@@ -1,6 +1,6 @@
 // The engine that runs models in this process: the owner of its parts, and the way of a request
 // through them. One thread runs units of work, one encodes finished pictures (PictureLoop), one
-// compiles and loads graphs (ColdRequests, Warming).
+// compiles and loads graphs (Preparer).
 #pragma once
 
 #include <atomic>
@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "core/backends/backend.h"
-#include "core/base/worker.h"
 #include "core/engine/admission.h"
 #include "core/engine/bucket_graphs.h"
 #include "core/engine/cache_watch.h"
@@ -22,10 +21,10 @@
 #include "core/engine/memory_budget.h"
 #include "core/engine/memory_use.h"
 #include "core/engine/picture_loop.h"
+#include "core/engine/preparer.h"
 #include "core/engine/shared_step_graphs.h"
 #include "core/engine/status_board.h"
 #include "core/engine/stores.h"
-#include "core/engine/warming.h"
 #include "core/pipeline/picture.h"
 
 namespace latentd::engine {
@@ -64,6 +63,8 @@ class LocalEngine : public Engine {
                                  AfterRefusal refused);
   // Backlog of admitted work that is not done.
   batching::Backlog backlog() const { return loop_.backlog(); }
+  // Waits until no graph is left to be made ready.
+  void FinishPreparing() { preparer_.Flush(); }
   void Cancel(uint64_t handle) override;
   Hangs FindHangs() const override { return loop_.FindHangs(); }
   bool WaitsForReaders() const override { return loop_.WaitsForReaders(); }
@@ -110,9 +111,8 @@ class LocalEngine : public Engine {
   PictureLoop loop_;
   ColdRequests cold_;
   MemoryUse memory_;
-  Worker preparing_{"preparing"};
+  Preparer preparer_;
   KeptMemory kept_;
-  Warming warming_;
   SharedStepGraphs shared_step_graphs_;
   LocalGraphAdmin admin_;
   // Last: their threads use the others.

@@ -8,7 +8,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/error_details.h"
-#include "core/base/out_of_memory.h"
 #include "core/base/status_macros.h"
 #include "core/base/text.h"
 #include "core/compiler/artifact.h"
@@ -100,25 +99,20 @@ absl::StatusOr<WarmOutcome> LocalGraphAdmin::WarmSelected(
     ASSIGN_OR_RETURN(const MemoryPrediction predicted, Predict(plan));
     return WarmOutcome{.predicted = predicted};
   }
-  std::map<std::string, absl::Status> failures;
-  const auto note = [&](const WarmProgress& done) {
-    if (!done.entry.status.ok()) failures[done.entry.id] = done.entry.status;
-    return progress(done);
-  };
-  const compiler::Purpose purpose{
-      .mode = compiler::GetMode::kRetry,
-      .reason = compiler::Reason::kWarm,
-      .evict_unused_since = parts_.stores.graphs.MarkWanted(plan.graphs)};
-  absl::StatusOr<WarmOutcome> outcome =
-      parts_.warming.Run(plan.graphs, purpose, Warming::Pace::kInTurns, note);
-  if (outcome.ok()) RecordOutcomes(plan, failures);
+  Preparer::Ended ended = parts_.preparer.Prepare(
+      {.purpose = {.mode = compiler::GetMode::kRetry,
+                   .reason = compiler::Reason::kWarm,
+                   .evict_unused_since = parts_.stores.graphs.MarkWanted(plan.graphs)},
+       .graphs = plan.graphs,
+       .progress = progress});
+  if (ended.status.ok()) RecordOutcomes(plan, ended.failures);
   parts_.stores.writes.Flush();
   parts_.changed();
-  if (!outcome.ok()) RETURN_IF_ERROR(CheckNotStopping());  // the reason why it was stopped
-  RETURN_IF_ERROR(outcome.status());
+  if (!ended.status.ok()) RETURN_IF_ERROR(CheckNotStopping());  // the reason why it was stopped
+  RETURN_IF_ERROR(ended.status);
   // A failed graph cannot be predicted either, and has been reported.
-  if (const auto predicted = Predict(plan); predicted.ok()) outcome->predicted = *predicted;
-  return outcome;
+  if (const auto predicted = Predict(plan); predicted.ok()) ended.counts.predicted = *predicted;
+  return ended.counts;
 }
 
 absl::StatusOr<LocalGraphAdmin::WarmPlan> LocalGraphAdmin::PlanWarm(
@@ -185,11 +179,9 @@ absl::Status LocalGraphAdmin::AddNamed(const GraphSelector& selector, GraphHandl
 
 absl::StatusOr<MemoryPrediction> LocalGraphAdmin::Predict(const WarmPlan& plan) {
   return buckets().Predict(plan.named, plan.buckets,
-                           [&](const std::function<absl::Status()>& part) {
-                             absl::Status status = CheckNotStopping();
-                             if (status.ok())
-                               parts_.preparing.Run([&] { status = CatchOutOfMemory(part); });
-                             return status;
+                           [&](const std::function<absl::Status()>& part) -> absl::Status {
+                             RETURN_IF_ERROR(CheckNotStopping());
+                             return parts_.preparer.Run(part);
                            });
 }
 
@@ -246,10 +238,7 @@ absl::StatusOr<std::vector<EntryResult>> LocalGraphAdmin::Save(const GraphSelect
 
 absl::StatusOr<std::vector<EntryResult>> LocalGraphAdmin::Load(const GraphSelector& selector) {
   return ForEach(selector, [&](const std::string& id) {
-    absl::Status loaded;
-    parts_.preparing.Run(
-        [&] { loaded = CatchOutOfMemory([&] { return parts_.stores.graphs.Load(id); }); });
-    return loaded;
+    return parts_.preparer.Run([&] { return parts_.stores.graphs.Load(id); });
   });
 }
 

@@ -9,13 +9,12 @@
 #include <string>
 #include <vector>
 
-#include "core/base/worker.h"
 #include "core/compiler/graph_store.h"
 #include "core/engine/bucket_graphs.h"
 #include "core/engine/graph_admin.h"
 #include "core/engine/memory_use.h"
+#include "core/engine/preparer.h"
 #include "core/engine/stores.h"
-#include "core/engine/warming.h"
 
 namespace latentd::engine {
 
@@ -25,8 +24,7 @@ class LocalGraphAdmin : public GraphAdmin {
   struct Parts {
     Stores& stores;
     const MemoryUse& memory;
-    Worker& preparing;
-    Warming& warming;
+    Preparer& preparer;
     const std::atomic<bool>& stop;  // nothing is begun any more
     std::function<void()> changed;  // called when graphs came or went
   };

@@ -127,59 +127,55 @@ absl::Status StartUp::WarmBuckets() {
     status.state = State::kWarming;
     status.graphs_total = static_cast<int>(ids.size());
   });
-  std::map<std::string, absl::Status> failures;
-  const auto note = [&](const WarmProgress& progress) {
-    if (!progress.entry.status.ok()) failures[progress.entry.id] = progress.entry.status;
-    NoteProgress(progress);
-    parts_.show_buckets(/*warmed=*/false);
-    return true;
-  };
-  const auto mode =
-      parts_.config.compile_at_start ? compiler::GetMode::kCompile : compiler::GetMode::kLoad;
-  RETURN_IF_ERROR(
-      parts_.warming.Run(graphs, {mode, compiler::Reason::kStartup}, Warming::Pace::kAtOnce, note)
-          .status());
-  RETURN_IF_ERROR(WarmPreviews(previews, mode, failures, note));
-  // Started again, it finds one content or the other.
-  for (const auto& [id, failure] : failures) {
-    if (GetReason(failure) == weights::kCheckpointChanged) return failure;
-  }
+  ASSIGN_OR_RETURN(const Preparer::Ended ended, Prepare(graphs, /*displaces_nothing=*/false));
+  RETURN_IF_ERROR(WarmPreviews(previews));
   for (pipeline::Size bucket : parts_.models.buckets->configured()) {
-    parts_.models.buckets->SetOutcome(bucket, parts_.models.buckets->OutcomeOf(bucket, failures));
+    parts_.models.buckets->SetOutcome(bucket,
+                                      parts_.models.buckets->OutcomeOf(bucket, ended.failures));
   }
   return absl::OkStatus();
 }
 
 // Last, and where nothing else has to leave memory for them: without them previews are in colours.
-absl::Status StartUp::WarmPreviews(const GraphHandles& previews, compiler::GetMode mode,
-                                   const std::map<std::string, absl::Status>& failures,
-                                   const Warming::Progress& note) {
-  if (previews.empty()) return absl::OkStatus();
-  const compiler::Purpose purpose{
-      .mode = mode, .reason = compiler::Reason::kStartup, .displaces_nothing = true};
-  RETURN_IF_ERROR(parts_.warming.Run(previews, purpose, Warming::Pace::kAtOnce, note).status());
-  std::vector<std::string> reasons;
-  for (const compiler::GraphHandle& graph : previews) {
-    const auto failed = failures.find(GraphStore::IdOf(graph));
-    if (failed == failures.end() || GetReason(failed->second) == "GRAPH_COLD") continue;
-    reasons.emplace_back(failed->second.message());
-  }
-  if (reasons.empty() || !parts_.config.warn) return absl::OkStatus();
+absl::Status StartUp::WarmPreviews(const GraphHandles& previews) {
+  ASSIGN_OR_RETURN(const Preparer::Ended ended, Prepare(previews, /*displaces_nothing=*/true));
+  if (ended.failure_texts.empty() || !parts_.config.warn) return absl::OkStatus();
   parts_.config.warn(absl::StrCat("previews of some sizes are in colours, not by the tiny VAE: ",
-                                  ListSome(reasons, kMostNamed, "; ")));
+                                  ListSome(ended.failure_texts, kMostNamed, "; ")));
   return absl::OkStatus();
 }
 
-void StartUp::NoteProgress(const WarmProgress& progress) {
-  if (!progress.entry.status.ok()) return;
+absl::StatusOr<Preparer::Ended> StartUp::Prepare(const GraphHandles& graphs,
+                                                 bool displaces_nothing) {
+  using compiler::GetMode;
+  Preparer::Ended ended = parts_.preparer.Prepare(
+      {.priority = Preparer::Priority::kStart,
+       .purpose = {.mode = parts_.config.compile_at_start ? GetMode::kCompile : GetMode::kLoad,
+                   .reason = compiler::Reason::kStartup,
+                   .displaces_nothing = displaces_nothing},
+       .graphs = graphs,
+       .progress = [this](const WarmProgress& progress) {
+         ShowProgress(progress);
+         return true;
+       }});
+  RETURN_IF_ERROR(ended.status);
+  // Started again, it finds one content or the other.
+  for (const auto& [id, failure] : ended.failures) {
+    if (GetReason(failure) == weights::kCheckpointChanged) return failure;
+  }
+  return ended;
+}
+
+void StartUp::ShowProgress(const WarmProgress& progress) {
   const absl::StatusOr<compiler::GraphStatus> graph = parts_.stores.graphs.Find(progress.entry.id);
   parts_.board.Update([&](ServerStatus& status) {
+    if (!progress.entry.status.ok()) return;
     ++status.graphs_done;
-    if (graph.ok() && status.state == State::kWarming) {
-      status.reason =
-          absl::StrCat(progress.compiled ? "compiled " : "loaded ", graph->label.ToText());
-    }
+    if (!graph.ok() || status.state != State::kWarming) return;
+    status.reason =
+        absl::StrCat(progress.compiled ? "compiled " : "loaded ", graph->label.ToText());
   });
+  parts_.show_buckets(/*warmed=*/false);
 }
 
 }  // namespace latentd::engine

@@ -4,18 +4,18 @@
 
 #include <atomic>
 #include <functional>
-#include <map>
-#include <string>
+#include <utility>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "core/base/clock.h"
 #include "core/engine/bucket_graphs.h"
 #include "core/engine/engine.h"
 #include "core/engine/memory_budget.h"
+#include "core/engine/preparer.h"
 #include "core/engine/status_board.h"
 #include "core/engine/stores.h"
-#include "core/engine/warming.h"
 #include "core/metrics/registry.h"
 
 namespace latentd::engine {
@@ -31,7 +31,7 @@ class StartUp {
     StatusBoard& board;
     Stores& stores;
     MemoryBudget& budget;
-    Warming& warming;
+    Preparer& preparer;
     Models& models;
     const std::atomic<bool>& stop;                  // true: it is to end soon
     std::function<void()> loaded;                   // called once the models are there
@@ -47,10 +47,10 @@ class StartUp {
   absl::Status LoadModels();
   absl::Status OpenBuckets();
   absl::Status WarmBuckets();
-  absl::Status WarmPreviews(const GraphHandles& previews, compiler::GetMode mode,
-                            const std::map<std::string, absl::Status>& failures,
-                            const Warming::Progress& note);
-  void NoteProgress(const WarmProgress& progress);
+  absl::Status WarmPreviews(const GraphHandles& previews);
+  // An error ends the start.
+  absl::StatusOr<Preparer::Ended> Prepare(const GraphHandles& graphs, bool displaces_nothing);
+  void ShowProgress(const WarmProgress& progress);
   void ShowPhases(absl::Duration weights, absl::Duration total);
 
   const Parts parts_;

@@ -9,8 +9,10 @@
 #include <set>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
+#include "absl/time/clock.h"
 #include "core/base/error_details.h"
 #include "core/base/error_facts.h"
 #include "core/image/encode.h"
@@ -253,6 +255,21 @@ TEST_F(ColdRequestsTest, CancellingFreesTheImageAtOnceHoweverManyCome) {
     EXPECT_EQ(admin().memory().waiting_image_bytes, 0);
     EXPECT_THAT(Only<Failed>(sink->WaitForEnd()), SizeIs(1));
   }
+}
+
+TEST_F(ColdRequestsTest, CancellingLeavesNothingOfARequestThatWaits) {
+  Start(SmallConfig());
+  gate_.Close();
+  Submit(SpecOf({88, 64}, BucketPolicy::kColdOk));
+  gate_.WaitForSomebody();
+  uint64_t handle = 0;
+  auto sink = Submit(SpecOf({96, 64}, BucketPolicy::kColdOk), &handle);
+  engine_->Cancel(handle);
+  EXPECT_THAT(Only<Failed>(sink->WaitForEnd()), SizeIs(1));
+  const std::weak_ptr<RecordingSink> held = std::exchange(sink, nullptr);
+  const absl::Time end = absl::Now() + absl::Seconds(30);
+  while (!held.expired() && absl::Now() < end) std::this_thread::yield();  // the loop ends it
+  EXPECT_TRUE(held.expired());
 }
 
 TEST_F(ColdRequestsTest, CancellingFreesTheImageOfTheOneThatIsBeingPrepared) {

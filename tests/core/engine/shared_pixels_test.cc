@@ -138,9 +138,7 @@ TEST_F(SharedPixelsTest, WhatIsLoadedAgainIsWhatTheSizeHas) {
   }
   EXPECT_THAT(RowsOf(*engine, kLarge, GraphState::kReady), ElementsAre(1));
   Draw(*engine, kLarge, 2);
-  for (int turn = 0; turn < 8; ++turn) {  // turns of the preparing thread; each adds one
-    EXPECT_OK(engine->graphs().Load({.components = {"text_encoder"}}));
-  }
+  engine->FinishPreparing();
   EXPECT_THAT(RowsOf(*engine, kLarge, GraphState::kReady), ElementsAre(1, 4));
 }
 

@@ -92,16 +92,9 @@ class SharedStepGraphsTest : public ::testing::Test {
     const auto count = WaitFor([](const ServerStatus& status) {
                          return status.shared_steps.has_value();
                        }).shared_steps.value_or(ServerStatus::GraphCount());
-    FlushTurns();  // the warning follows
+    engine_->FinishPreparing();  // the warning follows
     return {count.ready, count.total};
   }
-  // Waits for turns that the preparing thread has begun; a turn adds the next.
-  void FlushTurns() {
-    for (int turn = 0; turn < 6; ++turn) {
-      EXPECT_OK(engine_->graphs().Load({.components = {"text_encoder"}}));
-    }
-  }
-
   // Draws a request for two pictures without guidance.
   std::vector<std::string> DrawTwo() {
     GenerateSpec spec = SmallSpec(kSteps);
@@ -290,7 +283,7 @@ TEST_F(SharedStepGraphsTest, OneThatWasEvictedIsLoadedAgainWhenPicturesWantIt) {
     EXPECT_OK(engine_->graphs().Evict(step, CacheTier::kMemory, /*force=*/true));
     EXPECT_EQ(StepOf(4).state, GraphState::kCompiled);
     DrawTwo();
-    FlushTurns();
+    engine_->FinishPreparing();
     return StepOf(4).state;
   };
   EXPECT_EQ(evict_and_draw(), GraphState::kReady);

@@ -205,9 +205,7 @@ TEST_F(TinyVaeTest, ThatWasEvictedIsLoadedAgainWhenPreviewsWantIt) {
   EXPECT_EQ(TinyVaes().at(0).state, GraphState::kCompiled);  // no request needs it
   // None may be in time.
   EXPECT_THAT(PreviewSizes(RunOn(*engine_, SpecWithPreviews())), Each(kInColours));
-  for (int turn = 0; turn < 6; ++turn) {  // turns that the preparing thread has begun
-    EXPECT_OK(engine_->graphs().Load({.components = {"text_encoder"}}));
-  }
+  engine_->FinishPreparing();
   EXPECT_EQ(TinyVaes().at(0).state, GraphState::kReady);
   EXPECT_THAT(PreviewSizes(RunWithPreviews(SpecWithPreviews())),
               AllOf(Not(IsEmpty()), Each(kByTinyVae)));
