@@ -9,10 +9,10 @@ namespace {
 
 using Models = std::vector<const SdxlModel*>;
 
-constexpr int64_t kFloat = sizeof(float);
+constexpr int64_t kFloatBytes = sizeof(float);
 
 int64_t LatentsBytes(const Models& models, const StepShape& shape) {
-  return models.front()->latent_channels() * shape.height * shape.width * kFloat;
+  return models.front()->latent_channels() * shape.height * shape.width * kFloatBytes;
 }
 
 // Bytes of one row: results of its encoders for its prompts, until the request part has run (the
@@ -21,7 +21,7 @@ int64_t ConditioningBytes(const Models& models) {
   int64_t text = 0, conditioning = 0;
   for (const SdxlModel* model : models) {
     const ConditioningSizes& sizes = model->conditioning();
-    text = std::max(text, (sizes.tokens * sizes.joined_features() + sizes.pooled) * kFloat);
+    text = std::max(text, (sizes.tokens * sizes.joined_features() + sizes.pooled) * kFloatBytes);
     conditioning += model->graphs().request_bytes();
   }
   return text + conditioning;

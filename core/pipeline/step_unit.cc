@@ -116,7 +116,7 @@ absl::Status EndStage(Picture& picture, device::Stream& stream, UnitPart& part) 
   return absl::OkStatus();
 }
 
-const schedulers::StepCoefficients& NextStep(const Picture& picture) {
+const schedulers::StepCoefficients& NextLine(const Picture& picture) {
   return picture.stage().schedule().steps[picture.evaluation];
 }
 
@@ -125,7 +125,7 @@ absl::Status DrawNoise(absl::Span<Picture* const> members, StepLane& lane, devic
                        std::shared_ptr<const device::Event>& drawn) {
   std::vector<StepLane::Draw> draws;
   for (Picture* picture : members) {
-    if (NextStep(*picture).draws_noise) draws.push_back({&*picture->place, &picture->generator});
+    if (NextLine(*picture).draws_noise) draws.push_back({&*picture->place, &picture->generator});
   }
   if (draws.empty()) return absl::OkStatus();
   ASSIGN_OR_RETURN(drawn, lane.DrawNoise(draws, stream));
@@ -146,7 +146,7 @@ void ReadFor(ReadAround read, const Picture& picture, device::Stream& stream,
 absl::Status AdvancePicture(Picture& picture, device::Stream& stream, UnitPart& part) {
   ReadFor(ReadEnd, picture, stream, part.prediction);
   const size_t steps = picture.stage().schedule().steps.size();
-  picture.steps_done = picture.stage().planned.first_step + NextStep(picture).denoising_index + 1;
+  picture.steps_done = picture.stage().planned.first_step + NextLine(picture).denoising_index + 1;
   if (++picture.evaluation < steps) return absl::OkStatus();
   RETURN_IF_ERROR(LeaveLane(picture, stream, part.work));
   return EndStage(picture, stream, part);

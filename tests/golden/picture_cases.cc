@@ -176,7 +176,7 @@ absl::StatusOr<double> LeastSimilarity(const std::string& path, const Pictures& 
 absl::StatusOr<std::vector<double>> SimilaritiesOfSeeds(const std::string& name,
                                                         const LikenessCases& cases,
                                                         const pipeline::Pipeline& pipeline,
-                                                        pipeline::PictureSpec spec) {
+                                                        PictureRequest spec) {
   spec.seeds = cases.SeedsOf(name);
   std::vector<double> similarities;
   if (spec.seeds.empty()) return similarities;
