@@ -21,6 +21,10 @@ using device::DType;
 
 constexpr size_t kMostScoreBytes = size_t{256} << 20;
 
+// The smallest head that our kernels were measured to be faster for than cuDNN's; for heads of 32
+// that was also nearer to the reference (docs/performance.md).
+constexpr int64_t kLeastOwnSize = 40;
+
 AttentionShape ShapeOf(const BinderArguments& a) {
   const auto& attention = std::get<graph::AttentionAttributes>(a.instruction.attributes);
   const View &query = a.operand(0), &key = a.operand(1), &value = a.operand(2);
@@ -220,6 +224,7 @@ BoundKernel BindOwn(const BinderArguments& a, const kernels::AttentionArgs& args
 // kernel for those where all of it is on the GPU at once, and else slower.
 OwnAttention OwnAttentionFor(const kernels::AttentionArgs& args,
                              const device::cuda::CudaProperties& gpu) {
+  if (args.size < kLeastOwnSize) return nullptr;
   const bool few = args.keys <= kernels::kMostShortAttentionKeys;
   const int64_t at_once = int64_t{gpu.multiprocessors} * kernels::kMostLongAttentionTiles;
   if (IsHopper(gpu) && kernels::HasLongAttention(args) &&

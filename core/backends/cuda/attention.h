@@ -12,7 +12,7 @@ namespace latentd::backends::cuda {
 
 using OwnAttention = cudaError_t (*)(const kernels::AttentionArgs& args, cudaStream_t stream);
 
-// Null: none has the shape. Addresses do not matter.
+// Null: none has the shape, or another is better. Addresses do not matter.
 OwnAttention OwnAttentionFor(const kernels::AttentionArgs& args,
                              const device::cuda::CudaProperties& gpu);
 

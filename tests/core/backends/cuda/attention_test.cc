@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <utility>
+
 #include "core/backends/cuda/kernels/long_attention.h"
 #include "core/backends/cuda/kernels/short_attention.h"
 
@@ -40,6 +42,16 @@ TEST(OwnAttentionTest, OverFewKeysIsTheOneForManyWhereAllOfItIsOnTheGpuAtOnce) {
   EXPECT_EQ(OwnAttentionFor(Of(20, 1024, 77), kA100), ShortAttention);
   EXPECT_EQ(OwnAttentionFor(Of(10, 4096, 160), kH100), ShortAttention);
   EXPECT_EQ(OwnAttentionFor(Of(10, 4096, 161), kH100), LongAttention);
+}
+
+TEST(OwnAttentionTest, IsOfHeadsFrom40To64) {
+  for (const int64_t keys : {77, 1024}) {
+    AttentionArgs args = Of(20, 1024, keys);
+    for (const auto& [size, is_own] : {std::pair{32, false}, {40, true}, {56, true}}) {
+      args.size = size;
+      EXPECT_EQ(OwnAttentionFor(args, kH100) != nullptr, is_own) << size;
+    }
+  }
 }
 
 TEST(OwnAttentionTest, OverManyKeysIsNeitherCausalNorOfANegativeScale) {
