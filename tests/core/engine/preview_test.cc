@@ -177,7 +177,8 @@ TEST_F(PreviewsOfTheEngineTest, WhoCannotTakeThemIsTold) {
   EXPECT_THAT(Only<Preview>(events), IsEmpty());
   const auto completed = Only<Completed>(events);
   ASSERT_EQ(completed.size(), 1u);
-  EXPECT_THAT(completed[0].warnings, ElementsAre(HasSubstr("previews.every_n_steps has no effect")));
+  EXPECT_THAT(completed[0].warnings,
+              ElementsAre(HasSubstr("previews.every_n_steps has no effect")));
   EXPECT_FALSE(completed[0].effective.previews_every.has_value());
 }
 
