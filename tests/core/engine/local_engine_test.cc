@@ -145,8 +145,8 @@ TEST_F(LocalEngineTest, WarnsOfParametersWithoutEffect) {
   spec.picture.eta = 0.5;
   const auto completed = Only<Completed>(Run(spec));
   ASSERT_EQ(completed.size(), 1u);
-  EXPECT_THAT(completed[0].warnings, ElementsAre(HasSubstr("eta has no effect"),
-                                                 HasSubstr("negative_prompt has no effect")));
+  EXPECT_THAT(completed[0].warnings, ElementsAre(HasSubstr("negative_prompt has no effect"),
+                                                 HasSubstr("eta has no effect")));
   spec.picture = SmallSpec().picture;
   spec.picture.negative_prompt = "blue";
   spec.picture.guidance_scale = 2;
