@@ -58,7 +58,7 @@ class ModelGraphs {
     kRefuse,  // FAILED_PRECONDITION with reason GRAPH_COLD; quick
   };
 
-  // A step has request()'s outputs, for all rows, in place of its request-rate inputs. REQUIRES:
+  // A step has the kRequest's outputs, for all rows, in place of request-rate inputs. REQUIRES:
   // the model has the graph: has_tiny_vae for kPreview, an encoder that is not off for kEncode and
   // kSample, has_decode_fallback for that.
   absl::StatusOr<GraphHandle> Find(const GraphName& name, IfUnknown unknown = IfUnknown::kBuild)

@@ -13,7 +13,7 @@ namespace {
 using device::Buffer;
 
 // Rows of PredictionWeights: x after the step, its state before it, its noise.
-constexpr size_t kOfAfter = 0, kOfBefore = 1, kOfNoise = kOfBefore + schedulers::kStateRows;
+constexpr size_t kAfterTerm = 0, kBeforeTerm = 1, kNoiseTerm = kBeforeTerm + schedulers::kStateRows;
 
 const schedulers::StepCoefficients& NextStep(const Picture& picture) {
   return picture.stage().schedule().steps[picture.evaluation];
@@ -85,18 +85,18 @@ absl::Status ReadStart(const Picture& picture, device::Stream& stream, Predictio
   const StepLane& lane = *picture.place->lane();
   const auto weights = schedulers::PredictionWeights(NextStep(picture));
   for (int i = 0; i < schedulers::kStateRows; ++i) {
-    if (weights[kOfBefore + i] == 0) continue;
-    ASSIGN_OR_RETURN(const Buffer state, AddTerm(picture, weights[kOfBefore + i], prediction));
+    if (weights[kBeforeTerm + i] == 0) continue;
+    ASSIGN_OR_RETURN(const Buffer state, AddTerm(picture, weights[kBeforeTerm + i], prediction));
     RETURN_IF_ERROR(lane.ReadState(*picture.place, i, state, stream));
   }
-  if (weights[kOfNoise] == 0) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const Buffer noise, AddTerm(picture, weights[kOfNoise], prediction));
+  if (weights[kNoiseTerm] == 0) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const Buffer noise, AddTerm(picture, weights[kNoiseTerm], prediction));
   return lane.ReadNoise(*picture.place, noise, stream);
 }
 
 absl::Status ReadEnd(const Picture& picture, device::Stream& stream, Prediction& prediction) {
   const auto weights = schedulers::PredictionWeights(NextStep(picture));
-  ASSIGN_OR_RETURN(const Buffer x, AddTerm(picture, weights[kOfAfter], prediction));
+  ASSIGN_OR_RETURN(const Buffer x, AddTerm(picture, weights[kAfterTerm], prediction));
   return picture.place->lane()->ReadState(*picture.place, /*index=*/0, x, stream);
 }
 
