@@ -27,8 +27,8 @@ struct StepShape {
 
 struct GraphName {
   GraphKind kind = GraphKind::kStep;
-  StepShape shape =
-      {};           // kText and kRequest have one for all sizes; of others, kStep alone has rows
+  // kText and kRequest have one for all sizes; only kStep has more rows than one.
+  StepShape shape = {};
   int encoder = 0;  // index of a kText
 
   bool operator==(const GraphName&) const = default;
