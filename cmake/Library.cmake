@@ -1,9 +1,13 @@
 # One directory, one library, linking only the directories it may include (the table is in docs/architecture.md).
 
-# latentd_library(NAME directory... [LINK third-party...]) makes latentd_NAME from the *.cc of the current directory.
+# latentd_library(NAME directory... [ROOMS subdirectory...] [LINK third-party...]) makes latentd_NAME from the *.cc of the current
+# directory and of its rooms: subdirectories of the same namespace, each of which includes none that is named after it.
 function(latentd_library name)
-  cmake_parse_arguments(ARG "" "" "LINK" ${ARGN})
-  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cc)
+  cmake_parse_arguments(ARG "" "" "ROOMS;LINK" ${ARGN})
+  set(patterns ${ARG_ROOMS})
+  list(TRANSFORM patterns APPEND /*.cc)
+  list(TRANSFORM patterns PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/)
+  file(GLOB sources CONFIGURE_DEPENDS ${patterns} ${CMAKE_CURRENT_SOURCE_DIR}/*.cc)
   list(TRANSFORM ARG_UNPARSED_ARGUMENTS PREPEND latentd_ OUTPUT_VARIABLE directories)
   if(sources)
     add_library(latentd_${name} STATIC ${sources})

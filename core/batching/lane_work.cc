@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/algorithm/container.h"
-#include "core/batching/passing.h"
+#include "core/batching/predict/passing.h"
 
 namespace latentd::batching {
 

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "absl/container/inlined_vector.h"
-#include "core/batching/costs.h"
-#include "core/batching/entry.h"
-#include "core/batching/unit.h"
+#include "core/batching/predict/costs.h"
+#include "core/batching/predict/entry.h"
+#include "core/batching/predict/unit.h"
 
 namespace latentd::batching {
 

@@ -47,14 +47,14 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "core/base/clock.h"
-#include "core/batching/admission_control.h"
-#include "core/batching/costs.h"
-#include "core/batching/entry.h"
+#include "core/batching/admit/admission_control.h"
 #include "core/batching/lane_work.h"
-#include "core/batching/passing.h"
-#include "core/batching/timetable.h"
-#include "core/batching/turns.h"
-#include "core/batching/unit.h"
+#include "core/batching/predict/costs.h"
+#include "core/batching/predict/entry.h"
+#include "core/batching/predict/passing.h"
+#include "core/batching/predict/timetable.h"
+#include "core/batching/predict/turns.h"
+#include "core/batching/predict/unit.h"
 
 namespace latentd::batching {
 

@@ -15,7 +15,7 @@
 #include "core/base/text.h"
 #include "core/device/device_fault.h"
 #include "core/engine/picture_file.h"
-#include "core/pipeline/latents_file.h"
+#include "core/pipeline/plan/latents_file.h"
 
 namespace latentd::engine {
 namespace {

@@ -18,7 +18,7 @@
 #include "core/engine/bucket_graphs.h"
 #include "core/engine/engine.h"
 #include "core/engine/memory_budget.h"
-#include "core/pipeline/plan.h"
+#include "core/pipeline/plan/plan.h"
 
 namespace latentd::engine {
 

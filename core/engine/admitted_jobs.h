@@ -22,13 +22,13 @@
 #include "absl/time/time.h"
 #include "core/base/clock.h"
 #include "core/base/thread_watch.h"
+#include "core/batching/predict/unit.h"
 #include "core/batching/queue.h"
-#include "core/batching/unit.h"
 #include "core/engine/cancel_cause.h"
 #include "core/engine/engine.h"
 #include "core/engine/engine_metrics.h"
 #include "core/engine/job.h"
-#include "core/pipeline/picture.h"
+#include "core/pipeline/units/picture.h"
 
 namespace latentd::engine {
 

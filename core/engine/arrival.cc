@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/hash/hash.h"
-#include "core/pipeline/fields.h"
+#include "core/pipeline/spec/fields.h"
 
 namespace latentd::engine {
 namespace {

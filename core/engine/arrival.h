@@ -7,13 +7,13 @@
 #include <cstdint>
 
 #include "absl/strings/string_view.h"
+#include "core/batching/predict/unit.h"
 #include "core/batching/queue.h"
-#include "core/batching/unit.h"
 #include "core/engine/engine.h"
 #include "core/engine/job.h"
 #include "core/engine/picture_bytes.h"
-#include "core/pipeline/picture.h"
-#include "core/pipeline/picture_spec.h"
+#include "core/pipeline/spec/picture_spec.h"
+#include "core/pipeline/units/picture.h"
 
 namespace latentd::engine {
 

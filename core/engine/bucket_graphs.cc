@@ -8,8 +8,8 @@
 #include "core/base/error_details.h"
 #include "core/base/status_macros.h"
 #include "core/base/text.h"
-#include "core/pipeline/limits.h"
-#include "core/pipeline/validation.h"
+#include "core/pipeline/spec/limits.h"
+#include "core/pipeline/spec/validation.h"
 
 namespace latentd::engine {
 namespace {

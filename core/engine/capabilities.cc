@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "absl/algorithm/container.h"
-#include "core/pipeline/limits.h"
+#include "core/pipeline/spec/limits.h"
 #include "core/schedulers/config.h"
 
 namespace latentd::engine {

@@ -27,15 +27,15 @@
 #include "core/base/clock.h"
 #include "core/base/error_details.h"
 #include "core/base/thread_watch.h"
-#include "core/batching/unit.h"
+#include "core/batching/predict/unit.h"
 #include "core/engine/generate_spec.h"
 #include "core/engine/graph_admin.h"
 #include "core/engine/priority_limits.h"
 #include "core/metrics/registry.h"
-#include "core/pipeline/components.h"
-#include "core/pipeline/limits.h"
-#include "core/pipeline/picture_spec.h"
-#include "core/pipeline/step_rows.h"
+#include "core/pipeline/spec/components.h"
+#include "core/pipeline/spec/limits.h"
+#include "core/pipeline/spec/picture_spec.h"
+#include "core/pipeline/spec/step_rows.h"
 
 namespace latentd::engine {
 
@@ -89,7 +89,8 @@ struct Config {
   pipeline::ComponentDTypes precision;  // dtypes by component; f32 for one not named
   // With the cuda backend: f32 values may be rounded to TF32 before they are multiplied.
   bool tf32 = false;
-  // Pictures of more pixels go through the VAE in tiles (core/pipeline/tiles.h). Unset: none does.
+  // Pictures of more pixels go through the VAE in tiles (core/pipeline/graphs/tiles.h). Unset: none
+  // does.
   std::optional<int64_t> vae_tiling_above;
   bool load_waits_for_shared_steps = false;  // Load returns when these are through too
   bool compile_at_start = true;              // else only what can be loaded is; the rest is cold

@@ -5,7 +5,7 @@
 #include "core/base/error_details.h"
 #include "core/base/out_of_memory.h"
 #include "core/device/device_fault.h"
-#include "core/pipeline/finite.h"
+#include "core/pipeline/units/finite.h"
 
 namespace latentd::engine {
 namespace {

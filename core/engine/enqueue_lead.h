@@ -9,7 +9,7 @@
 #include <array>
 
 #include "absl/time/time.h"
-#include "core/batching/unit.h"
+#include "core/batching/predict/unit.h"
 
 namespace latentd::engine {
 

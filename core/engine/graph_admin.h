@@ -15,7 +15,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "core/compiler/graph_state.h"
-#include "core/pipeline/picture_spec.h"
+#include "core/pipeline/spec/picture_spec.h"
 
 namespace latentd::engine {
 

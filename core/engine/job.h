@@ -14,10 +14,10 @@
 #include "absl/container/inlined_vector.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
-#include "core/batching/unit.h"
+#include "core/batching/predict/unit.h"
 #include "core/engine/engine.h"
-#include "core/pipeline/picture.h"
-#include "core/pipeline/plan.h"
+#include "core/pipeline/plan/plan.h"
+#include "core/pipeline/units/picture.h"
 
 namespace latentd::engine {
 

@@ -19,7 +19,7 @@
 #include "core/engine/serving.h"
 #include "core/engine/start_up.h"
 #include "core/engine/threads_needed.h"
-#include "core/pipeline/components.h"
+#include "core/pipeline/spec/components.h"
 
 namespace latentd::engine {
 namespace {

@@ -25,7 +25,7 @@
 #include "core/engine/shared_step_graphs.h"
 #include "core/engine/status_board.h"
 #include "core/engine/stores.h"
-#include "core/pipeline/picture.h"
+#include "core/pipeline/units/picture.h"
 
 namespace latentd::engine {
 

@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/error_facts.h"
 #include "core/base/out_of_memory.h"
-#include "core/pipeline/components.h"
+#include "core/pipeline/spec/components.h"
 
 namespace latentd::engine {
 namespace {

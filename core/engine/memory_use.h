@@ -13,7 +13,7 @@
 #include "core/engine/picture_loop.h"
 #include "core/engine/stores.h"
 #include "core/metrics/registry.h"
-#include "core/pipeline/lanes.h"
+#include "core/pipeline/units/lanes.h"
 #include "core/weights/weight_store.h"
 
 namespace latentd::engine {

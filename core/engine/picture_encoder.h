@@ -26,7 +26,7 @@
 #include "core/engine/job.h"
 #include "core/engine/picture_bytes.h"
 #include "core/engine/preview_encoder.h"
-#include "core/image/run_parts.h"
+#include "core/image/pixels/run_parts.h"
 
 namespace latentd::engine {
 

@@ -7,9 +7,9 @@
 #include "absl/strings/string_view.h"
 #include "core/image/encode.h"
 #include "core/image/parameters.h"
-#include "core/pipeline/latents_file.h"
-#include "core/pipeline/limits.h"
-#include "core/pipeline/validation.h"
+#include "core/pipeline/plan/latents_file.h"
+#include "core/pipeline/spec/limits.h"
+#include "core/pipeline/spec/validation.h"
 
 namespace latentd::engine {
 namespace {

@@ -8,7 +8,7 @@
 #include "absl/status/statusor.h"
 #include "core/engine/engine.h"
 #include "core/engine/job.h"
-#include "core/image/run_parts.h"
+#include "core/image/pixels/run_parts.h"
 
 namespace latentd::engine {
 

@@ -9,7 +9,7 @@
 #include "core/base/threads.h"
 #include "core/device/device_fault.h"
 #include "core/engine/arrival.h"
-#include "core/pipeline/conditioning.h"
+#include "core/pipeline/units/conditioning.h"
 
 namespace latentd::engine {
 PictureLoop::PictureLoop(Options options, device::Device& device, EngineMetrics& metrics,

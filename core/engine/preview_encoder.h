@@ -23,7 +23,7 @@
 #include "core/engine/job.h"
 #include "core/engine/picture_bytes.h"
 #include "core/engine/units_in_flight.h"
-#include "core/pipeline/preview.h"
+#include "core/pipeline/units/preview.h"
 
 namespace latentd::engine {
 

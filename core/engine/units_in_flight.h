@@ -19,14 +19,14 @@
 #include "absl/time/time.h"
 #include "core/base/clock.h"
 #include "core/base/thread_watch.h"
-#include "core/batching/unit.h"
+#include "core/batching/predict/unit.h"
 #include "core/device/device.h"
 #include "core/engine/engine_metrics.h"
 #include "core/engine/enqueue_lead.h"
 #include "core/engine/job.h"
 #include "core/engine/unit_watchdog.h"
-#include "core/pipeline/lanes.h"
-#include "core/pipeline/units.h"
+#include "core/pipeline/units/lanes.h"
+#include "core/pipeline/units/units.h"
 
 namespace latentd::engine {
 

@@ -10,7 +10,7 @@
 #include "core/base/text.h"
 #include "core/image/exif.h"
 #include "core/image/jpeg.h"
-#include "core/image/png.h"
+#include "core/image/png/png.h"
 #include "core/image/webp.h"
 
 namespace latentd::image {

@@ -3,7 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "core/image/jpeg.h"
-#include "core/image/png.h"
+#include "core/image/png/png.h"
 #include "core/image/webp.h"
 
 namespace latentd::image {

@@ -6,8 +6,8 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "core/image/format.h"
-#include "core/image/pixels.h"
-#include "core/image/run_parts.h"
+#include "core/image/pixels/pixels.h"
+#include "core/image/pixels/run_parts.h"
 
 namespace latentd::image {
 

@@ -11,8 +11,8 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/strip.h"
-#include "core/image/byte_order.h"
 #include "core/image/metadata.h"
+#include "core/image/pixels/byte_order.h"
 
 namespace latentd::image {
 namespace {

@@ -10,7 +10,7 @@
 #include <cstdint>
 
 #include "absl/strings/string_view.h"
-#include "core/image/pixels.h"
+#include "core/image/pixels/pixels.h"
 
 namespace latentd::image {
 

@@ -7,9 +7,9 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "core/image/byte_order.h"
 #include "core/image/jpeg.h"
-#include "core/image/png.h"
+#include "core/image/pixels/byte_order.h"
+#include "core/image/png/png.h"
 #include "core/image/webp.h"
 
 namespace latentd::image {

@@ -4,26 +4,15 @@
 // Thread-safe: free functions without state.
 #pragma once
 
-#include <optional>
-#include <string>
-
 #include "absl/strings/string_view.h"
+#include "core/image/pixels/file_metadata.h"
 
 namespace latentd::image {
-
-struct Metadata {
-  // A TIFF, behind "Exif\0\0" or not; an empty one is there, and says nothing.
-  std::optional<std::string> exif;
-  std::string xmp;  // XML; empty: there is none
-};
 
 // Reads the metadata of a PNG (eXIf; texts of the keys "exif", "Raw profile type exif" and
 // "XML:com.adobe.xmp", compressed or not), JPEG (APP1) or WebP (EXIF and XMP of an extended file).
 // Malformed metadata is left out: it is no reason to refuse an image. Reads inside `bytes` only, in
 // time that is linear in their number; what is unpacked is bounded.
 Metadata ReadMetadata(absl::string_view bytes);
-
-// The same for a PNG (png_texts.cc).
-Metadata ReadPngMetadata(absl::string_view bytes);
 
 }  // namespace latentd::image

@@ -12,7 +12,7 @@
 #include "core/base/out_of_memory.h"
 #include "core/base/status_macros.h"
 #include "core/base/text.h"
-#include "core/image/byte_order.h"
+#include "core/image/pixels/byte_order.h"
 
 namespace latentd::image {
 namespace {

@@ -7,8 +7,8 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "core/image/passed_over.h"
-#include "core/image/pixels.h"
+#include "core/image/pixels/passed_over.h"
+#include "core/image/pixels/pixels.h"
 
 namespace latentd::image {
 

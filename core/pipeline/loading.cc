@@ -8,8 +8,8 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/memory_limit.h"
 #include "core/base/status_macros.h"
-#include "core/pipeline/component_classes.h"
-#include "core/pipeline/precision.h"
+#include "core/pipeline/graphs/component_classes.h"
+#include "core/pipeline/graphs/precision.h"
 
 namespace latentd::pipeline {
 namespace {

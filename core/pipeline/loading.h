@@ -11,8 +11,8 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "core/compiler/graph_store.h"
-#include "core/pipeline/components.h"
 #include "core/pipeline/pipeline.h"
+#include "core/pipeline/spec/components.h"
 #include "core/weights/weight_store.h"
 
 namespace latentd::pipeline {

@@ -1,10 +1,10 @@
 // Conversion of the fields of a request between the proto and a spec: of each row of the table
-// (core/pipeline/fields.h), whose name is the proto's.
+// (core/pipeline/spec/fields.h), whose name is the proto's.
 //
 // Thread-safe: free functions without state.
 #pragma once
 
-#include "core/pipeline/fields.h"
+#include "core/pipeline/spec/fields.h"
 #include "latent/v1/image_generation.pb.h"
 
 namespace latentd::server::calls {

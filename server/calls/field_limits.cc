@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/error_details.h"
 #include "core/base/error_facts.h"
-#include "core/pipeline/fields.h"
+#include "core/pipeline/spec/fields.h"
 #include "latent/v1/image_generation.pb.h"
 #include "server/calls/response_conversion.h"
 

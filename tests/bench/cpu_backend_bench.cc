@@ -34,7 +34,7 @@
 #include "core/base/clock.h"
 #include "core/graph/op_table.h"
 #include "core/passes/pipeline.h"
-#include "core/pipeline/sdxl_model.h"
+#include "core/pipeline/graphs/sdxl_model.h"
 #include "core/weights/weight_store.h"
 #include "tests/support/run_executable.h"
 #include "tests/support/source_directory.h"

@@ -4,7 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "core/base/status_macros.h"
-#include "core/models/clip_text_config.h"
+#include "core/networks/clip_text_config.h"
 #include "core/weights/safetensors.h"
 #include "tests/golden/case_files.h"
 #include "tests/golden/network_graphs.h"
@@ -29,14 +29,14 @@ NamedBuffers TensorsOf(const weights::TensorMap& tensors, absl::string_view pref
 }
 
 // For each row of the text encoder's ids, which row of all states is pooled.
-absl::StatusOr<Buffer> PooledPositions(const std::string& config, models::ClipTextKind kind,
+absl::StatusOr<Buffer> PooledPositions(const std::string& config, networks::ClipTextKind kind,
                                        const device::ConstBuffer& ids) {
-  ASSIGN_OR_RETURN(const auto parsed, models::ParseClipTextConfig(config, "config.json", kind));
+  ASSIGN_OR_RETURN(const auto parsed, networks::ParseClipTextConfig(config, "config.json", kind));
   Buffer positions = Buffer::Allocate(device::DType::kI64, {ids.shape()[0]});
   const int64_t tokens = ids.shape()[1];
   for (int64_t row = 0; row < ids.shape()[0]; ++row) {
     const auto of_row = ids.as<int64_t>().subspan(row * tokens, tokens);
-    positions.as<int64_t>()[row] = row * tokens + models::EosPosition(parsed, of_row);
+    positions.as<int64_t>()[row] = row * tokens + networks::EosPosition(parsed, of_row);
   }
   return positions;
 }
@@ -80,7 +80,7 @@ absl::StatusOr<NetworkCase> LoadNetworkCase(const json& network_case, const std:
   InputShapes shapes;
   for (const auto& [name, tensor] : loaded.inputs) shapes[name] = tensor.shape();
   ASSIGN_OR_RETURN(loaded.graphs, BuildNetworkGraphs(class_name, config, shapes));
-  if (const auto kind = models::ParseClipTextKind(class_name); kind.ok()) {
+  if (const auto kind = networks::ParseClipTextKind(class_name); kind.ok()) {
     ASSIGN_OR_RETURN(loaded.inputs[kPooledPositions],
                      PooledPositions(config, *kind, loaded.inputs["input_ids"]));
   }

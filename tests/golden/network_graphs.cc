@@ -3,10 +3,10 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "core/graph/graph_builder.h"
-#include "core/models/autoencoder_kl.h"
-#include "core/models/autoencoder_tiny.h"
-#include "core/models/clip_text.h"
-#include "core/models/unet_2d_condition.h"
+#include "core/networks/autoencoder_kl.h"
+#include "core/networks/autoencoder_tiny.h"
+#include "core/networks/clip_text.h"
+#include "core/networks/unet_2d_condition.h"
 
 namespace latentd::golden {
 namespace {
@@ -37,9 +37,9 @@ Graphs One(GraphBuilder b) {
 }
 
 Graphs UnetGraphs(absl::string_view text, const InputShapes& inputs) {
-  ASSIGN_OR_RETURN(const auto config, models::ParseUnet2dConditionConfig(text, kConfig));
+  ASSIGN_OR_RETURN(const auto config, networks::ParseUnet2dConditionConfig(text, kConfig));
   GraphBuilder b;
-  models::Unet2dConditionInputs values = {
+  networks::Unet2dConditionInputs values = {
       .sample = Input(b, inputs, "sample", Rate::kStep),
       .timestep = Input(b, inputs, "timestep", Rate::kStep),
       .encoder_hidden_states = Input(b, inputs, "encoder_hidden_states", Rate::kRequest)};
@@ -47,7 +47,7 @@ Graphs UnetGraphs(absl::string_view text, const InputShapes& inputs) {
     values.text_embeds = Input(b, inputs, "text_embeds", Rate::kRequest);
     values.time_ids = Input(b, inputs, "time_ids", Rate::kRequest);
   }
-  b.Output("out", models::Unet2dCondition(b, config, kComponent, values));
+  b.Output("out", networks::Unet2dCondition(b, config, kComponent, values));
   return One(std::move(b));
 }
 
@@ -67,15 +67,15 @@ Graphs EncoderAndDecoder(const Config& config, const InputShapes& inputs,
   return std::vector<Graph>{std::move(first), std::move(second)};
 }
 
-Graphs TextGraphs(absl::string_view text, models::ClipTextKind kind, const InputShapes& inputs) {
-  ASSIGN_OR_RETURN(const auto config, models::ParseClipTextConfig(text, kConfig, kind));
+Graphs TextGraphs(absl::string_view text, networks::ClipTextKind kind, const InputShapes& inputs) {
+  ASSIGN_OR_RETURN(const auto config, networks::ParseClipTextConfig(text, kConfig, kind));
   GraphBuilder b;
   const Value ids = Input(b, inputs, "input_ids", Rate::kStep, DType::kI64);
   const graph::Shape& shape = b.shape(ids);
   const Value positions =
       b.Input(kPooledPositions, DType::kI64, {shape.rank() > 0 ? shape[0] : 1}, Rate::kStep);
   const auto outputs =
-      models::ClipText(b, config, kComponent, {.input_ids = ids, .pooled_positions = positions});
+      networks::ClipText(b, config, kComponent, {.input_ids = ids, .pooled_positions = positions});
   for (size_t i = 0; i < outputs.hidden_states.size(); ++i) {
     b.Output(absl::StrCat("hidden_states.", i), outputs.hidden_states[i]);
   }
@@ -90,16 +90,16 @@ Graphs BuildNetworkGraphs(absl::string_view class_name, absl::string_view config
                           const InputShapes& inputs) {
   if (class_name == "UNet2DConditionModel") return UnetGraphs(config, inputs);
   if (class_name == "AutoencoderKL") {
-    ASSIGN_OR_RETURN(const auto parsed, models::ParseAutoencoderKlConfig(config, kConfig));
-    return EncoderAndDecoder(parsed, inputs, "moments", models::EncodeAutoencoderKl,
-                             models::DecodeAutoencoderKl);
+    ASSIGN_OR_RETURN(const auto parsed, networks::ParseAutoencoderKlConfig(config, kConfig));
+    return EncoderAndDecoder(parsed, inputs, "moments", networks::EncodeAutoencoderKl,
+                             networks::DecodeAutoencoderKl);
   }
   if (class_name == "AutoencoderTiny") {
-    ASSIGN_OR_RETURN(const auto parsed, models::ParseAutoencoderTinyConfig(config, kConfig));
-    return EncoderAndDecoder(parsed, inputs, "encoded", models::EncodeAutoencoderTiny,
-                             models::DecodeAutoencoderTiny);
+    ASSIGN_OR_RETURN(const auto parsed, networks::ParseAutoencoderTinyConfig(config, kConfig));
+    return EncoderAndDecoder(parsed, inputs, "encoded", networks::EncodeAutoencoderTiny,
+                             networks::DecodeAutoencoderTiny);
   }
-  ASSIGN_OR_RETURN(const models::ClipTextKind kind, models::ParseClipTextKind(class_name));
+  ASSIGN_OR_RETURN(const networks::ClipTextKind kind, networks::ParseClipTextKind(class_name));
   return TextGraphs(config, kind, inputs);
 }
 

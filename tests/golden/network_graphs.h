@@ -1,4 +1,4 @@
-// The graphs that a network case evaluates, made by core/models from the case's class and config.
+// The graphs that a network case evaluates, made by core/networks from the case's class and config.
 #pragma once
 
 #include <map>
@@ -19,7 +19,7 @@ using InputShapes = std::map<std::string, graph::Shape>;
 inline constexpr char kComponent[] = "network";
 
 // The input that a text encoder's graph has beside the case's:
-// models::ClipTextInputs::pooled_positions.
+// networks::ClipTextInputs::pooled_positions.
 inline constexpr char kPooledPositions[] = "pooled_positions";
 
 // One graph for each function of the network (an autoencoder has two). Inputs and outputs have the

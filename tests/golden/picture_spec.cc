@@ -10,7 +10,7 @@
 #include "core/base/files.h"
 #include "core/base/status_macros.h"
 #include "core/noise/noise_generator.h"
-#include "core/pipeline/latents_file.h"
+#include "core/pipeline/plan/latents_file.h"
 
 namespace latentd::golden {
 namespace {

@@ -12,7 +12,7 @@
 #pragma once
 
 #include "absl/status/statusor.h"
-#include "core/image/pixels.h"
+#include "core/image/pixels/pixels.h"
 
 namespace latentd::golden {
 

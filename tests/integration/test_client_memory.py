@@ -118,7 +118,7 @@ class ClientMemoryTest(unittest.TestCase):
         return {held.kind: held.limit_bytes for held in self.api.call("Admin", "GetMemoryReport").clients}
 
     def test_what_a_crowd_holds_is_counted_and_let_go(self):
-        """Guard: client_memory() in server/grpc_server.cc, TakeRoomForPixels in core/pipeline/image_units.cc."""
+        """Guard: client_memory() in server/grpc_server.cc, TakeRoomForPixels in core/pipeline/units/image_units.cc."""
         server = Server(METRICS, buckets=DEMO_BUCKETS)
         self.addCleanup(server.kill)
         server.start()

@@ -88,8 +88,8 @@ class SharingTest(GraphsTestCase):
         self.assertEqual(memory["vae"].shared_bytes, memory["vae"].bytes)
 
     def test_encoder_and_decoder_are_separate_graphs(self):
-        """Guard: MakeDecodeGraph and MakeEncodeGraph (core/pipeline/vae_graph.cc); for values that are not finite:
-        core/pipeline/finite.h and NotFiniteTest."""
+        """Guard: MakeDecodeGraph and MakeEncodeGraph (core/pipeline/graphs/vae_graph.cc); for values that are not finite:
+        core/pipeline/units/finite.h and NotFiniteTest."""
         _, api = self.start(buckets="64x64")
         ids = {graph.component: graph.id for graph in api.graphs() if graph.component.startswith("vae_")}
         self.assertEqual(set(ids), {"vae_decoder", "vae_encoder"})
@@ -98,8 +98,8 @@ class SharingTest(GraphsTestCase):
 
 class PrecisionTest(GraphsTestCase):
     def test_precision_comes_from_the_configuration_and_is_part_of_the_key(self):
-        """Guard: SplitInPrecision in ModelGraphs::Split (core/pipeline/model_graphs.cc); for force_upcast, which the
-        demo's VAE has: PrecisionOf (core/pipeline/precision.cc)."""
+        """Guard: SplitInPrecision in ModelGraphs::Split (core/pipeline/graphs/model_graphs.cc); for force_upcast, which the
+        demo's VAE has: PrecisionOf (core/pipeline/graphs/precision.cc)."""
         def graph_of(component):
             return next(graph for graph in api.graphs(components=[component], models=["base"])
                         if graph.users and not graph.fallback)
@@ -278,7 +278,7 @@ class MemoryTest(GraphsTestCase):
         self.assertTrue(self.draw(api))
 
     def test_large_pictures_are_decoded_in_tiles_above_a_threshold(self):
-        """Guard: ModelGraphs::TilesOf (core/pipeline/model_graphs.cc), OverTiles (core/pipeline/tiled_graph.cc)."""
+        """Guard: ModelGraphs::TilesOf (core/pipeline/graphs/model_graphs.cc), OverTiles (core/pipeline/graphs/tiled_graph.cc)."""
         large = {"width": 512, "height": 512, "num_inference_steps": 1}
         _, whole = self.start(buckets="256x256,512x512")
         _, tiled = self.start("--vae-tiling-above=256x256", buckets="256x256,512x512")

@@ -119,7 +119,7 @@ class CacheFilesTest(GraphsTestCase):
 
 class OptionsTest(GraphsTestCase):
     def test_options_of_one_component_leave_the_others(self):
-        """Guard: the precision of each component in core/pipeline/precision.cc."""
+        """Guard: the precision of each component in core/pipeline/graphs/precision.cc."""
         server, api = self.start(buckets="64x64")
         plain = {graph.id: graph.component for graph in api.graphs()}
         self.assertEqual(server.stop(), 0)

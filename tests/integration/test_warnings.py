@@ -30,7 +30,7 @@ class WarningsTest(unittest.TestCase):
         return list(unary.warnings)
 
     def test_each_names_its_parameter_and_why(self):
-        """Guard: kRules in core/pipeline/unused_parameters.cc, and UnusedParameters in LocalEngine::TrySubmit."""
+        """Guard: kRules in core/pipeline/spec/unused_parameters.cc, and UnusedParameters in LocalEngine::TrySubmit."""
         cases = [
             ({"aesthetic_score": 7}, "aesthetic_score has no effect: only the refiner reads it"),
             ({"guidance_scale": 1, "guidance_rescale": 0.7}, "guidance_rescale has no effect: it needs a guidance_scale"),

@@ -186,12 +186,12 @@ def check_cmake(root):
         call = re.search(r"latentd_library\(([^)]*)\)", path.read_text(encoding="utf-8"))
         if call is None or directory not in layers:
             continue
-        _, *linked = call.group(1).split(" LINK ")[0].split()
+        _, *linked = re.split(r"\s(?:ROOMS|LINK)\s", call.group(1))[0].split()
         # A directory links each one of which it may include a header.
         libraries = layers[directory].includes - {"proto"}
         allowed = {layer_of(f"{name}/any.h", layers).directory for name in libraries} | layers[directory].includes
         for name in linked:
-            folder = tree_path(re.sub(r"^(backends|device|server)_", r"\1/", name))
+            folder = tree_path(re.sub(r"^(backends|device|pipeline|server)_", r"\1/", name))
             if folder not in allowed:
                 yield f"{directory}/CMakeLists.txt: {directory} may not link {folder}"
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "core/pipeline/inputs.h"
+#include "core/pipeline/spec/inputs.h"
 
 namespace latentd::testing {
 

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <utility>
 
-#include "core/backends/cuda/binders.h"
+#include "core/backends/cuda/binders/binders.h"
 #include "core/backends/cuda/copy_batches.h"
 #include "core/backends/cuda/kernel_rules.h"
 #include "core/backends/cuda/staged_graph.h"

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "core/backends/cuda/bound_kernel.h"
+#include "core/backends/cuda/binders/bound_kernel.h"
 #include "core/backends/lowering/addresses.h"
 #include "core/graph/graph.h"
 #include "core/graph/memory_plan.h"

@@ -5,7 +5,7 @@
 #include <optional>
 #include <utility>
 
-#include "core/backends/cuda/binders.h"
+#include "core/backends/cuda/binders/binders.h"
 #include "core/backends/cuda/kernels/loop_nest.h"
 
 namespace latentd::backends::cuda {

@@ -16,9 +16,9 @@
 #include "absl/status/statusor.h"
 #include "core/backends/backend.h"
 #include "core/backends/cuda/arena.h"
-#include "core/backends/cuda/cublas_lt.h"
 #include "core/backends/cuda/cuda_executable.h"
-#include "core/backends/cuda/cudnn.h"
+#include "core/backends/cuda/libraries/cublas_lt.h"
+#include "core/backends/cuda/libraries/cudnn.h"
 #include "core/device/cuda/cuda_device.h"
 
 namespace latentd::backends::cuda {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "core/backends/cuda/binders.h"
+#include "core/backends/cuda/binders/binders.h"
 #include "core/backends/ports.h"
 #include "core/base/clock.h"
 #include "core/base/status_macros.h"

@@ -12,7 +12,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "core/backends/cuda/bound_kernel.h"
+#include "core/backends/cuda/binders/bound_kernel.h"
 #include "core/graph/memory_plan.h"
 
 namespace latentd::backends::cuda {

@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/backends/cuda/binders/packing.h"
 #include "core/backends/cuda/bound_program.h"
-#include "core/backends/cuda/packing.h"
 #include "core/base/status_macros.h"
 #include "core/device/cuda/cuda_status.h"
 #include "core/graph/recipes.h"

@@ -12,7 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "core/backends/cuda/bound_kernel.h"
+#include "core/backends/cuda/binders/bound_kernel.h"
 #include "core/device/buffer.h"
 #include "core/graph/graph.h"
 #include "core/weights/weight_maker.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "absl/memory/memory.h"
-#include "core/backends/cuda/binders.h"
+#include "core/backends/cuda/binders/binders.h"
 #include "core/base/alignment.h"
 #include "core/base/status_macros.h"
 #include "core/device/cuda/cuda_status.h"

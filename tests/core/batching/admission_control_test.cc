@@ -1,4 +1,4 @@
-#include "core/batching/admission_control.h"
+#include "core/batching/admit/admission_control.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "core/batching/costs.h"
+#include "core/batching/predict/costs.h"
 
 #include <gtest/gtest.h>
 

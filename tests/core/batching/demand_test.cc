@@ -1,4 +1,4 @@
-#include "core/batching/demand.h"
+#include "core/batching/admit/demand.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "core/batching/forecast.h"
+#include "core/batching/predict/forecast.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

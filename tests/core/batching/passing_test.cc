@@ -1,5 +1,5 @@
 // Short requests beside long ones, without deadlines.
-#include "core/batching/passing.h"
+#include "core/batching/predict/passing.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

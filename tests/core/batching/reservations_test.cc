@@ -1,4 +1,4 @@
-#include "core/batching/reservations.h"
+#include "core/batching/admit/reservations.h"
 
 #include <gtest/gtest.h>
 

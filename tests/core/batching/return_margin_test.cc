@@ -1,4 +1,4 @@
-#include "core/batching/return_margin.h"
+#include "core/batching/admit/return_margin.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // A queue's forecast follows all changes of the queue, and the time.
-#include "core/batching/timetable.h"
+#include "core/batching/predict/timetable.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "core/batching/turns.h"
+#include "core/batching/predict/turns.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 #include <map>
 #include <vector>
 
-#include "core/batching/unit.h"
+#include "core/batching/predict/unit.h"
 
 namespace latentd::batching {
 namespace {

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/pipeline/fields.h"
+#include "core/pipeline/spec/fields.h"
 #include "tests/core/engine/loop_rig.h"
 #include "tests/support/inputs.h"
 

@@ -8,7 +8,7 @@
 
 #include "core/base/error_details.h"
 #include "core/base/error_facts.h"
-#include "core/pipeline/latents_file.h"
+#include "core/pipeline/plan/latents_file.h"
 #include "tests/core/engine/demo_engine.h"
 #include "tests/support/inputs.h"
 #include "tests/support/status_matchers.h"

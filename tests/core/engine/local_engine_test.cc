@@ -13,7 +13,7 @@
 #include "core/base/error_facts.h"
 #include "core/engine/engine.h"
 #include "core/noise/noise_generator.h"
-#include "core/pipeline/latents_file.h"
+#include "core/pipeline/plan/latents_file.h"
 #include "tests/core/engine/demo_engine.h"
 #include "tests/core/engine/loop_rig.h"
 #include "tests/support/inputs.h"

@@ -12,7 +12,7 @@
 #include "absl/synchronization/notification.h"
 #include "core/base/error_details.h"
 #include "core/noise/noise_generator.h"
-#include "core/pipeline/latents_file.h"
+#include "core/pipeline/plan/latents_file.h"
 #include "tests/core/engine/loop_rig.h"
 #include "tests/support/inputs.h"
 

@@ -13,7 +13,7 @@
 
 #include "core/base/error_details.h"
 #include "core/engine/picture_loop.h"
-#include "core/pipeline/finite.h"
+#include "core/pipeline/units/finite.h"
 #include "tests/core/engine/loop_rig.h"
 #include "tests/support/inputs.h"
 #include "tests/support/separate_device.h"

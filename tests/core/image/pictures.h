@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "core/image/pixels.h"
+#include "core/image/pixels/pixels.h"
 #include "tests/support/source_directory.h"
 
 namespace latentd::image {

@@ -1,4 +1,4 @@
-#include "core/image/resize.h"
+#include "core/image/pixels/resize.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

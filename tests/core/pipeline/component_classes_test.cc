@@ -1,6 +1,6 @@
 // Checkpoints whose classes are not those of an SDXL base or refiner: what diffusers 0.42.1 refuses
 // is refused, and where it takes a class, that class draws.
-#include "core/pipeline/component_classes.h"
+#include "core/pipeline/graphs/component_classes.h"
 
 #include <string>
 #include <vector>

@@ -13,7 +13,7 @@
 #include "absl/strings/ascii.h"
 #include "core/backends/reference/evaluate.h"
 #include "core/graph/graph_builder.h"
-#include "core/pipeline/vae_graph.h"
+#include "core/pipeline/graphs/vae_graph.h"
 #include "core/weights/safetensors.h"
 #include "tests/support/safetensors_writer.h"
 #include "tests/support/stored_weight.h"
@@ -114,7 +114,7 @@ constexpr char kTinyVae[] = R"({
 })";
 
 std::vector<TensorToWrite> TinyVaeTensors(float scale) {
-  const auto config = models::ParseAutoencoderTinyConfig(kTinyVae, "vae_tiny");
+  const auto config = networks::ParseAutoencoderTinyConfig(kTinyVae, "vae_tiny");
   const auto decoder =
       pipeline::MakeDecodeGraph(*config, pipeline::TileGrid::Whole({8, 8}), "vae_tiny");
   std::vector<TensorToWrite> tensors;

@@ -1,8 +1,8 @@
 // Pictures that are smaller than what the networks run at.
 #include "core/image/decode.h"
 #include "core/image/encode.h"
-#include "core/image/resize.h"
-#include "core/pipeline/pixels.h"
+#include "core/image/pixels/resize.h"
+#include "core/pipeline/units/pixels.h"
 #include "tests/core/pipeline/rig.h"
 
 namespace latentd::pipeline {

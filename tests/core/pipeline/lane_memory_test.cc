@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "core/backends/cpu/cpu_backend.h"
-#include "core/pipeline/step_lane.h"
+#include "core/pipeline/lanes/step_lane.h"
 #include "tests/core/pipeline/rig.h"
 #include "tests/support/keeping_device.h"
 

@@ -1,5 +1,5 @@
 // Lanes under limited memory.
-#include "core/pipeline/lanes.h"
+#include "core/pipeline/units/lanes.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "core/pipeline/model_graphs.h"
+#include "core/pipeline/graphs/model_graphs.h"
 
 #include <set>
 #include <string>

@@ -9,8 +9,8 @@
 
 #include "core/image/encode.h"
 #include "core/noise/noise_generator.h"
-#include "core/pipeline/fields.h"
-#include "core/pipeline/latents_file.h"
+#include "core/pipeline/plan/latents_file.h"
+#include "core/pipeline/spec/fields.h"
 #include "tests/core/pipeline/rig.h"
 
 namespace latentd::pipeline {

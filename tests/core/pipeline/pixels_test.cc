@@ -1,4 +1,4 @@
-#include "core/pipeline/pixels.h"
+#include "core/pipeline/units/pixels.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // Plans: what follows from a request, and that its images hold and do just that.
-#include "core/pipeline/plan.h"
+#include "core/pipeline/plan/plan.h"
 
 #include <set>
 #include <string>

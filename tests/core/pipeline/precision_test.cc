@@ -1,4 +1,4 @@
-#include "core/pipeline/precision.h"
+#include "core/pipeline/graphs/precision.h"
 
 #include <cmath>
 
@@ -18,7 +18,7 @@ const ComponentDTypes kAllF16 = {{"text_encoder", DType::kF16}, {"text_encoder_2
                                  {"vae_decoder", DType::kF16},  {"vae_encoder", DType::kF16}};
 
 VaeConfig Kl(bool force_upcast) {
-  models::AutoencoderKlConfig config;
+  networks::AutoencoderKlConfig config;
   config.force_upcast = force_upcast;
   return config;
 }
@@ -61,7 +61,7 @@ TEST(PrecisionOf, ForcesNothingOfBf16NorOfAVaeThatDoesNotSaySo) {
   for (const char* component : {"vae_encoder", "vae_decoder"}) {
     EXPECT_EQ(PrecisionOf(All(DType::kBF16), component, Kl(true)), Precision{DType::kBF16});
     EXPECT_EQ(PrecisionOf(kAllF16, component, Kl(false)), Precision{DType::kF16});
-    EXPECT_EQ(PrecisionOf(kAllF16, component, models::AutoencoderTinyConfig()),
+    EXPECT_EQ(PrecisionOf(kAllF16, component, networks::AutoencoderTinyConfig()),
               Precision{DType::kF16});
   }
 }

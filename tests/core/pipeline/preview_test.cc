@@ -1,5 +1,5 @@
 // Previews: which steps have one, what it shows, and that pictures are the same with and without.
-#include "core/pipeline/preview.h"
+#include "core/pipeline/units/preview.h"
 
 #include <cmath>
 #include <limits>
@@ -29,7 +29,7 @@ Buffer Floats(device::Shape shape, const std::vector<float>& values) {
 }
 
 TEST(LatentColorsTest, AreKnownOfAVaeByItsScalingAlone) {
-  models::AutoencoderKlConfig vae;
+  networks::AutoencoderKlConfig vae;
   vae.scaling_factor = 0.5;
   EXPECT_FALSE(KnownColors(vae).has_value());
   vae.scaling_factor = 0.13025;
@@ -37,7 +37,7 @@ TEST(LatentColorsTest, AreKnownOfAVaeByItsScalingAlone) {
   EXPECT_EQ(KnownColors(vae)->factors.size(), 4u);
   vae.latents_mean = {0, 0, 0, 0};
   EXPECT_FALSE(KnownColors(vae).has_value());
-  EXPECT_FALSE(KnownColors(models::AutoencoderTinyConfig()).has_value());
+  EXPECT_FALSE(KnownColors(networks::AutoencoderTinyConfig()).has_value());
 }
 
 TEST(DrawPreviewTest, AddsWhatWasReadByItsWeightAndShowsTheMiddle) {

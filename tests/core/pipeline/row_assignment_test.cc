@@ -1,5 +1,5 @@
 // Rows of a lane as moves leave them, for any order of pictures that come, change, rest and go.
-#include "core/pipeline/row_assignment.h"
+#include "core/pipeline/lanes/row_assignment.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "core/pipeline/step_lane.h"
+#include "core/pipeline/lanes/step_lane.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

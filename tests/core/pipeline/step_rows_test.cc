@@ -1,9 +1,9 @@
-#include "core/pipeline/step_rows.h"
+#include "core/pipeline/spec/step_rows.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/pipeline/limits.h"
+#include "core/pipeline/spec/limits.h"
 
 namespace latentd::pipeline {
 namespace {

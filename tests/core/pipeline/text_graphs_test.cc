@@ -1,10 +1,10 @@
-#include "core/pipeline/text_graphs.h"
+#include "core/pipeline/graphs/text_graphs.h"
 
 #include <algorithm>
 #include <limits>
 #include <vector>
 
-#include "core/pipeline/run_graph.h"
+#include "core/pipeline/units/run_graph.h"
 #include "tests/core/pipeline/rig.h"
 #include "tests/support/temporary_directory.h"
 

@@ -1,4 +1,4 @@
-#include "core/pipeline/tiles.h"
+#include "core/pipeline/graphs/tiles.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 #include "core/backends/reference/reference_backend.h"
 #include "core/passes/pipeline.h"
 #include "core/passes/precision.h"
-#include "core/pipeline/tiled_graph.h"
+#include "core/pipeline/graphs/tiled_graph.h"
 #include "core/weights/weight_store.h"
 #include "tests/support/run_executable.h"
 #include "tests/support/status_matchers.h"

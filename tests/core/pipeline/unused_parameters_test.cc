@@ -1,6 +1,6 @@
 // Warnings for unused parameters: a row a rule, and a case in which the same parameter has an
 // effect.
-#include "core/pipeline/unused_parameters.h"
+#include "core/pipeline/spec/unused_parameters.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "core/pipeline/validation.h"
+#include "core/pipeline/spec/validation.h"
 
 namespace latentd::pipeline {
 namespace {

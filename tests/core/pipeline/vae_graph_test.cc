@@ -1,4 +1,4 @@
-#include "core/pipeline/vae_graph.h"
+#include "core/pipeline/graphs/vae_graph.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -58,7 +58,7 @@ SampleRun RunSample(const VaeConfig& config, const NamedBuffers& inputs) {
 
 // To the bit, so that a seed keeps its picture.
 TEST(SampleGraphTest, DrawsFromADistributionAndAddsNoise) {
-  models::AutoencoderKlConfig config;
+  networks::AutoencoderKlConfig config;
   config.latent_channels = kChannels;
   config.scaling_factor = 0.13025;
   config.shift_factor = 0.25;
@@ -83,7 +83,7 @@ TEST(SampleGraphTest, DrawsFromADistributionAndAddsNoise) {
 }
 
 TEST(SampleGraphTest, TakesAutoencoderTinysLatentsAsTheyAre) {
-  models::AutoencoderTinyConfig config;
+  networks::AutoencoderTinyConfig config;
   config.latent_channels = kChannels;
   config.scaling_factor = 2;
   EXPECT_FALSE(IsDistribution(config));

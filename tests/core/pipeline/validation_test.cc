@@ -1,4 +1,4 @@
-#include "core/pipeline/validation.h"
+#include "core/pipeline/spec/validation.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "core/pipeline/limits.h"
+#include "core/pipeline/spec/limits.h"
 
 namespace latentd::pipeline {
 namespace {

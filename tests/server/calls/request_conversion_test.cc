@@ -8,7 +8,7 @@
 #include <set>
 #include <string>
 
-#include "core/pipeline/fields.h"
+#include "core/pipeline/spec/fields.h"
 #include "server/calls/request_form.h"
 #include "server/calls/response_conversion.h"
 

@@ -1,4 +1,4 @@
-#include "core/backends/cuda/attention.h"
+#include "core/backends/cuda/binders/attention.h"
 
 #include <gtest/gtest.h>
 

@@ -16,7 +16,7 @@
 #include "core/backends/cuda/cuda_executable.h"
 #include "core/backends/cuda/kernels/elementwise.h"
 #include "core/backends/cuda/plan.h"
-#include "core/backends/cuda/trial_process.h"
+#include "core/backends/cuda/trial/trial_process.h"
 #include "core/base/clock.h"
 #include "core/graph/graph_builder.h"
 #include "core/weights/weight_store.h"

@@ -1,6 +1,6 @@
 // Trials of algorithms and plans of the vendor's libraries: a wrong one is found out, and the next
 // one is taken.
-#include "core/backends/cuda/plan_trial.h"
+#include "core/backends/cuda/trial/plan_trial.h"
 
 #include <cuda_runtime_api.h>
 #include <gmock/gmock.h>
@@ -11,8 +11,8 @@
 #include <string>
 #include <utility>
 
-#include "core/backends/cuda/cublas_lt.h"
-#include "core/backends/cuda/product_trial.h"
+#include "core/backends/cuda/libraries/cublas_lt.h"
+#include "core/backends/cuda/libraries/product_trial.h"
 #include "tests/core/backends/cuda/gpu_array.h"
 #include "tests/support/status_matchers.h"
 

@@ -1,6 +1,6 @@
 // The process that tries algorithms, and its parent when it ends: without a GPU, by a child that is
 // this program.
-#include "core/backends/cuda/trial_process.h"
+#include "core/backends/cuda/trial/trial_process.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -8,11 +8,11 @@
 #include <string>
 #include <vector>
 
-#include "core/backends/cuda/binders.h"
+#include "core/backends/cuda/binders/binders.h"
+#include "core/backends/cuda/binders/packing.h"
 #include "core/backends/cuda/bound_program.h"
 #include "core/backends/cuda/cuda_backend.h"
 #include "core/backends/cuda/kernel_rules.h"
-#include "core/backends/cuda/packing.h"
 #include "core/backends/cuda/plan.h"
 #include "core/backends/lowering/lowering.h"
 #include "tests/conformance/checks.h"

@@ -1,0 +1,85 @@
+// Predicted times of units on this device, learned from measured ones.
+//
+// Not thread-safe.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/functional/function_ref.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "core/batching/predict/unit.h"
+
+namespace latentd::batching {
+
+class Costs {
+ public:
+  // A unit took this; an evaluation computed that many rows.
+  void Measure(UnitKind kind, const Lane& lane, int rows, absl::Duration took);
+
+  // Time of a unit; an evaluation, computed with the least number of rows that has been measured
+  // and is enough. Where none has: by the pixels and rows of the one that comes nearest. Zero:
+  // unknown.
+  absl::Duration Of(UnitKind kind, const Lane& lane, int rows = 1) const;
+
+  // How many of the first of pictures, whose next evaluations in the lane take these rows, are best
+  // evaluated together: more only where that makes a row cheaper by a tenth. One at least, and of
+  // several no more than `limit` rows.
+  int CountThatPays(const Lane& lane, absl::Span<const int> rows, int limit) const;
+
+  // True if the picture's steps have been measured, at its size, often enough to trust.
+  bool HasMeasured(const Ahead& ahead, int rows) const;
+
+  // Remaining time of a picture that takes that many rows, if no other shares its steps.
+  absl::Duration Alone(const Ahead& ahead, int rows) const;
+  // Device time charged to it if others take part in its steps, up to so many evaluated rows.
+  absl::Duration Shared(const Ahead& ahead, int rows, int evaluated) const;
+
+ private:
+  // Prompts are as long at every size; what the VAE does is the same for each UNet.
+  struct Shape {
+    Shape(UnitKind kind, const Lane& lane, int rows);
+    // Amount of work, with which a unit's time grows.
+    double work() const { return static_cast<double>(pixels) * rows; }
+
+    UnitKind kind;
+    int network = 0;
+    int64_t pixels = 1;
+    int rows = 1;
+
+    bool operator==(const Shape&) const = default;
+    template <typename H>
+    friend H AbslHashValue(H h, const Shape& shape) {
+      return H::combine(std::move(h), shape.kind, shape.network, shape.pixels, shape.rows);
+    }
+  };
+  // Sizes are the clients' choice; when it knows that many it forgets them.
+  static constexpr size_t kMostShapes = 256;
+
+  struct Time {
+    absl::Duration time;
+    int measured = 0;  // times
+  };
+  // The measured shape that comes nearest to one that is not, and how many times as long that
+  // takes.
+  struct Guess {
+    Shape from;
+    double times = 1;
+  };
+  using Guesses = absl::flat_hash_map<Shape, std::optional<Guess>>;
+
+  absl::Duration Left(const Ahead& ahead, int rows,
+                      absl::FunctionRef<absl::Duration(const Lane& lane, int rows)> step) const;
+  bool HasMeasuredStep(const Lane& lane, int rows) const;
+  const std::optional<Guess>& GuessOf(const Shape& wanted) const;
+  std::optional<Guess> FindGuess(const Shape& wanted) const;
+
+  absl::flat_hash_map<Shape, Time> times_;
+  mutable Guesses guesses_;  // derived from times_: a forecast asks for the same ones again
+};
+
+}  // namespace latentd::batching

@@ -1,0 +1,91 @@
+#include "core/batching/predict/playback.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace latentd::batching {
+namespace {
+
+constexpr int kParts = 3;  // parts of a stage
+
+int PartLength(const Player& player) {
+  const Ahead::Stage& stage = player.now();
+  if (player.part == 1) return stage.full();
+  return player.part == 0 ? stage.narrow_first : stage.narrow_last;
+}
+
+}  // namespace
+
+Playback::Playback(absl::Span<const ForecastPicture> pictures, const Costs& costs)
+    : costs_(costs), outlooks_(pictures.size()) {
+  for (const ForecastPicture& picture : pictures) players_.push_back(Player{&picture});
+}
+
+void Playback::SkipEmptyStages(Player& player) {
+  for (; !player.past_stages() && player.now().evaluations == 0; ++player.stage) {
+    if (player.now().text) now_ += costs_.Of(UnitKind::kText, player.now().lane);
+  }
+}
+
+int& Playback::RowsOf(const Lane& lane) {
+  const auto found = std::find_if(lanes_.begin(), lanes_.end(),
+                                  [&](const LaneRows& rows) { return rows.lane == lane; });
+  return found == lanes_.end() ? lanes_.emplace_back(LaneRows{lane}).kept : found->kept;
+}
+
+void Playback::EnterPart(Player& player) {
+  while (player.part < kParts && PartLength(player) == 0) ++player.part;
+  player.in_lane = player.part < kParts;
+  if (player.in_lane) {
+    player.left = PartLength(player);
+    return;
+  }
+  ++player.stage;
+  player.part = 0;
+  player.began_stage = false;
+}
+
+void Playback::EnterLane(Player& player) {
+  EnterPart(player);
+  RowsOf(player.now().lane) += player.kept_rows();
+}
+
+bool Playback::Advance(Player& player, double evaluations) {
+  constexpr double kNothing = 1e-6;  // the part of an evaluation that rounding may leave
+  player.left -= evaluations;
+  if (player.left > kNothing) return false;
+  int& kept = RowsOf(player.now().lane);
+  kept -= player.kept_rows();
+  ++player.part;
+  EnterPart(player);
+  if (player.in_lane) kept += player.kept_rows();
+  return true;
+}
+
+void Playback::BeginStage(Player& player) {
+  if (std::exchange(player.began_stage, true)) return;
+  BeginOnce(player);
+  const Ahead::Stage& stage = player.now();
+  if (stage.text) now_ += costs_.Of(UnitKind::kText, stage.lane);
+  const bool is_known = costs_.Of(UnitKind::kStep, stage.lane) > absl::ZeroDuration();
+  OutlookOf(player).known = OutlookOf(player).known && is_known;
+}
+
+void Playback::BeginOnce(Player& player) {
+  if (std::exchange(player.begun, true)) return;
+  const Ahead& ahead = player.picture->ahead;
+  OutlookOf(player).begins = now_;
+  const Lane& lane = ahead.stages.front().lane;
+  if (ahead.encode) now_ += costs_.Of(UnitKind::kEncode, lane);
+}
+
+void Playback::End(Player& player) {
+  BeginOnce(player);
+  const Ahead& ahead = player.picture->ahead;
+  if (!ahead.is_known()) OutlookOf(player).known = false;
+  if (ahead.decode) now_ += costs_.Of(UnitKind::kDecode, ahead.stages.front().lane);
+  OutlookOf(player).ends = now_;
+  player.done = true;
+}
+
+}  // namespace latentd::batching

@@ -1,0 +1,27 @@
+// UNet2DConditionModel: predicts the noise (or the velocity) in a latent image, conditioned on text
+// and time.
+#pragma once
+
+#include "core/networks/unet_2d_condition_config.h"
+
+namespace latentd::networks {
+
+struct Unet2dConditionInputs {
+  Value sample;                 // [n, in_channels, h, w]
+  Value timestep;               // f32 [n]; fractions are allowed
+  Value encoder_hidden_states;  // [n, tokens, cross_attention_dim]
+  // Read iff config.text_time.
+  Value text_embeds = kNone;  // [n, config.TextEmbedFeatures(ids)]
+  Value time_ids = kNone;     // f32 [n, ids]: sizes, crops, aesthetic score
+};
+
+// The prediction, [n, out_channels, h, w]. `component` is the prefix of the weights' names
+// ("unet"). Any h and w of at least 1 will do: upsampling goes to the size of the skip connection.
+//
+// Values that depend on encoder_hidden_states, text_embeds and time_ids alone keep their rows in
+// dimension 0, so that the request part can be split off (core/graph/split.h). Inputs that do not
+// fit are a failure of the builder.
+Value Unet2dCondition(GraphBuilder& builder, const Unet2dConditionConfig& config,
+                      absl::string_view component, const Unet2dConditionInputs& inputs);
+
+}  // namespace latentd::networks

@@ -1,0 +1,254 @@
+#include "core/pipeline/graphs/model_configs.h"
+
+#include <utility>
+#include <variant>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "core/base/status_macros.h"
+#include "core/base/text.h"
+#include "core/schedulers/config.h"
+
+namespace latentd::pipeline {
+namespace {
+
+// original size, crop and target size; or original size, crop and aesthetic score.
+constexpr int64_t kSizeTimeIds = 6;
+constexpr int64_t kAestheticTimeIds = 5;
+
+std::string SourceOf(const weights::Checkpoint& checkpoint, absl::string_view component) {
+  return absl::StrCat(checkpoint.path(), "/", component, "/config.json");
+}
+
+absl::Status Misfit(const weights::Checkpoint& checkpoint, absl::string_view component,
+                    absl::string_view what) {
+  return absl::InvalidArgumentError(absl::StrCat(SourceOf(checkpoint, component), ": ", what));
+}
+
+absl::StatusOr<TextEncoder> ReadTextEncoder(const weights::Checkpoint& checkpoint,
+                                            const std::string& component,
+                                            const std::string& tokenizer) {
+  TextEncoder encoder{component, nullptr, {}};
+  ASSIGN_OR_RETURN(const networks::ClipTextKind kind,
+                   networks::ParseClipTextKind(checkpoint.components().at(component).class_name));
+  ASSIGN_OR_RETURN(const std::string text, checkpoint.ConfigText(component));
+  ASSIGN_OR_RETURN(encoder.config,
+                   networks::ParseClipTextConfig(text, SourceOf(checkpoint, component), kind));
+  ASSIGN_OR_RETURN(const std::string directory, checkpoint.TokenizerDirectory(tokenizer));
+  ASSIGN_OR_RETURN(encoder.tokenizer,
+                   tokenizer::ClipTokenizer::Load(directory, checkpoint.reader()));
+  if (encoder.tokenizer->vocabulary_size() > encoder.config.vocab_size) {
+    return Misfit(checkpoint, component,
+                  absl::StrCat("vocab_size ", encoder.config.vocab_size, " is less than the ",
+                               encoder.tokenizer->vocabulary_size(), " tokens of ", directory));
+  }
+  if (encoder.tokenizer->max_length() > encoder.config.max_position_embeddings) {
+    return Misfit(checkpoint, component,
+                  absl::StrCat("max_position_embeddings ", encoder.config.max_position_embeddings,
+                               " is less than the ", encoder.tokenizer->max_length(),
+                               " tokens that ", directory, " makes"));
+  }
+  return encoder;
+}
+
+absl::StatusOr<std::vector<TextEncoder>> ReadTextEncoders(const weights::Checkpoint& checkpoint) {
+  std::vector<TextEncoder> encoders;
+  for (const std::string suffix : {"", "_2"}) {
+    if (!checkpoint.Has("text_encoder" + suffix)) continue;
+    ASSIGN_OR_RETURN(TextEncoder encoder,
+                     ReadTextEncoder(checkpoint, "text_encoder" + suffix, "tokenizer" + suffix));
+    encoders.push_back(std::move(encoder));
+  }
+  if (encoders.empty() || encoders.back().config.kind != networks::ClipTextKind::kWithProjection) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(checkpoint.path(),
+                     "/model_index.json: an SDXL checkpoint has a text_encoder_2 of the class "
+                     "CLIPTextModelWithProjection; this one has none"));
+  }
+  return encoders;
+}
+
+absl::StatusOr<VaeConfig> ReadVae(const weights::Checkpoint& checkpoint) {
+  if (!checkpoint.Has("vae")) {
+    return absl::InvalidArgumentError(absl::StrCat(checkpoint.path(), "/model_index.json: no vae"));
+  }
+  ASSIGN_OR_RETURN(const std::string text, checkpoint.ConfigText("vae"));
+  const std::string& class_name = checkpoint.components().at("vae").class_name;
+  const std::string source = SourceOf(checkpoint, "vae");
+  if (class_name == "AutoencoderKL") return networks::ParseAutoencoderKlConfig(text, source);
+  if (class_name == "AutoencoderTiny") return networks::ParseAutoencoderTinyConfig(text, source);
+  return absl::InvalidArgumentError(
+      absl::StrCat(checkpoint.path(), "/model_index.json: vae is a ", class_name,
+                   "; supported are AutoencoderKL and AutoencoderTiny"));
+}
+
+// Reads a tiny VAE. Its latents are those of the VAE: its training saw to that.
+absl::Status ReadTinyVae(const weights::Checkpoint& checkpoint, ModelConfigs& configs) {
+  const std::string component(kVaeTinyName);
+  ASSIGN_OR_RETURN(const std::string text, checkpoint.ConfigText(component));
+  ASSIGN_OR_RETURN(networks::AutoencoderTinyConfig tiny,
+                   networks::ParseAutoencoderTinyConfig(text, SourceOf(checkpoint, component)));
+  const int64_t channels = LatentChannelsOf(configs.vae), scale = DownscaleOf(configs.vae);
+  if (tiny.latent_channels != channels || UpscaleOf(tiny) != scale || tiny.out_channels != 3) {
+    return Misfit(
+        checkpoint, component,
+        absl::StrCat("it makes ", UpscaleOf(tiny), " pixels of a latent, in ", tiny.out_channels,
+                     " colours of ", tiny.latent_channels,
+                     " channels; for previews of this checkpoint it has to make ", scale,
+                     ", in 3 of ", channels, " (--components=vae_tiny=off draws them without it)"));
+  }
+  configs.vae_tiny = std::move(tiny);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<networks::Unet2dConditionConfig> ReadUnet(const weights::Checkpoint& checkpoint) {
+  if (!checkpoint.Has("unet")) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(checkpoint.path(), "/model_index.json: no unet"));
+  }
+  ASSIGN_OR_RETURN(const std::string text, checkpoint.ConfigText("unet"));
+  return networks::ParseUnet2dConditionConfig(text, SourceOf(checkpoint, "unet"));
+}
+
+// A network that was trained for one of these predicts something else than ours read.
+bool IsOfOtherTraining(absl::string_view scheduler_class) {
+  return absl::StartsWith(scheduler_class, "EDM") || absl::StartsWith(scheduler_class, "Flow");
+}
+
+// The first of our schedulers that the file makes, by name.
+absl::StatusOr<schedulers::SchedulerConfig> AnyScheduler(const ModelConfigs& configs) {
+  absl::StatusOr<schedulers::SchedulerConfig> parsed;
+  for (const std::string& name : schedulers::SupportedSchedulers()) {
+    parsed = configs.scheduler->With({.name = name});
+    if (parsed.ok()) break;
+  }
+  return parsed;
+}
+
+// `own` says why the checkpoint's class does not come of its file.
+void SetNoDefault(const std::string& file, const absl::Status& own, ModelConfigs& configs) {
+  const std::string& class_name = configs.scheduler->class_name();
+  const bool is_ours = schedulers::CheckSchedulerName(class_name).ok();
+  configs.no_default =
+      is_ours ? std::string(own.message()) : absl::StrCat(Excerpt(class_name), " is not supported");
+  configs.warnings.push_back(absl::StrCat(
+      file, ": no default scheduler, since ", configs.no_default, ": requests have to name one of ",
+      absl::StrJoin(schedulers::SupportedSchedulers(), ", "),
+      ", or --scheduler=NAME makes one of them the default",
+      IsOfOtherTraining(class_name)
+          ? ". A network that was trained for this one draws nothing sensible with another"
+          : ""));
+}
+
+void WarnOfUnknown(const std::string& file, const std::vector<std::string>& fields,
+                   ModelConfigs& configs) {
+  constexpr size_t kMostNamed = 12;
+  if (fields.empty()) return;
+  configs.warnings.push_back(absl::StrCat(
+      file, ": fields that are not known, and ignored: ", ListSome(fields, kMostNamed)));
+}
+
+absl::Status ReadScheduler(const weights::Checkpoint& checkpoint, const std::string& name,
+                           ModelConfigs& configs) {
+  ASSIGN_OR_RETURN(const std::string text, checkpoint.SchedulerConfigText());
+  configs.default_scheduler = name;
+  const std::string file = absl::StrCat(checkpoint.path(), "/scheduler/scheduler_config.json");
+  const auto parsed =
+      schedulers::SchedulerFile::Parse(text, checkpoint.components().at("scheduler").class_name);
+  if (!parsed.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat(file, ": ", parsed.status().message()));
+  }
+  configs.scheduler = *parsed;
+  const auto own = parsed->With({.name = name});
+  const auto any = own.ok() || !name.empty() ? own : AnyScheduler(configs);
+  if (!any.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat(file, ": ", any.status().message()));
+  }
+  if (!own.ok()) SetNoDefault(file, own.status(), configs);
+  WarnOfUnknown(file, any->unknown_fields, configs);
+  return absl::OkStatus();
+}
+
+void WarnOfUnknownFields(const weights::Checkpoint& checkpoint, ModelConfigs& configs) {
+  for (const TextEncoder& encoder : configs.text_encoders) {
+    WarnOfUnknown(SourceOf(checkpoint, encoder.component), encoder.config.unknown_fields, configs);
+  }
+  WarnOfUnknown(SourceOf(checkpoint, "unet"), configs.unet.unknown_fields, configs);
+  const auto& of_vae = std::visit(
+      [](const auto& vae) -> const auto& { return vae.unknown_fields; }, configs.vae);
+  WarnOfUnknown(SourceOf(checkpoint, "vae"), of_vae, configs);
+  if (!configs.vae_tiny) return;
+  WarnOfUnknown(SourceOf(checkpoint, kVaeTinyName), configs.vae_tiny->unknown_fields, configs);
+}
+
+ConditioningSizes SizesOf(const weights::Checkpoint& checkpoint, const ModelConfigs& configs) {
+  ConditioningSizes sizes;
+  sizes.tokens = configs.text_encoders.front().tokenizer->max_length();
+  for (const TextEncoder& encoder : configs.text_encoders) {
+    sizes.features.push_back(encoder.config.hidden_size);
+  }
+  sizes.pooled = configs.text_encoders.back().config.pooled_features();
+  sizes.time_ids = checkpoint.requires_aesthetics_score() ? kAestheticTimeIds : kSizeTimeIds;
+  return sizes;
+}
+
+absl::Status CheckConditioning(const weights::Checkpoint& checkpoint, const ModelConfigs& configs) {
+  const ConditioningSizes& sizes = configs.conditioning;
+  for (const TextEncoder& encoder : configs.text_encoders) {
+    if (encoder.tokenizer->max_length() != sizes.tokens) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(checkpoint.path(), ": the tokenizers' model_max_length differ"));
+    }
+  }
+  if (!configs.unet.text_time) {
+    return Misfit(checkpoint, "unet", "SDXL's addition_embed_type is text_time");
+  }
+  if (configs.unet.cross_attention_dim != sizes.joined_features()) {
+    return Misfit(
+        checkpoint, "unet",
+        absl::StrCat("cross_attention_dim ", configs.unet.cross_attention_dim, " is not the ",
+                     sizes.joined_features(), " of the text encoders together"));
+  }
+  if (configs.unet.TextEmbedFeatures(sizes.time_ids) != sizes.pooled) {
+    return Misfit(checkpoint, "unet",
+                  absl::StrCat("projection_class_embeddings_input_dim ",
+                               configs.unet.addition_input_dim, " does not fit ", sizes.time_ids,
+                               " time ids (requires_aesthetics_score in model_index.json decides) "
+                               "and a pooled text of ",
+                               sizes.pooled));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckLatents(const weights::Checkpoint& checkpoint, const ModelConfigs& configs) {
+  const int64_t channels = LatentChannelsOf(configs.vae);
+  if (configs.unet.in_channels != channels || configs.unet.out_channels != channels) {
+    return Misfit(checkpoint, "unet",
+                  absl::StrCat("in_channels ", configs.unet.in_channels, " and out_channels ",
+                               configs.unet.out_channels, " are not the VAE's latent_channels ",
+                               channels, " (inpainting UNets are not supported)"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<ModelConfigs> ReadModelConfigs(const weights::Checkpoint& checkpoint,
+                                              const ComponentModes& modes,
+                                              const std::string& scheduler) {
+  ModelConfigs configs;
+  RETURN_IF_ERROR(ReadScheduler(checkpoint, scheduler, configs));
+  ASSIGN_OR_RETURN(configs.text_encoders, ReadTextEncoders(checkpoint));
+  ASSIGN_OR_RETURN(configs.unet, ReadUnet(checkpoint));
+  ASSIGN_OR_RETURN(configs.vae, ReadVae(checkpoint));
+  const bool has_tiny_vae = checkpoint.Has(kVaeTinyName) && !IsOff(modes, kVaeTinyName);
+  if (has_tiny_vae) RETURN_IF_ERROR(ReadTinyVae(checkpoint, configs));
+  configs.conditioning = SizesOf(checkpoint, configs);
+  RETURN_IF_ERROR(CheckConditioning(checkpoint, configs));
+  RETURN_IF_ERROR(CheckLatents(checkpoint, configs));
+  WarnOfUnknownFields(checkpoint, configs);
+  return configs;
+}
+
+}  // namespace latentd::pipeline

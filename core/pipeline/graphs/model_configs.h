@@ -1,0 +1,49 @@
+// The configurations of an SDXL checkpoint's components, read and held against each other.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "core/networks/clip_text.h"
+#include "core/networks/unet_2d_condition.h"
+#include "core/pipeline/graphs/step_graph.h"
+#include "core/pipeline/graphs/vae_graph.h"
+#include "core/pipeline/spec/components.h"
+#include "core/schedulers/config.h"
+#include "core/tokenizer/clip_tokenizer.h"
+#include "core/weights/checkpoint.h"
+
+namespace latentd::pipeline {
+
+struct TextEncoder {
+  std::string component;  // "text_encoder", "text_encoder_2"
+  std::unique_ptr<const tokenizer::ClipTokenizer> tokenizer;
+  networks::ClipTextConfig config;
+};
+
+struct ModelConfigs {
+  std::optional<schedulers::SchedulerFile> scheduler;  // there, once read
+  std::string default_scheduler;  // for requests that name none; empty: the checkpoint's own
+  std::string no_default;         // why there is none, for requests that name none; empty: there is
+  std::vector<TextEncoder> text_encoders;  // one or two, in the order of their states
+  networks::Unet2dConditionConfig unet;
+  VaeConfig vae;
+  std::optional<networks::AutoencoderTinyConfig> vae_tiny;
+  ConditioningSizes conditioning;     // sizes that encoders and time ids give the UNet
+  std::vector<std::string> warnings;  // a sentence for each file of which something is ignored
+};
+
+// Errors name the file or component at fault, also where two of them do not fit each other: a
+// tokenizer with more tokens than the encoder has embeddings, states of another width than the UNet
+// attends to, ...
+// Nothing of vae_tiny is read where that is off. `scheduler` becomes the default_scheduler, which
+// the scheduler's file must fit; without one, a file or class that makes none of our schedulers but
+// that fits others leaves none.
+absl::StatusOr<ModelConfigs> ReadModelConfigs(const weights::Checkpoint& checkpoint,
+                                              const ComponentModes& modes = {},
+                                              const std::string& scheduler = "");
+
+}  // namespace latentd::pipeline

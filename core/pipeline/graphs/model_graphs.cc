@@ -1,0 +1,217 @@
+#include "core/pipeline/graphs/model_graphs.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/error_details.h"
+#include "core/base/status_macros.h"
+#include "core/compiler/compile.h"
+#include "core/pipeline/graphs/precision.h"
+#include "core/pipeline/graphs/text_graphs.h"
+
+namespace latentd::pipeline {
+namespace {
+
+using device::DType;
+
+// Latent sides at which the networks are built once to find out which weights they want. Any size
+// would do: none of them is in a weight's shape, nor in the request part.
+constexpr int kProbeSide = 8;
+
+constexpr char kSamplePart[] = "sample";
+
+}  // namespace
+
+ModelGraphs::ModelGraphs(std::string model, const ModelConfigs& configs,
+                         std::shared_ptr<const weights::WeightSet> weights,
+                         const ModelOptions& options, compiler::GraphStore& store)
+    : model_(std::move(model)),
+      configs_(configs),
+      weights_(std::move(weights)),
+      options_(options),
+      store_(store) {}
+
+absl::StatusOr<std::unique_ptr<ModelGraphs>> ModelGraphs::Declare(
+    std::string model, const ModelConfigs& configs,
+    std::shared_ptr<const weights::WeightSet> weights, const ModelOptions& options,
+    compiler::GraphStore& store) {
+  std::unique_ptr<ModelGraphs> graphs(
+      new ModelGraphs(std::move(model), configs, std::move(weights), options, store));
+  RETURN_IF_ERROR(graphs->DeclareFixed());
+  return graphs;
+}
+
+// Declares graphs of one shape only; builds each other graph for one shape to check its weights.
+absl::Status ModelGraphs::DeclareFixed() {
+  std::vector<graph::Graph> texts;
+  for (const TextEncoder& encoder : configs_.text_encoders) {
+    ASSIGN_OR_RETURN(graph::Graph text, MakeTextGraph(encoder));
+    texts.push_back(std::move(text));
+  }
+  const StepShape probe{1, kProbeSide, kProbeSide};
+  ASSIGN_OR_RETURN(const graph::Graph step, BuildWhole({GraphKind::kStep, probe}));
+  ASSIGN_OR_RETURN(const graph::Graph decode, BuildWhole({GraphKind::kDecode, probe}));
+  ASSIGN_OR_RETURN(const graph::Graph encode, BuildWhole({GraphKind::kEncode, probe}));
+  std::vector<const graph::Graph*> all = {&step, &decode};
+  if (has_encoder()) all.push_back(&encode);
+  for (const graph::Graph& text : texts) all.push_back(&text);
+  std::optional<graph::Graph> preview;
+  if (has_tiny_vae()) {
+    ASSIGN_OR_RETURN(preview, BuildWhole({GraphKind::kPreview, probe}));
+    all.push_back(&*preview);
+  }
+  RETURN_IF_ERROR(CheckWeights(all));
+
+  for (size_t i = 0; i < texts.size(); ++i) {
+    compiler::GraphLabel label{.model = model_, .component = configs_.text_encoders[i].component};
+    ASSIGN_OR_RETURN(graph::SplitGraphs split, Split(label, texts[i]));
+    text_.push_back(DeclareAs(std::move(label), std::move(split.step)));
+  }
+  return DeclareRequest(step);
+}
+
+absl::Status ModelGraphs::DeclareRequest(const graph::Graph& step) {
+  compiler::GraphLabel label{
+      .model = model_, .component = std::string(kUnetName), .part = "request"};
+  ASSIGN_OR_RETURN(graph::SplitGraphs split, Split(label, step));
+  if (!split.request) return absl::InvalidArgumentError("the UNet reads no prompt");
+  for (const graph::Output& output : split.request->outputs()) {
+    const graph::Node& packed = split.request->node(output.value);
+    packed_.push_back({.name = output.name, .dtype = packed.dtype, .row = {packed.shape[1]}});
+  }
+  request_ = DeclareAs(std::move(label), *std::move(split.request));
+  return absl::OkStatus();
+}
+
+int64_t ModelGraphs::request_bytes() const {
+  int64_t bytes = 0;
+  for (const RowPort& port : packed_) bytes += port.row_bytes();
+  return bytes;
+}
+
+std::vector<RowPort> ModelGraphs::StepPorts(int64_t elements) const {
+  std::vector<RowPort> ports = pipeline::StepPorts(elements);
+  ports.insert(ports.end(), packed_.begin(), packed_.end());
+  return ports;
+}
+
+absl::Status ModelGraphs::CheckWeights(const std::vector<const graph::Graph*>& graphs) const {
+  std::string mistakes;
+  for (const graph::Graph* graph : graphs) {
+    const absl::Status status = weights_->Check(*graph);
+    if (!status.ok()) absl::StrAppend(&mistakes, mistakes.empty() ? "" : "; ", status.message());
+  }
+  return mistakes.empty() ? absl::OkStatus() : absl::InvalidArgumentError(mistakes);
+}
+
+bool ModelGraphs::has_decode_fallback() const {
+  return PrecisionOf(options_.precision, "vae_decoder", configs_.vae).dtype == DType::kF16;
+}
+
+bool ModelGraphs::has_batch_invariant_steps() const {
+  const bool reference = IsReference(options_.components, FlagNameOf(kUnetName, model_));
+  return (reference ? options_.reference->target() : store_.target()).batch_invariant;
+}
+
+GraphHandle ModelGraphs::FindKept(const GraphName& name) {
+  absl::MutexLock lock(&mutex_);
+  const auto found = shapes_.find(name);
+  return found == shapes_.end() ? nullptr : found->second.lock();
+}
+
+absl::StatusOr<GraphHandle> ModelGraphs::Find(const GraphName& name, IfUnknown unknown) {
+  if (name.kind == GraphKind::kText) return text_[static_cast<size_t>(name.encoder)];
+  if (name.kind == GraphKind::kRequest) return request_;
+  if (GraphHandle known = FindKept(name)) return known;
+  if (unknown == IfUnknown::kRefuse) {
+    return WithReason(
+        absl::FailedPreconditionError(absl::StrCat(LabelOf(name).ToText(), " is not ready")),
+        "GRAPH_COLD");
+  }
+  ASSIGN_OR_RETURN(graph::Graph graph, Build(name));
+  // If two threads build the same graph the store makes one reference.
+  GraphHandle declared = DeclareAs(LabelOf(name), std::move(graph));
+  absl::MutexLock lock(&mutex_);
+  absl::erase_if(shapes_, [](const auto& shape) { return shape.second.expired(); });
+  shapes_[name] = declared;
+  return declared;
+}
+
+absl::StatusOr<graph::Graph> ModelGraphs::Build(const GraphName& name) const {
+  ASSIGN_OR_RETURN(const graph::Graph whole, BuildWhole(name));
+  ASSIGN_OR_RETURN(graph::SplitGraphs split, Split(LabelOf(name), whole));
+  return std::move(split.step);
+}
+
+absl::StatusOr<graph::Graph> ModelGraphs::BuildWhole(const GraphName& name) const {
+  const StepShape& shape = name.shape;
+  switch (name.kind) {
+    case GraphKind::kDecode:
+    case GraphKind::kDecodeFallback:
+      return MakeDecodeGraph(configs_.vae, TilesOf(shape));
+    case GraphKind::kEncode:
+      return MakeEncodeGraph(configs_.vae, TilesOf(shape));
+    case GraphKind::kPreview:
+      return MakeDecodeGraph(*configs_.vae_tiny, TileGrid::Whole({shape.height, shape.width}),
+                             kVaeTinyName);
+    case GraphKind::kSample:
+      return MakeSampleGraph(configs_.vae, shape.height, shape.width);
+    case GraphKind::kStep:
+    case GraphKind::kText:
+    case GraphKind::kRequest:
+      break;
+  }
+  return MakeStepGraph(configs_.unet, shape, configs_.conditioning);
+}
+
+TileGrid ModelGraphs::TilesOf(const StepShape& shape) const {
+  const auto* kl = std::get_if<networks::AutoencoderKlConfig>(&configs_.vae);
+  const int64_t scale = DownscaleOf(configs_.vae);
+  const int64_t pixels = shape.height * scale * shape.width * scale;
+  if (kl == nullptr || pixels <= options_.vae_tiling_above.value_or(pixels)) {
+    return TileGrid::Whole({shape.height, shape.width});
+  }
+  return TileGrid::Overlapping({shape.height, shape.width},
+                               static_cast<int>(kl->sample_size / scale));
+}
+
+absl::StatusOr<graph::SplitGraphs> ModelGraphs::Split(const compiler::GraphLabel& label,
+                                                      const graph::Graph& graph) const {
+  return compiler::SplitInPrecision(graph, PrecisionFor(label));
+}
+
+graph::Precision ModelGraphs::PrecisionFor(const compiler::GraphLabel& label) const {
+  if (label.fallback || label.part == kSamplePart) return {};
+  return PrecisionOf(options_.precision, FlagNameOf(label.component, model_), configs_.vae);
+}
+
+compiler::GraphLabel ModelGraphs::LabelOf(const GraphName& name) const {
+  const int scale = DownscaleOf(configs_.vae);
+  compiler::GraphLabel label{.model = model_,
+                             .width = name.shape.width * scale,
+                             .height = name.shape.height * scale,
+                             .rows = name.shape.rows};
+  label.fallback = name.kind == GraphKind::kDecodeFallback;
+  if (name.kind == GraphKind::kDecode || label.fallback) label.component = "vae_decoder";
+  if (name.kind == GraphKind::kEncode || name.kind == GraphKind::kSample)
+    label.component = "vae_encoder";
+  if (name.kind == GraphKind::kPreview) label.component = std::string(kVaeTinyName);
+  if (name.kind == GraphKind::kSample) label.part = kSamplePart;
+  if (name.kind == GraphKind::kStep) {
+    label.component = std::string(kUnetName);
+    label.part = "step";
+  }
+  label.dtype = PrecisionFor(label).dtype;
+  return label;
+}
+
+GraphHandle ModelGraphs::DeclareAs(compiler::GraphLabel label, graph::Graph graph) const {
+  const bool reference = IsReference(options_.components, FlagNameOf(label.component, model_));
+  label.dtype = PrecisionFor(label).dtype;
+  return store_.Declare({.label = std::move(label),
+                         .graph = std::make_shared<const graph::Graph>(std::move(graph)),
+                         .weights = weights_,
+                         .backend = reference ? options_.reference : nullptr});
+}
+
+}  // namespace latentd::pipeline

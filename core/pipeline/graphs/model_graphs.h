@@ -1,0 +1,125 @@
+// The graphs of one checkpoint, declared at the graph store and known by shape: a graph is built
+// and hashed when its shape is first asked for, and never again while its reference is kept.
+// A graph that is not kept is forgotten: clients choose shapes, and code that serves one keeps it.
+//
+// Thread-safe. Nothing here compiles or loads but Get. Building takes up to tens of milliseconds,
+// on the thread that asks and without a lock.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "core/backends/executable.h"
+#include "core/compiler/graph_store.h"
+#include "core/graph/graph.h"
+#include "core/graph/precision.h"
+#include "core/graph/split.h"
+#include "core/pipeline/graphs/graph_name.h"
+#include "core/pipeline/graphs/model_configs.h"
+#include "core/pipeline/graphs/step_graph.h"
+#include "core/pipeline/spec/components.h"
+#include "core/pipeline/spec/picture_spec.h"
+#include "core/weights/weight_set.h"
+
+namespace latentd::pipeline {
+
+using compiler::GraphHandle;
+using ExecutablePointer = std::shared_ptr<backends::Executable>;
+
+// How a checkpoint's components run.
+struct ModelOptions {
+  ComponentModes components;
+  ComponentDTypes precision;
+  backends::Backend* reference = nullptr;  // runs those of kReference; must outlive the model
+  // Pictures of more pixels go through the autoencoder in tiles (tiles.h). Unset: none does.
+  std::optional<int64_t> vae_tiling_above;
+  std::string scheduler;  // for requests that name none; empty: the checkpoint's own
+};
+
+class ModelGraphs {
+ public:
+  // INVALID_ARGUMENT names every weight that a network wants and the set lacks. `configs` and
+  // `store` must outlive the result.
+  static absl::StatusOr<std::unique_ptr<ModelGraphs>> Declare(
+      std::string model, const ModelConfigs& configs,
+      std::shared_ptr<const weights::WeightSet> weights, const ModelOptions& options,
+      compiler::GraphStore& store);
+
+  // Permitted ways to get a graph that is not known yet.
+  enum class IfUnknown : uint8_t {
+    kBuild,
+    kRefuse,  // FAILED_PRECONDITION with reason GRAPH_COLD; quick
+  };
+
+  // A step has the kRequest's outputs, for all rows, in place of request-rate inputs. REQUIRES:
+  // the model has the graph: has_tiny_vae for kPreview, an encoder that is not off for kEncode and
+  // kSample, has_decode_fallback for that.
+  absl::StatusOr<GraphHandle> Find(const GraphName& name, IfUnknown unknown = IfUnknown::kBuild)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Ports of a step's graph, of latents of so many elements: quick, whether it is known or not.
+  std::vector<RowPort> StepPorts(int64_t elements) const;
+
+  int text_count() const { return static_cast<int>(text_.size()); }
+
+  // Bytes of one row of what the request part makes of each encoder's state (text_graphs.h),
+  // "text_embeds" and "time_ids": what a step reads of them, packed by dtype (core/graph/split.h).
+  int64_t request_bytes() const;
+
+  // True where decoding is in f16: bf16 overflows where f32 does.
+  bool has_decode_fallback() const;
+  bool has_tiny_vae() const { return configs_.vae_tiny.has_value(); }
+  bool has_encoder() const { return !IsOff(options_.components, "vae_encoder"); }
+
+  // A row of a step is the same bytes, however many others it has.
+  bool has_batch_invariant_steps() const;
+
+  const weights::WeightSet& weights() const { return *weights_; }
+
+  absl::StatusOr<ExecutablePointer> Get(const GraphHandle& graph, compiler::Purpose purpose = {}) {
+    return store_.Get(graph, purpose);
+  }
+
+ private:
+  using WeakGraphHandle = std::weak_ptr<const compiler::DeclaredGraph>;
+
+  ModelGraphs(std::string model, const ModelConfigs& configs,
+              std::shared_ptr<const weights::WeightSet> weights, const ModelOptions& options,
+              compiler::GraphStore& store);
+
+  absl::Status DeclareFixed();
+  absl::Status DeclareRequest(const graph::Graph& step);
+  absl::Status CheckWeights(const std::vector<const graph::Graph*>& graphs) const;
+  GraphHandle FindKept(const GraphName& name) ABSL_LOCKS_EXCLUDED(mutex_);  // null: not kept
+  absl::StatusOr<graph::Graph> Build(const GraphName& name) const;
+  absl::StatusOr<graph::Graph> BuildWhole(const GraphName& name) const;
+  // How images of that size, in latents, go through the autoencoder. An AutoencoderTiny, which
+  // needs little memory, takes any of them whole.
+  TileGrid TilesOf(const StepShape& shape) const;
+  absl::StatusOr<graph::SplitGraphs> Split(const compiler::GraphLabel& label,
+                                           const graph::Graph& graph) const;
+  compiler::GraphLabel LabelOf(const GraphName& name) const;
+  graph::Precision PrecisionFor(const compiler::GraphLabel& label) const;
+  GraphHandle DeclareAs(compiler::GraphLabel label, graph::Graph graph) const;
+
+  const std::string model_;  // its name, and as a user of graphs
+  const ModelConfigs& configs_;
+  const std::shared_ptr<const weights::WeightSet> weights_;
+  const ModelOptions options_;
+  compiler::GraphStore& store_;
+  std::vector<GraphHandle> text_;
+  GraphHandle request_;
+  std::vector<RowPort> packed_;  // its results
+
+  absl::Mutex mutex_;
+  absl::flat_hash_map<GraphName, WeakGraphHandle> shapes_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace latentd::pipeline

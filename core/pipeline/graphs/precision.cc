@@ -1,0 +1,25 @@
+#include "core/pipeline/graphs/precision.h"
+
+#include <string>
+
+namespace latentd::pipeline {
+
+using device::DType;
+
+DType DTypeOf(const ComponentDTypes& wanted, absl::string_view component) {
+  const auto found = wanted.find(std::string(component));
+  return found == wanted.end() ? DType::kF32 : found->second;
+}
+
+graph::Precision PrecisionOf(const ComponentDTypes& wanted, absl::string_view component,
+                             const VaeConfig& vae) {
+  const graph::Precision asked{DTypeOf(wanted, component)};
+  const auto* kl = std::get_if<networks::AutoencoderKlConfig>(&vae);
+  if (asked.dtype != DType::kF16 || kl == nullptr || !kl->force_upcast) return asked;
+  if (component == "vae_encoder") return {};
+  if (component != "vae_decoder") return asked;
+  return {DType::kF16,
+          {"vae/decoder.up_blocks.", "vae/decoder.conv_norm_out.", "vae/decoder.conv_out."}};
+}
+
+}  // namespace latentd::pipeline

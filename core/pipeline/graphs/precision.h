@@ -1,0 +1,23 @@
+// In what each component's graphs compute: what was asked for, as far as the checkpoint's
+// config.json lets it.
+//
+// Pure functions.
+#pragma once
+
+#include "absl/strings/string_view.h"
+#include "core/graph/precision.h"
+#include "core/pipeline/graphs/vae_graph.h"
+#include "core/pipeline/spec/components.h"
+
+namespace latentd::pipeline {
+
+// The wanted dtype; f32 where none was asked for.
+device::DType DTypeOf(const ComponentDTypes& wanted, absl::string_view component);
+
+// Precision of a component. In a VAE with force_upcast, layers that overflow fp16 stay f32, as in
+// diffusers: all of the encoder; of the decoder everything from the first upsampling block on.
+// (upcast_attention is part of the UNet's graph: core/networks.)
+graph::Precision PrecisionOf(const ComponentDTypes& wanted, absl::string_view component,
+                             const VaeConfig& vae);
+
+}  // namespace latentd::pipeline

@@ -1,0 +1,159 @@
+#include "core/pipeline/graphs/step_graph.h"
+
+#include "absl/algorithm/container.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_cat.h"
+#include "core/graph/graph_builder.h"
+#include "core/pipeline/spec/limits.h"
+#include "core/schedulers/schedule.h"
+
+namespace latentd::pipeline {
+namespace {
+
+using device::DType;
+using graph::GraphBuilder;
+using graph::Rate;
+using graph::Shape;
+using graph::Value;
+
+constexpr char kState[] = "state", kStep[] = "step", kTable[] = "table", kNoise[] = "noise";
+constexpr char kNegativeRows[] = "negative_rows", kTextRows[] = "text_rows", kFinite[] = "finite";
+constexpr char kGuidanceScale[] = "guidance_scale", kGuidanceRescale[] = "guidance_rescale";
+
+class StepGraph {
+ public:
+  StepGraph(GraphBuilder& builder, const StepShape& shape, int64_t channels)
+      : b_(builder),
+        rows_(shape.rows),
+        sample_{shape.rows, channels, shape.height, shape.width},
+        elements_(channels * shape.height * shape.width),
+        inputs_(AddInputs()),
+        line_(b_.Select(Input(kTable), Input(kStep))) {}
+
+  Value Timestep() { return b_.Reshape(FromLine(schedulers::kLineTimestep), {rows_}); }
+
+  Value NetworkInput() {
+    const Value x = b_.Reshape(b_.Slice(Input(kState), 1, 0, 1), sample_);
+    return b_.Mul(x, b_.Reshape(FromLine(schedulers::kLineInputScale), {rows_, 1, 1, 1}));
+  }
+
+  // Classifier-free guidance, then the rescaling of section 3.4 of "Common Diffusion Noise
+  // Schedules and Sample Steps are Flawed": towards the guided output with the standard deviation
+  // of the conditional one. Two outputs without deviation have the ratio 1, and where only the
+  // guided one has none it is finite: a share of 0, the default, then leaves what was guided.
+  //
+  // Gives [rows, elements]. Each row reads its own picture's rows and no other, so that what is not
+  // finite stays there.
+  Value Guide(Value output) {
+    const Value flat = b_.Reshape(output, {rows_, elements_});
+    const Value negative = b_.Embedding(flat, Input(kNegativeRows));
+    const Value text = b_.Embedding(flat, Input(kTextRows));
+    const Value scale = b_.Reshape(Input(kGuidanceScale), {rows_, 1});
+    const Value guided = b_.Add(negative, b_.Mul(b_.Sub(text, negative), scale));
+    const Value ratio = b_.Div(Deviation(text), Deviation(guided));
+    const Value rescaled = b_.Mul(guided, ratio);
+    const Value share = b_.Reshape(Input(kGuidanceRescale), {rows_, 1});
+    return b_.Add(b_.Mul(rescaled, share), b_.Mul(guided, b_.Sub(b_.Scalar(1), share)));
+  }
+
+  void Advance(Value guided) {
+    const Value next = b_.SchedulerStep(Input(kState), guided, Input(kNoise), line_);
+    b_.Output(kState, next);
+    b_.Output(kStep, b_.Increment(Input(kStep)));
+    b_.Output(kFinite, b_.IsFinite(next));
+  }
+
+ private:
+  absl::flat_hash_map<std::string, Value> AddInputs() {
+    absl::flat_hash_map<std::string, Value> inputs;
+    for (const RowPort& port : StepPorts(elements_)) {
+      if (port.role == PortRole::kFinite) continue;
+      inputs[port.name] = b_.Input(port.name, port.dtype, port.WithRows(rows_), Rate::kStep);
+    }
+    return inputs;
+  }
+  Value Input(absl::string_view name) const { return inputs_.find(name)->second; }
+  Value FromLine(size_t at) {
+    const auto begin = static_cast<int64_t>(at);
+    return b_.Slice(line_, 1, begin, begin + 1);
+  }
+  // Above 0, by less than any deviation is exact to.
+  Value Deviation(Value flat) { return b_.Add(b_.RowStd(flat), b_.Scalar(1e-20f)); }
+
+  GraphBuilder& b_;
+  const int64_t rows_;
+  const Shape sample_;  // as the network reads latents
+  const int64_t elements_;
+  const absl::flat_hash_map<std::string, Value> inputs_;
+  const Value line_;
+};
+
+}  // namespace
+
+std::vector<RowPort> StepPorts(int64_t elements) {
+  using Role = PortRole;
+  constexpr auto kLine = static_cast<int64_t>(schedulers::kLineElements);
+  constexpr auto kI64 = DType::kI64;
+  return {{.name = kState, .role = Role::kState, .row = {schedulers::kStateRows, elements}},
+          {.name = kStep, .role = Role::kStep, .dtype = kI64},
+          {.name = kTable, .role = Role::kTable, .row = {kMaxEvaluations, kLine}},
+          {.name = kNoise, .role = Role::kNoise, .row = {elements}},
+          {.name = kGuidanceScale, .rate = PortRate::kStep},
+          {.name = kGuidanceRescale, .rate = PortRate::kStep},
+          {.name = kNegativeRows, .role = Role::kMember, .member = 0, .dtype = kI64},
+          {.name = kTextRows, .role = Role::kMember, .member = 1, .dtype = kI64},
+          {.name = kFinite, .role = Role::kFinite, .dtype = DType::kU8}};
+}
+
+std::vector<RowPort> StepPortsOf(const backends::ExecutableInfo& step) {
+  const std::vector<RowPort> known = StepPorts(/*elements=*/0);
+  std::vector<RowPort> ports;
+  for (const auto* all : {&step.inputs, &step.outputs}) {
+    for (const backends::Port& port : *all) {
+      if (port.updates >= 0) continue;
+      const auto found =
+          absl::c_find_if(known, [&](const RowPort& row) { return row.name == port.name; });
+      RowPort& row = ports.emplace_back(found == known.end() ? RowPort{.name = port.name} : *found);
+      row.dtype = port.dtype;
+      row.row = Shape({port.shape.dims().begin() + 1, port.shape.dims().end()});
+    }
+  }
+  return ports;
+}
+
+std::vector<RowValue> StepValues(const backends::NamedBuffers& request, double guidance_scale,
+                                 double guidance_rescale) {
+  std::vector<RowValue> values = {{kGuidanceScale, static_cast<float>(guidance_scale)},
+                                  {kGuidanceRescale, static_cast<float>(guidance_rescale)}};
+  for (const auto& [name, rows] : request) values.push_back({name, rows});
+  return values;
+}
+
+std::string HiddenStatesInput(size_t index) {
+  return absl::StrCat("encoder_hidden_states.", index);
+}
+
+absl::StatusOr<graph::Graph> MakeStepGraph(const networks::Unet2dConditionConfig& config,
+                                           const StepShape& shape, const ConditioningSizes& sizes) {
+  GraphBuilder b;
+  StepGraph step(b, shape, config.in_channels);
+  const auto request = [&](const std::string& name, Shape dims) {
+    return b.Input(name, DType::kF32, std::move(dims), Rate::kRequest);
+  };
+  networks::Unet2dConditionInputs inputs;
+  inputs.sample = step.NetworkInput();
+  inputs.timestep = step.Timestep();
+  std::vector<Value> states;
+  for (size_t i = 0; i < sizes.features.size(); ++i) {
+    const Shape dims = {shape.rows, sizes.tokens, sizes.features[i]};
+    states.push_back(request(HiddenStatesInput(i), dims));
+  }
+  inputs.encoder_hidden_states = b.Concat(states, 2);
+  inputs.text_embeds = request("text_embeds", {shape.rows, sizes.pooled});
+  inputs.time_ids = request("time_ids", {shape.rows, sizes.time_ids});
+  const Value output = networks::Unet2dCondition(b, config, "unet", inputs);
+  step.Advance(step.Guide(output));
+  return std::move(b).Build();
+}
+
+}  // namespace latentd::pipeline

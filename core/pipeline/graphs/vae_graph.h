@@ -1,0 +1,44 @@
+// The autoencoder's graphs: decoding and encoding, which share nothing but weights, whole or in
+// tiles, and what lies between what was encoded and the UNet.
+#pragma once
+
+#include <variant>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "core/graph/graph.h"
+#include "core/networks/autoencoder_kl.h"
+#include "core/networks/autoencoder_tiny.h"
+#include "core/pipeline/graphs/tiles.h"
+
+namespace latentd::pipeline {
+
+using VaeConfig = std::variant<networks::AutoencoderKlConfig, networks::AutoencoderTinyConfig>;
+
+// Pixels that one latent pixel stands for in each direction.
+int DownscaleOf(const VaeConfig& config);
+int64_t LatentChannelsOf(const VaeConfig& config);
+
+// Factor of decoding in each dimension; encoding need not have the same.
+int64_t UpscaleOf(const networks::AutoencoderTinyConfig& config);
+
+// True if encoding gives a distribution to draw latents from, and not the latents.
+bool IsDistribution(const VaeConfig& config);
+
+// "latents" [1, C, h, w] as the UNet has them -> "pixels" u8 [1, H, W, 3] and "finite" u8 [1]: 0 if
+// some pixel was NaN or infinite before it was made a byte. Its weights are those of `component`.
+absl::StatusOr<graph::Graph> MakeDecodeGraph(const VaeConfig& config, const TileGrid& tiles,
+                                             absl::string_view component = "vae");
+
+// "image" u8 [1, H, W, 3] -> "moments": [1, 2C, h, w] of AutoencoderKL's distribution, or
+// AutoencoderTiny's latents [1, C, h, w]; and "finite" u8 [1] of them.
+absl::StatusOr<graph::Graph> MakeEncodeGraph(const VaeConfig& config, const TileGrid& tiles);
+
+// Encoder outputs to latents for the UNet: "moments", as above; for a distribution "sample_noise"
+// [1, C, h, w], with which the sample mean + exp(log variance / 2) * noise is drawn; "noise" [1, C,
+// h, w], "image_scale" [1] and "noise_scale" [1] -> "latents" = image_scale * sample + noise_scale
+// * noise.
+absl::StatusOr<graph::Graph> MakeSampleGraph(const VaeConfig& config, int64_t height,
+                                             int64_t width);
+
+}  // namespace latentd::pipeline

@@ -1,0 +1,123 @@
+#include "core/pipeline/plan/plan.h"
+
+#include <algorithm>
+
+#include "absl/algorithm/container.h"
+#include "core/base/status_macros.h"
+
+namespace latentd::pipeline {
+namespace {
+
+// The first evaluation that belongs to a step not before this one.
+size_t FirstEvaluationOf(int step, const schedulers::Schedule& schedule) {
+  const auto first = std::partition_point(
+      schedule.steps.begin(), schedule.steps.end(),
+      [&](const schedulers::StepCoefficients& line) { return line.denoising_index < step; });
+  return static_cast<size_t>(first - schedule.steps.begin());
+}
+
+// Collects graphs of one model and size.
+class GraphList {
+ public:
+  explicit GraphList(const GraphNeeds& needs) : needs_(needs) {}
+
+  void AddStage(const SdxlModel* model) {
+    for (int encoder = 0; encoder < model->graphs().text_count(); ++encoder) {
+      all_.push_back({model, {.kind = GraphKind::kText, .encoder = encoder}});
+    }
+    all_.push_back({model, {.kind = GraphKind::kRequest}});
+    for (int rows : needs_.rows) Add(model, GraphKind::kStep, rows);
+  }
+  void Add(const SdxlModel* model, GraphKind kind, int rows = 1) {
+    all_.push_back({model, {kind, {rows, needs_.height, needs_.width}}});
+  }
+
+  std::vector<PlannedGraph> Take() { return std::move(all_); }
+
+ private:
+  const GraphNeeds& needs_;
+  std::vector<PlannedGraph> all_;
+};
+
+bool IsAsLarge(const PlannedGraph& larger, const PlannedGraph& smaller, bool grows) {
+  if (!grows || larger.model != smaller.model || larger.name.kind != smaller.name.kind ||
+      larger.name.encoder != smaller.name.encoder) {
+    return larger == smaller;
+  }
+  const StepShape &a = larger.name.shape, &b = smaller.name.shape;
+  return a.rows >= b.rows && a.height >= b.height && a.width >= b.width;
+}
+
+}  // namespace
+
+int Plan::total_steps() const {
+  return stages.back().first_step + stages.back().schedule.denoising_steps();
+}
+
+bool Plan::wants_tiny_vae() const {
+  return absl::c_any_of(dispensable, [](const PlannedGraph& graph) {
+    return graph.name.kind == GraphKind::kPreview;
+  });
+}
+
+std::vector<PlannedGraph> GraphsFor(const GraphNeeds& needs) {
+  GraphList graphs(needs);
+  for (const SdxlModel* model : needs.models) graphs.AddStage(model);
+  const SdxlModel *first = needs.models.front(), *last = needs.models.back();
+  if (needs.image) {
+    graphs.Add(first, GraphKind::kEncode);
+    graphs.Add(first, GraphKind::kSample);
+  }
+  if (needs.decoded) {
+    graphs.Add(last, GraphKind::kDecode);
+    if (last->graphs().has_decode_fallback()) graphs.Add(last, GraphKind::kDecodeFallback);
+  }
+  return graphs.Take();
+}
+
+bool Covers(absl::Span<const PlannedGraph> larger, absl::Span<const PlannedGraph> smaller,
+            bool grows) {
+  std::vector<PlannedGraph> left(larger.begin(), larger.end());
+  return absl::c_all_of(smaller, [&](const PlannedGraph& graph) {
+    const auto found = absl::c_find_if(
+        left, [&](const PlannedGraph& other) { return IsAsLarge(other, graph, grows); });
+    if (found == left.end()) return false;
+    left.erase(found);
+    return true;
+  });
+}
+
+absl::StatusOr<std::vector<GraphHandle>> HandlesOf(absl::Span<const PlannedGraph> graphs,
+                                                   ModelGraphs::IfUnknown unknown) {
+  std::vector<GraphHandle> handles;
+  for (const PlannedGraph& graph : graphs) {
+    ASSIGN_OR_RETURN(handles.emplace_back(), graph.model->graphs().Find(graph.name, unknown));
+  }
+  return handles;
+}
+
+// As _is_cfg_enabled of diffusers' ClassifierFreeGuidance counts, but that the two evaluations of a
+// step of Heun's method are one step.
+void SetGuided(const GuidanceInterval& interval, std::vector<PlannedStage>& stages) {
+  const PlannedStage& last = stages.back();
+  const int total = last.first_step + last.schedule.denoising_steps();
+  const int begin = static_cast<int>(interval.start * total);
+  const int end = static_cast<int>(interval.stop * total);
+  for (PlannedStage& stage : stages) {
+    stage.guided_begin = FirstEvaluationOf(begin - stage.first_step, stage.schedule);
+    stage.guided_end = FirstEvaluationOf(end - stage.first_step, stage.schedule);
+  }
+}
+
+std::vector<PlannedUnit> UnitsFor(size_t stages, bool image, bool decoded) {
+  std::vector<PlannedUnit> units;
+  for (size_t stage = 0; stage < stages; ++stage) {
+    units.push_back({UnitKind::kText, stage});
+    if (image && stage == 0) units.push_back({UnitKind::kEncode, stage});
+    units.push_back({UnitKind::kStep, stage});
+  }
+  if (decoded) units.push_back({UnitKind::kDecode, stages - 1});
+  return units;
+}
+
+}  // namespace latentd::pipeline

@@ -1,0 +1,115 @@
+// A Plan is everything that a request needs, worked out once when the request is resolved: its
+// settings, schedules, units in order, graphs and memory. Admission, preparation, forecasts, lanes
+// and units read it, so that the question is answered in one place.
+//
+// Immutable, and shared by the images of the request. The models that it names must outlive it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "core/batching/predict/unit.h"
+#include "core/pipeline/graphs/graph_name.h"
+#include "core/pipeline/graphs/model_graphs.h"
+#include "core/pipeline/graphs/sdxl_model.h"
+#include "core/pipeline/plan/latents_file.h"
+#include "core/pipeline/spec/picture_spec.h"
+#include "core/schedulers/config.h"
+#include "core/schedulers/schedule.h"
+
+namespace latentd::pipeline {
+
+using batching::UnitKind;
+
+// The steps of one model.
+struct PlannedStage {
+  const SdxlModel* model = nullptr;
+  schedulers::SchedulerConfig scheduler;
+  schedulers::Schedule schedule;
+  // Evaluations of the schedule that are guided where the images are: from this one, and before
+  // that.
+  size_t guided_begin = 0, guided_end = 0;
+  int first_step = 0;  // steps, as users count them, of the stages before
+
+  bool IsGuided(size_t evaluation) const {
+    return evaluation >= guided_begin && evaluation < guided_end;
+  }
+};
+
+struct PlannedGraph {
+  const SdxlModel* model = nullptr;
+  GraphName name;
+
+  bool operator==(const PlannedGraph&) const = default;
+};
+
+// A unit of work (units.h), or for kStep all evaluations of a stage.
+struct PlannedUnit {
+  UnitKind kind;
+  size_t stage = 0;
+};
+
+struct Plan {
+  bool guided() const { return rows > 1; }
+  int total_steps() const;  // steps as users count them, of all stages
+  // Model whose latents become the images.
+  const SdxlModel& last_model() const { return *stages.back().model; }
+  // True if the images have previews that a tiny VAE would draw.
+  bool wants_tiny_vae() const;
+
+  PictureSpec spec;          // resolved
+  Size executed_size;        // size that the networks run at; the images are its centre
+  LatentSize latents;        // the same in latents
+  LatentSize image_latents;  // the images' own size in latents
+  int rows = 1;              // rows of each image: 2 with guidance
+  // And 1 in some of its steps (guidance_interval).
+  bool has_unguided_steps = false;
+  bool alone = false;  // its images share steps with no other, not with each other either
+  std::vector<PlannedStage> stages;  // an ensemble has two
+  std::vector<PlannedUnit> units;    // in order; previews come beside them
+  std::vector<PlannedGraph> graphs;  // each once
+  // Graphs that the images are drawn without where they are not ready: of steps that are shared by
+  // more rows, and of previews.
+  std::vector<PlannedGraph> dispensable;
+  // Bytes that its images hold while they run, beside weights, executables, arena and lane.
+  int64_t state_bytes = 0;
+  // A sentence for each parameter of the request that has no effect on its images.
+  std::vector<std::string> unused;
+};
+using SharedPlan = std::shared_ptr<const Plan>;
+
+// Facts that decide which graphs images need.
+struct GraphNeeds {
+  std::vector<const SdxlModel*> models;  // in the order of their stages
+  int height = 0, width = 0;             // size of the latents
+  std::vector<int> rows;                 // numbers of rows of their steps by themselves
+  bool image = false;                    // image-to-image
+  bool decoded = true;                   // pixels are wanted
+};
+
+// Graphs that such images cannot be drawn without, each once: those of the stages, in order, then
+// what reads the init image with the first model and what makes pixels with the last.
+std::vector<PlannedGraph> GraphsFor(const GraphNeeds& needs);
+
+// True if memory for `larger` is enough for `smaller`: of each of its graphs there is
+// another one in `larger` that is as large; where not `grows`, of the same size.
+bool Covers(absl::Span<const PlannedGraph> larger, absl::Span<const PlannedGraph> smaller,
+            bool grows);
+
+// Handles of the graphs, in order. An error: one cannot be built, or may not.
+absl::StatusOr<std::vector<GraphHandle>> HandlesOf(absl::Span<const PlannedGraph> graphs,
+                                                   ModelGraphs::IfUnknown unknown);
+
+// Sets which evaluations are guided, of all stages together; steps are counted as users do, those
+// that are run only.
+void SetGuided(const GuidanceInterval& interval, std::vector<PlannedStage>& stages);
+
+// The units of images with these stages, in order.
+std::vector<PlannedUnit> UnitsFor(size_t stages, bool image, bool decoded);
+
+}  // namespace latentd::pipeline

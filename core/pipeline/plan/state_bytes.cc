@@ -1,0 +1,77 @@
+#include "core/pipeline/plan/state_bytes.h"
+
+#include <algorithm>
+
+#include "core/pipeline/lanes/step_lane.h"
+
+namespace latentd::pipeline {
+namespace {
+
+using Models = std::vector<const SdxlModel*>;
+
+constexpr int64_t kFloatBytes = sizeof(float);
+
+int64_t LatentsBytes(const Models& models, const StepShape& shape) {
+  return models.front()->latent_channels() * shape.height * shape.width * kFloatBytes;
+}
+
+// Bytes of one row: results of its encoders for its prompts, until the request part has run (the
+// first steps may be enqueued by then), and that part's results.
+int64_t ConditioningBytes(const Models& models) {
+  int64_t text = 0, conditioning = 0;
+  for (const SdxlModel* model : models) {
+    const ConditioningSizes& sizes = model->conditioning();
+    text = std::max(text, (sizes.tokens * sizes.joined_features() + sizes.pooled) * kFloatBytes);
+    conditioning += model->graphs().request_bytes();
+  }
+  return text + conditioning;
+}
+
+// The old latents until a stage has left its own, and what one model hands over to the next.
+int64_t PictureBytes(const Models& models, const StepShape& shape) {
+  return static_cast<int64_t>(models.size() + 1) * LatentsBytes(models, shape);
+}
+
+// The encoded image, a distribution.
+int64_t ImageBytes(const Models& models, const StepShape& shape) {
+  return 2 * LatentsBytes(models, shape);
+}
+
+// As the graph gives them, on the host, and the picture's centre.
+int64_t DecodeBytes(Size size) { return int64_t{3} * 3 * size.width * size.height; }
+
+int64_t LaneBytes(const Models& models, const StepShape& shape) {
+  int64_t bytes = 0;
+  for (const SdxlModel* model : models) {
+    const int64_t elements = model->latent_channels() * shape.height * shape.width;
+    bytes = std::max(bytes, StepLane::Bytes(model->graphs().StepPorts(elements), shape.rows));
+  }
+  return bytes;
+}
+
+}  // namespace
+
+int64_t RequestBytes(const Models& models, const StepShape& shape, Size size, int pictures) {
+  return shape.rows * ConditioningBytes(models) + pictures * PictureBytes(models, shape) +
+         ImageBytes(models, shape) + DecodeBytes(size);
+}
+
+// Two steps may be enqueued. For a tiny VAE one waits more, whose sum and pixels are on the device
+// and on the host.
+int64_t PreviewBytes(const Models& models, const StepShape& shape, Size size) {
+  const int64_t latents = LatentsBytes(models, shape);
+  const int64_t terms = static_cast<int64_t>(schedulers::kPredictionTerms) * latents;
+  const bool has_tiny_vae = std::any_of(models.begin(), models.end(), [](const SdxlModel* model) {
+    return model->graphs().has_tiny_vae();
+  });
+  if (!has_tiny_vae) return 2 * terms;
+  return 3 * terms + 2 * latents + int64_t{2} * 3 * size.width * size.height;
+}
+
+int64_t StateBytes(const Models& models, const StepShape& shape, Size size) {
+  const int64_t of_row =
+      ConditioningBytes(models) + PictureBytes(models, shape) + ImageBytes(models, shape);
+  return LaneBytes(models, shape) + shape.rows * of_row + DecodeBytes(size);
+}
+
+}  // namespace latentd::pipeline

@@ -1,0 +1,460 @@
+#include "core/pipeline/spec/fields.h"
+
+#include <cmath>
+#include <type_traits>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/text.h"
+#include "core/pipeline/spec/components.h"
+#include "core/pipeline/spec/limits.h"
+#include "core/pipeline/spec/unused_parameters.h"
+#include "core/pipeline/spec/validation.h"
+
+namespace latentd::pipeline {
+namespace {
+
+using P = PictureSpec;
+using Overrides = schedulers::Overrides;
+using Ends = Range::Ends;
+
+template <auto member>
+Member At(P& spec) {
+  return &(spec.*member);
+}
+
+template <auto member>
+Member InScheduler(P& spec) {
+  return &(spec.scheduler.*member);
+}
+
+// Rules of one field.
+
+template <auto member>
+void IsSide(const Field& field, const AskedSpec& asked, Violations& found) {
+  const std::optional<int>& side = asked.spec.*member;
+  const int multiple = asked.traits.side_multiple;
+  if (!side || (*side >= kMinSide && *side <= kMaxSide && *side % multiple == 0)) return;
+  found.Add(field.name, "must be a multiple of ", multiple, " from ", kMinSide, " to ", kMaxSide,
+            ", is ", *side);
+}
+
+// Empty, or of as many entries as there may be steps, and `more`.
+template <auto member, int more>
+void IsSchedule(const Field& field, const AskedSpec& asked, Violations& found) {
+  constexpr int kLeast = kMinSteps + more, kMost = kMaxSteps + more;
+  const std::vector<double>& values = asked.spec.*member;
+  const int count = static_cast<int>(values.size());
+  if (count > kMost || (count > 0 && count < kLeast)) {
+    found.Add(field.name, "must have ", kLeast, " to ", kMost, " entries, has ", count);
+  }
+  for (double value : values) {
+    if (std::isfinite(value) && value >= 0) continue;
+    return found.Add(field.name, "entries must be finite and not negative, one is ", value);
+  }
+}
+
+void IsClipSkip(const Field& field, const AskedSpec& asked, Violations& found) {
+  found.CheckRange(field, {0, static_cast<double>(asked.traits.max_clip_skip)}, asked.spec);
+}
+
+void IsInterval(const Field& field, const AskedSpec& asked, Violations& found) {
+  if (!asked.spec.guidance_interval) return;
+  const auto& [start, stop] = *asked.spec.guidance_interval;
+  // Written so that NaN is out of range.
+  if (start >= 0 && start < stop && stop <= 1) return;
+  found.Add(field.name, "must be 0 <= start < stop <= 1, is start ", start, " and stop ", stop,
+            "; what is not set is 0");
+}
+
+void IsAtLeastOne(const Field& field, const AskedSpec& asked, Violations& found) {
+  const int every = asked.spec.previews_every.value_or(1);
+  if (every < 1) found.Add(field.name, "must be at least 1, is ", every);
+}
+
+// 1 cuts nothing, as in diffusers, and so leaves nothing to a refiner.
+void IsDenoisingEnd(const Field& field, const AskedSpec& asked, Violations& found) {
+  found.CheckRange(field, {0, 1, asked.spec.refine ? Ends::kNone : Ends::kHigh}, asked.spec);
+}
+
+// Rules of several fields.
+
+void CheckPixels(const Field&, const AskedSpec& asked, Violations& found) {
+  const Size& own = asked.traits.default_size;
+  const int64_t pixels =
+      int64_t{asked.spec.width.value_or(own.width)} * asked.spec.height.value_or(own.height);
+  if (pixels <= kMaxPixels) return;
+  found.Add(asked.spec.width ? "width" : "height", "width x height must be at most ", kMaxPixels,
+            " pixels, is ", pixels);
+}
+
+void CheckOneSchedule(const Field&, const AskedSpec& asked, Violations& found) {
+  const int schedules = !asked.spec.timesteps.empty() + !asked.spec.sigmas.empty();
+  if (schedules + asked.spec.num_inference_steps.has_value() <= 1) return;
+  found.Add(schedules == 2 ? "sigmas" : "num_inference_steps",
+            "only one of num_inference_steps, timesteps and sigmas may be set");
+}
+
+void CheckSeeds(const Field& field, const AskedSpec& asked, Violations& found) {
+  const size_t seeds = asked.spec.seeds.size();
+  if (seeds == 0) return;
+  if (asked.spec.seed) found.Add(field.name, "must be empty when seed is set");
+  const std::optional<int>& images = asked.spec.num_images_per_prompt;
+  if (images && seeds != static_cast<size_t>(*images)) {
+    found.Add(field.name, "must have one entry for each of ", *images, " images, has ", seeds);
+  }
+  if (seeds > static_cast<size_t>(kMaxImagesPerPrompt)) {
+    found.Add(field.name, "must have at most ", kMaxImagesPerPrompt, " entries, has ", seeds);
+  }
+}
+
+// `field` asks for what needs the component.
+void CheckIsOn(absl::string_view field, const std::string& component, const Traits& traits,
+               Violations& found) {
+  if (!traits.off.contains(component)) return;
+  found.Add(field, "needs the component ", component, ", which is off on this server");
+}
+
+void CheckDraws(absl::string_view field, const ModelRow& model, const Traits& traits,
+                Violations& found) {
+  CheckIsOn(field, FlagNameOf(kUnetName, model.name), traits, found);
+}
+
+void AddNoModel(absl::string_view field, absl::string_view name, Violations& found) {
+  found.Add(field, "this server has no ", Excerpt(name), " (start it with --", Excerpt(name),
+            "=DIR)");
+}
+
+void CheckHandsOver(const ModelRow& model, const Traits& traits, Violations& found) {
+  if (model.hands_over_to) {
+    CheckDraws("refine", traits.models[*model.hands_over_to], traits, found);
+  } else if (!model.is_refiner) {
+    AddNoModel("refine", "refiner", found);
+  }
+}
+
+void CheckModels(const Field& field, const AskedSpec& asked, Violations& found) {
+  const Traits& traits = asked.traits;
+  const ModelRow* model = traits.models.Find(asked.spec.model);
+  if (model == nullptr) {
+    AddNoModel(field.name, asked.spec.model, found);
+  } else {
+    CheckDraws(field.name, *model, traits, found);
+    if (asked.spec.refine) CheckHandsOver(*model, traits, found);
+  }
+  if (asked.spec.has_image) CheckIsOn("image", "vae_encoder", traits, found);
+}
+
+void CheckStages(const Field& field, const AskedSpec& asked, Violations& found) {
+  const ModelRow* model = asked.traits.models.Find(asked.spec.model);
+  const bool is_refiner = model != nullptr && model->is_refiner;
+  if (is_refiner && !asked.spec.has_image) {
+    found.Add("image", "the refiner starts from an image: set image, or use the base with refine");
+  }
+  if (asked.spec.has_latents && asked.spec.has_image) {
+    found.Add("latents",
+              "are what text-to-image starts from, and have no effect on an image: unset one");
+  }
+  if (asked.spec.refine && (is_refiner || asked.spec.has_image)) {
+    found.Add(field.name, "goes with text-to-image on the base only: unset image and model");
+  }
+}
+
+// Steps of the spec, or those of its model; of the first one where there is no such model.
+int StepsToRun(const AskedSpec& asked) {
+  if (HasSteps(asked.spec)) return StepsOf(asked.spec);
+  const ModelRow* model = asked.traits.models.Find(asked.spec.model);
+  return (model == nullptr ? asked.traits.models.rows().front() : *model).defaults.steps;
+}
+
+void CheckFractions(const Field& field, const AskedSpec& asked, Violations& found) {
+  const std::optional<double>&start = asked.spec.denoising_start, &end = asked.spec.denoising_end,
+        &strength = asked.spec.strength;
+  if (strength && !asked.spec.has_image) found.Add(field.name, "needs an image");
+  if (start && !asked.spec.has_image) found.Add("denoising_start", "needs an image");
+  if (strength && start) {
+    found.Add(field.name, "must not be set together with denoising_start, which decides the same");
+  }
+  if (start && end && *start >= *end) {
+    found.Add("denoising_start", "must be less than denoising_end");
+  }
+  // Diffusers' img2img runs int(steps * strength) steps.
+  const int steps = StepsToRun(asked);
+  if (strength && *strength > 0 && steps * *strength < 1) {
+    found.Add(field.name, "leaves no step to run: ", steps, " steps x ", *strength,
+              " is less than 1");
+  }
+}
+
+// Defaults.
+
+using Sources = DefaultSources;
+
+// The neutral value; no crop, all steps.
+void FillNeutral(const Field& field, P& spec, const Sources&) {
+  VisitField(field, spec, [&]<typename T>(T& value) {
+    if constexpr (std::is_same_v<T, std::optional<double>>) {
+      value = field.neutral;
+    } else if constexpr (requires { value.emplace(); }) {
+      value.emplace();
+    }
+  });
+}
+
+void FillSize(const Field& field, P& spec, const Sources&) {
+  *std::get<std::optional<Size>*>(field.member(spec)) = Size{*spec.width, *spec.height};
+}
+
+void FillWidth(const Field&, P& spec, const Sources& from) { spec.width = from.size.width; }
+void FillHeight(const Field&, P& spec, const Sources& from) { spec.height = from.size.height; }
+
+void FillSteps(const Field&, P& spec, const Sources& from) {
+  if (!HasSteps(spec)) spec.num_inference_steps = from.model.steps;
+}
+
+void FillGuidance(const Field&, P& spec, const Sources& from) {
+  spec.guidance_scale = from.model.guidance_scale;
+}
+
+void FillDenoisingEnd(const Field&, P& spec, const Sources& from) {
+  if (spec.refine) spec.denoising_end = from.model.denoising_end;
+}
+
+void FillStrength(const Field&, P& spec, const Sources& from) {
+  if (spec.has_image && !spec.denoising_start) spec.strength = from.model.strength;
+}
+
+// Reasons for which a field has no effect.
+
+bool NoGuidance(const Uses& uses) { return !uses.guidance; }
+bool NotStreamed(const Uses& uses) { return !uses.asked.takes_previews; }
+
+bool NoPreviews(const Uses& uses) { return !uses.AnyModel(&ModelReads::previews); }
+
+bool NoEta(const Uses& uses) { return !uses.AnyModel(&ModelReads::eta); }
+bool NoClipSkip(const Uses& uses) { return !uses.AnyModel(&ModelReads::clip_skip); }
+bool NoSecondPrompts(const Uses& uses) { return !uses.AnyModel(&ModelReads::second_prompts); }
+bool NoScores(const Uses& uses) { return !uses.AnyModel(&ModelReads::aesthetic_scores); }
+bool OnlyScores(const Uses& uses) { return uses.EveryModel(&ModelReads::aesthetic_scores); }
+
+bool NoGuidedSteps(const Uses& uses) {
+  return uses.guidance && !uses.AnyModel(&ModelReads::guided_steps);
+}
+
+bool ZerosForNegative(const Uses& uses) {
+  return !uses.asked.negative_prompt && uses.EveryModel(&ModelReads::zeros_for_negative);
+}
+
+// As TimeIds in conditioning.cc.
+bool NoNegativeSizes(const Uses& uses) {
+  return !uses.resolved.has_image && !uses.negative_sizes && NoScores(uses);
+}
+
+bool NoNegativeCrop(const Uses& uses) {
+  return NoScores(uses) && (uses.resolved.has_image || !uses.negative_sizes);
+}
+
+bool IsOtherInterval(const Uses& uses) {
+  return uses.asked.guidance_interval.value_or(GuidanceInterval()) != GuidanceInterval();
+}
+
+bool IsOtherPrompt(const Uses& uses) {
+  const std::string prompt = uses.asked.prompt_2.value_or("");
+  return !prompt.empty() && prompt != uses.asked.prompt;
+}
+
+bool IsOtherNegativePrompt(const Uses& uses) {
+  return !uses.asked.negative_prompt_2.value_or("").empty() &&
+         uses.asked.negative_prompt_2 != uses.asked.negative_prompt;
+}
+
+bool IsOtherTargetSize(const Uses& uses) {
+  const Size own = {*uses.resolved.width, *uses.resolved.height};
+  return uses.asked.target_size.value_or(own) != own;
+}
+
+constexpr Idle kNeedsGuidance = {NoGuidance, "it needs a guidance_scale above 1"};
+constexpr Idle kNeedsRefiner = {NoScores, "only the refiner reads it: set refine, or the model"};
+constexpr Idle kNeedsBase = {NoClipSkip, "only the base reads it"};
+constexpr Idle kNeedsBothSizes = {
+    NoNegativeSizes,
+    "text-to-image reads it only where negative_original_size and negative_target_size are both "
+    "set"};
+constexpr Idle kNeedsNegativeCrop = {
+    NoNegativeCrop, "only text-to-image with both negative sizes, and the refiner, read it"};
+constexpr Idle kNeedsNegative = {
+    ZerosForNegative, "this checkpoint takes zeros where negative_prompt is not set; set that too"};
+constexpr absl::string_view kRefinerReadsScores = "the refiner reads aesthetic scores instead";
+constexpr absl::string_view kOneTextEncoder =
+    "the refiner has one text encoder, which reads the first prompt";
+
+// A row as it is written below.
+struct Row : Field {
+  Row(absl::string_view name, Member (*member)(P&)) : Field{name, member} {}
+
+  Row& In(const Range& values) { return range = values, *this; }
+  Row& Neutral(double value) { return neutral = value, *this; }
+  Row& Rules(decltype(rules) all) { return rules = std::move(all), *this; }
+  Row& Default(decltype(fill) by) { return fill = by, *this; }
+  Row& Unused(decltype(idle) reasons) { return idle = std::move(reasons), *this; }
+  Row& Limits(const decltype(limits)& names) { return limits = names, *this; }
+};
+
+// Named like its member.
+#define FIELD(name) Row(#name, At<&P::name>)
+#define SCHEDULER_FIELD(name) Row(#name, InScheduler<&Overrides::name>)
+
+constexpr Range kText = {0, kMaxPromptBytes};
+constexpr Range kFraction = {0, 1};
+constexpr Range kScore = {0, kMaxAestheticScore};
+// The networks are told a number like any other: 0 and less are taken, as in diffusers.
+constexpr Range kTold = {-kMaxConditioning, kMaxConditioning};
+
+std::vector<Field> PromptAndSize() {
+  const std::vector<absl::string_view> sides = {"min_side", "max_side", "side_multiple",
+                                                "max_pixels"};
+  const Idle one_text_encoder = {NoSecondPrompts, kOneTextEncoder, IsOtherPrompt};
+  const Idle one_negative = {NoSecondPrompts, kOneTextEncoder, IsOtherNegativePrompt};
+  return {
+      FIELD(prompt).In(kText),
+      FIELD(prompt_2).In(kText).Unused({one_text_encoder}),
+      FIELD(negative_prompt).In(kText).Unused({kNeedsGuidance}),
+      FIELD(negative_prompt_2).In(kText).Unused({kNeedsGuidance, one_negative, kNeedsNegative}),
+      FIELD(width).Rules({IsSide<&P::width>}).Default(FillWidth).Limits(sides),
+      FIELD(height).Rules({IsSide<&P::height>, CheckPixels}).Default(FillHeight).Limits(sides),
+      FIELD(bucket_policy),
+  };
+}
+
+std::vector<Field> Denoising() {
+  const std::vector<absl::string_view> steps = {"min_steps", "max_steps"};
+  const Idle no_guided_steps = {NoGuidedSteps, "guidance_interval has none of the steps",
+                                IsOtherInterval};
+  return {
+      FIELD(num_inference_steps).In({kMinSteps, kMaxSteps}).Default(FillSteps).Limits(steps),
+      FIELD(guidance_scale)
+          .In({0, kMaxGuidanceScale})
+          .Default(FillGuidance)
+          .Unused({no_guided_steps})
+          .Limits({"max_guidance_scale"}),
+      FIELD(guidance_rescale)
+          .In(kFraction)
+          .Neutral(0)
+          .Default(FillNeutral)
+          .Unused({kNeedsGuidance}),
+      FIELD(eta)
+          .In(kFraction)
+          .Neutral(0)
+          .Default(FillNeutral)
+          .Unused({{NoEta, "only the scheduler ddim reads it"}}),
+      FIELD(clip_skip).Rules({IsClipSkip}).Neutral(0).Unused({kNeedsBase}),
+      FIELD(timesteps).Rules({IsSchedule<&P::timesteps, 0>}).Limits(steps),
+      FIELD(sigmas).Rules({IsSchedule<&P::sigmas, 1>, CheckOneSchedule}).Limits(steps),
+      FIELD(guidance_interval).Rules({IsInterval}).Default(FillNeutral).Unused({kNeedsGuidance}),
+      Row("scheduler", InScheduler<&Overrides::name>),
+      SCHEDULER_FIELD(timestep_spacing),
+      SCHEDULER_FIELD(prediction_type),
+      SCHEDULER_FIELD(algorithm_type),
+      SCHEDULER_FIELD(use_karras_sigmas),
+      SCHEDULER_FIELD(rescale_betas_zero_snr),
+  };
+}
+
+std::vector<Field> ImagesAndConditioning() {
+  const std::vector<absl::string_view> images = {"max_images_per_prompt"};
+  const Idle only_scores = {OnlyScores, kRefinerReadsScores};
+  const Idle only_scores_for_size = {OnlyScores, kRefinerReadsScores, IsOtherTargetSize};
+  return {
+      FIELD(num_images_per_prompt).In({1, kMaxImagesPerPrompt}).Limits(images),
+      FIELD(seed),
+      FIELD(seeds).Rules({CheckSeeds}).Limits(images),
+      FIELD(batch_invariant),
+      Row("previews.every_n_steps", At<&P::previews_every>)
+          .Rules({IsAtLeastOne})
+          .Unused(
+              {{NotStreamed, "they come while a stream is read"},
+               {NoPreviews,
+                "the checkpoint has no vae_tiny, and the colours of its latents are not known"}}),
+      FIELD(original_size).In(kTold).Default(FillSize),
+      FIELD(target_size).In(kTold).Default(FillSize).Unused({only_scores_for_size}),
+      FIELD(crops_coords_top_left).In(kTold).Default(FillNeutral),
+      FIELD(negative_original_size).In(kTold).Unused({kNeedsGuidance, kNeedsBothSizes}),
+      FIELD(negative_target_size).In(kTold).Unused({kNeedsGuidance, only_scores, kNeedsBothSizes}),
+      FIELD(negative_crops_coords_top_left).In(kTold).Unused({kNeedsGuidance, kNeedsNegativeCrop}),
+      FIELD(aesthetic_score).In(kScore).Neutral(6).Default(FillNeutral).Unused({kNeedsRefiner}),
+      FIELD(negative_aesthetic_score)
+          .In(kScore)
+          .Neutral(2.5)
+          .Default(FillNeutral)
+          .Unused({kNeedsRefiner, kNeedsGuidance}),
+      FIELD(model).Rules({CheckModels}),
+      FIELD(refine).Rules({CheckStages}),
+      FIELD(denoising_end).Rules({IsDenoisingEnd}).Default(FillDenoisingEnd),
+      FIELD(denoising_start).In({0, 1, Ends::kNone}),
+      FIELD(strength).In({0, 1, Ends::kHigh}).Rules({CheckFractions}).Default(FillStrength),
+  };
+}
+
+#undef FIELD
+#undef SCHEDULER_FIELD
+
+std::vector<Field> MakeFields() {
+  std::vector<Field> all;
+  for (const auto& part : {PromptAndSize(), Denoising(), ImagesAndConditioning()}) {
+    all.insert(all.end(), part.begin(), part.end());
+  }
+  return all;
+}
+
+}  // namespace
+
+const std::vector<Field>& Fields() {
+  static const auto& fields = *new std::vector<Field>(MakeFields());
+  return fields;
+}
+
+bool IsSet(const Field& field, const PictureSpec& spec) {
+  return VisitField(field, spec, []<typename T>(const T& value) {
+    if constexpr (requires { value.has_value(); }) {
+      return value.has_value();
+    } else {
+      return value != T();
+    }
+  });
+}
+
+void Violations::CheckRange(const Field& field, const Range& range, const PictureSpec& spec) {
+  const double low = range.low, high = range.high;
+  const Ends ends = range.ends;
+  // Written so that NaN is out of range.
+  const auto is_in = [&](double value) {
+    return (value > low && value < high) || (value == low && ends == Ends::kBoth) ||
+           (value == high && ends != Ends::kNone);
+  };
+  const std::string right =
+      ends == Ends::kBoth ? absl::StrCat(low, " to ", high)
+                          : absl::StrCat("greater than ", low, " and ",
+                                         ends == Ends::kHigh ? "at most " : "less than ", high);
+  VisitField(field, spec, [&]<typename T>(const T& value) {
+    if constexpr (std::is_same_v<T, std::string>) {
+      CheckBytes(field.name, value, high);
+    } else if constexpr (std::is_same_v<T, std::optional<std::string>>) {
+      CheckBytes(field.name, value.value_or(""), high);
+    } else if constexpr (std::is_same_v<T, std::optional<Size>>) {
+      if (!value || (is_in(value->width) && is_in(value->height))) return;
+      Add(field.name, "each side must be ", right, ", is ", SizeText(*value));
+    } else if constexpr (std::is_same_v<T, std::optional<Offset>>) {
+      if (!value || (is_in(value->top) && is_in(value->left))) return;
+      Add(field.name, "each must be ", right, ", is top ", value->top, " left ", value->left);
+    } else if constexpr (std::is_same_v<T, std::optional<int>> ||
+                         std::is_same_v<T, std::optional<double>>) {
+      if (value && !is_in(*value)) Add(field.name, "must be ", right, ", is ", *value);
+    }
+  });
+}
+
+void Violations::CheckBytes(absl::string_view field, const std::string& text, double most) {
+  if (static_cast<double>(text.size()) <= most) return;
+  Add(field, "must be at most ", most, " bytes, is ", text.size());
+}
+
+}  // namespace latentd::pipeline

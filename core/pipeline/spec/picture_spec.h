@@ -1,0 +1,91 @@
+// Pictures as a request asks for them, in diffusers' parameter names. An absent optional takes its
+// default (or the model's own, for sizes).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/batching/buckets.h"
+#include "core/schedulers/options.h"
+
+namespace latentd::pipeline {
+
+struct Size {
+  int width = 0;
+  int height = 0;
+  bool operator==(const Size&) const = default;
+};
+
+struct Offset {
+  int top = 0;
+  int left = 0;
+  bool operator==(const Offset&) const = default;
+};
+
+// Fractions of the denoising steps: of n, those from int(start * n) to before int(stop * n).
+struct GuidanceInterval {
+  double start = 0;
+  double stop = 1;
+  bool operator==(const GuidanceInterval&) const = default;
+};
+
+using batching::BucketPolicy;
+
+struct PictureSpec {
+  std::string model;  // name of the model that starts (model_table.h); empty: the first
+  std::string prompt;
+  std::optional<std::string> prompt_2;  // the second text encoder's; absent: prompt
+  std::optional<std::string>
+      negative_prompt;  // absent: zeros if the checkpoint forces zeros for empty prompts, else ""
+  std::optional<std::string> negative_prompt_2;  // absent: negative_prompt
+  std::optional<int> width;
+  std::optional<int> height;
+  BucketPolicy bucket_policy = BucketPolicy::kExact;
+  bool batch_invariant = false;            // the same bytes, whatever runs beside it
+  std::optional<int> previews_every;       // steps, 1 at least; absent: no previews
+  bool takes_previews = true;              // else previews_every has no effect
+  std::optional<int> num_inference_steps;  // the model's (ModelDefaults), as some below
+  std::optional<double> guidance_scale;    // likewise; at most 1 means no guidance
+  std::optional<double> guidance_rescale;  // 0
+  std::optional<double> eta;               // 0; DDIM only
+  std::optional<int> clip_skip;
+  // All steps; those outside have no guidance, and one row.
+  std::optional<GuidanceInterval> guidance_interval;
+  schedulers::Overrides scheduler;  // over the checkpoint's scheduler_config.json
+  std::vector<double> timesteps;  // a schedule of one's own instead of num_inference_steps; at most
+                                  // one of these two
+  std::vector<double> sigmas;
+
+  // One picture for each of seed, seed + 1, ...; `seeds` names them one by one instead.
+  std::optional<uint64_t> seed;  // absent: random, and the response says which
+  std::vector<uint64_t> seeds;
+  std::optional<int> num_images_per_prompt;  // 1
+
+  std::optional<Size> original_size;
+  std::optional<Size> target_size;
+  std::optional<Offset> crops_coords_top_left;
+  std::optional<Size> negative_original_size;
+  std::optional<Size> negative_target_size;
+  std::optional<Offset> negative_crops_coords_top_left;
+  std::optional<double> aesthetic_score;           // 6.0
+  std::optional<double> negative_aesthetic_score;  // 2.5
+
+  // The model, then from denoising_end on the one that it hands over to, as an ensemble of experts.
+  bool refine = false;
+  std::optional<double> denoising_end;
+  std::optional<double> denoising_start;
+
+  // Kinds of inputs (inputs.h) that the request brings beside this. Pipeline::Resolve sets them.
+  bool has_image = false;
+  bool has_latents = false;
+
+  std::optional<double> strength;  // image-to-image: how much of the schedule to redo
+  bool output_latents = false;     // as they are after the last step: nothing is decoded
+};
+
+// With guidance an image has two rows.
+inline bool UsesGuidance(const PictureSpec& resolved) { return *resolved.guidance_scale > 1; }
+
+}  // namespace latentd::pipeline

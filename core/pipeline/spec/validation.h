@@ -1,0 +1,39 @@
+// Finds every bad field of a PictureSpec at once, and fills in what it leaves out. Pure functions.
+#pragma once
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "core/base/error_details.h"
+#include "core/pipeline/spec/model_table.h"
+#include "core/pipeline/spec/picture_spec.h"
+
+namespace latentd::pipeline {
+
+// Facts about the loaded checkpoints that validation needs.
+struct Traits {
+  Size default_size;
+  int side_multiple = 8;      // the VAE's
+  int max_clip_skip = 0;      // hidden states that can be skipped in both text encoders
+  ModelTable models;          // has one at least
+  std::set<std::string> off;  // components (components.h)
+};
+
+// Violations of what can be told from the spec and the traits alone: ranges, sizes, fields that
+// exclude each other. Field names are those of the proto.
+std::vector<FieldViolation> FindViolations(const PictureSpec& spec, const Traits& traits);
+
+// Fills every absent field with the model's or diffusers' default; a random seed too. REQUIRES:
+// FindViolations(spec) is empty. An init image's own size, which decides width and height when they
+// are absent, is given as `image_size`.
+PictureSpec WithDefaults(PictureSpec spec, const Traits& traits, const Size* image_size);
+
+// True if the spec says how many steps it wants.
+bool HasSteps(const PictureSpec& spec);
+
+// How many steps the spec asks for: those of its own schedule (sigmas are one more than steps), or
+// num_inference_steps. REQUIRES: HasSteps, as after WithDefaults.
+int StepsOf(const PictureSpec& spec);
+
+}  // namespace latentd::pipeline

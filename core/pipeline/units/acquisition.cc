@@ -1,0 +1,70 @@
+#include "core/pipeline/units/acquisition.h"
+
+#include <utility>
+
+#include "absl/algorithm/container.h"
+#include "core/base/out_of_memory.h"
+#include "core/base/status_macros.h"
+
+namespace latentd::pipeline {
+namespace {
+
+using IfUnknown = ModelGraphs::IfUnknown;
+
+Stage& StageOf(const PlannedGraph& graph, Request& request) {
+  return *absl::c_find_if(request.stages,
+                          [&](const Stage& stage) { return stage.planned.model == graph.model; });
+}
+
+// The member of the request, or of the stage of the graph's model, that runs such a graph.
+ExecutablePointer& MemberFor(const PlannedGraph& graph, Request& request) {
+  switch (graph.name.kind) {
+    case GraphKind::kText:
+      return StageOf(graph, request).text.emplace_back();
+    case GraphKind::kRequest:
+      return StageOf(graph, request).request_part;
+    case GraphKind::kStep:
+      return StageOf(graph, request).steps[graph.name.shape.rows];
+    case GraphKind::kEncode:
+      return request.encode;
+    case GraphKind::kSample:
+      return request.sample;
+    case GraphKind::kDecodeFallback:
+      return request.decode_fallback;
+    case GraphKind::kPreview:
+      return request.preview;
+    case GraphKind::kDecode:
+      break;
+  }
+  return request.decode;
+}
+
+absl::Status AcquireOne(const PlannedGraph& graph, compiler::Purpose purpose, Request& request) {
+  const bool builds = purpose.mode != compiler::GetMode::kReady;
+  ModelGraphs& graphs = graph.model->graphs();
+  ASSIGN_OR_RETURN(GraphHandle handle,
+                   graphs.Find(graph.name, builds ? IfUnknown::kBuild : IfUnknown::kRefuse));
+  ASSIGN_OR_RETURN(ExecutablePointer executable, graphs.Get(handle, purpose));
+  request.graphs.push_back(std::move(handle));
+  MemberFor(graph, request) = std::move(executable);
+  return absl::OkStatus();
+}
+
+// No image is refused for what it can do without, nor does anything leave memory for that.
+void TryAcquire(const PlannedGraph& graph, compiler::Purpose purpose, Request& request) {
+  if (graph.name.kind != GraphKind::kPreview) purpose = {.mode = compiler::GetMode::kReady};
+  purpose.displaces_nothing = true;
+  CatchOutOfMemory([&] { return AcquireOne(graph, purpose, request); }).IgnoreError();
+}
+
+}  // namespace
+
+absl::Status Acquire(compiler::Purpose purpose, Request& request) {
+  for (const PlannedGraph& graph : request.plan->graphs) {
+    RETURN_IF_ERROR(AcquireOne(graph, purpose, request));
+  }
+  for (const PlannedGraph& graph : request.plan->dispensable) TryAcquire(graph, purpose, request);
+  return absl::OkStatus();
+}
+
+}  // namespace latentd::pipeline

@@ -1,0 +1,74 @@
+#include "core/pipeline/units/picture.h"
+
+#include <algorithm>
+
+#include "absl/algorithm/container.h"
+#include "core/pipeline/units/preview.h"
+
+namespace latentd::pipeline {
+
+Request::Request(SharedPlan planned, SharedInputs brought)
+    : plan(std::move(planned)), inputs(std::move(brought)), conditioning(plan->stages.size()) {
+  for (const PlannedStage& stage : plan->stages) stages.emplace_back(stage);
+  if (spec().previews_every) colors = KnownColors(plan->last_model().vae());
+}
+
+void Picture::Advance() {
+  ++unit;
+  next = unit < plan().units.size() ? plan().units[unit].kind : UnitKind::kDone;
+}
+
+int Picture::next_rows() const { return stage().planned.IsGuided(evaluation) ? rows() : 1; }
+
+int Picture::rows_ahead() const {
+  const PlannedStage& planned = stage().planned;
+  return std::max(evaluation, planned.guided_begin) < planned.guided_end ? rows() : 1;
+}
+
+bool Picture::has_preview() const {
+  const bool steps =
+      next == UnitKind::kText || next == UnitKind::kEncode || next == UnitKind::kStep;
+  return prediction.step > 0 && steps;
+}
+
+Lane Picture::lane() const { return LaneOf(model().id); }
+
+Lane Picture::LaneOf(ModelId model) const {
+  const Size size = executed_size();
+  return {.network = model.value,
+          .width = size.width,
+          .height = size.height,
+          .only = plan().alone ? reinterpret_cast<uintptr_t>(this) : 0};
+}
+
+batching::Ahead Picture::ahead() const {
+  batching::Ahead ahead;
+  ahead.stages.front().lane = lane();
+  if (next == UnitKind::kDone) return ahead;
+  const auto left = absl::MakeConstSpan(plan().units).subspan(unit);
+  const auto has = [&](UnitKind kind) {
+    return absl::c_any_of(left, [kind](const PlannedUnit& one) { return one.kind == kind; });
+  };
+  ahead.decode = has(UnitKind::kDecode);
+  ahead.encode = has(UnitKind::kEncode);
+  for (const PlannedUnit& one : left) {
+    if (one.kind == UnitKind::kStep) ahead.stages[one.stage - stage_index] = StepsAhead(one.stage);
+  }
+  return ahead;
+}
+
+batching::Ahead::Stage Picture::StepsAhead(size_t index) const {
+  const PlannedStage& left = plan().stages[index];
+  const size_t done = index == stage_index ? evaluation : 0;
+  const size_t all = left.schedule.steps.size();
+  const size_t guided_end = std::max(left.guided_end, done);
+  const size_t guided_begin = std::clamp(left.guided_begin, done, guided_end);
+  return {.lane = LaneOf(left.model->row().id),
+          .text = !request->conditioning[index].has_value(),
+          .evaluations = static_cast<int>(all - done),
+          .narrow_first = static_cast<int>(guided_begin - done),
+          .narrow_last = static_cast<int>(all - guided_end),
+          .previews = PreviewsAhead(*this, index)};
+}
+
+}  // namespace latentd::pipeline

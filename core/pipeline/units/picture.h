@@ -1,0 +1,111 @@
+// A picture is resumable state: where it is in its schedule, its latents and the noise scheduler's
+// history, its generator. No function loops over its steps; each unit of work (units.h) takes it
+// one further and sets `next`. Memory of the device in here holds what it says once the stream has
+// come so far.
+//
+// One thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/batching/predict/unit.h"
+#include "core/device/buffer.h"
+#include "core/image/pixels/pixels.h"
+#include "core/noise/noise_generator.h"
+#include "core/pipeline/lanes/step_lane.h"
+#include "core/pipeline/plan/plan.h"
+#include "core/pipeline/spec/inputs.h"
+#include "core/pipeline/spec/picture_spec.h"
+#include "core/pipeline/units/latent_colors.h"
+#include "core/pipeline/units/prediction.h"
+#include "core/pipeline/units/run_graph.h"
+#include "core/pipeline/units/stage.h"
+
+namespace latentd::pipeline {
+
+using batching::Lane;
+
+// Everything that the pictures of one request share.
+struct Request {
+  Request(SharedPlan plan, SharedInputs inputs);
+
+  const PictureSpec& spec() const { return plan->spec; }
+
+  const SharedPlan plan;
+  const SharedInputs inputs;         // null: none
+  std::vector<Stage> stages;         // as in the plan
+  std::vector<GraphHandle> graphs;   // all graphs below: kept, so that they stay known
+  ExecutablePointer encode, sample;  // null: there is no init image
+  ExecutablePointer decode;          // null: latents are wanted
+  // Decodes in float32 what came out not finite; null unless `decode` runs in float16.
+  ExecutablePointer decode_fallback;
+  // By stage (MakeConditioning); made by the first picture that needs it.
+  std::vector<std::optional<NamedBuffers>> conditioning;
+  std::optional<device::Buffer> encoded_image;  // the init image, by the VAE; made likewise
+  std::vector<std::string> image_warnings;      // about that image; since it was decoded
+  // Decodes previews by a tiny VAE; null: they are in colours.
+  ExecutablePointer preview;
+  std::optional<LatentColors> colors;  // for previews; absent: none are drawn in colours
+};
+
+struct Picture {
+  // The image of the plan's seed at that index.
+  Picture(std::shared_ptr<Request> shared, size_t index)
+      : request(std::move(shared)),
+        index(index),
+        seed(request->spec().seeds[index]),
+        generator(seed) {}
+
+  const Plan& plan() const { return *request->plan; }
+  const Stage& stage() const { return request->stages[stage_index]; }
+  // Model of the stage that is next, or ran last.
+  const ModelRow& model() const { return stage().model().row(); }
+  // Rows of a step, at most; of the next one; of those that are left in its stage, at most.
+  int rows() const { return plan().rows; }
+  int next_rows() const;
+  int rows_ahead() const;
+  // Lane in which the steps of its stage run.
+  Lane lane() const;
+  // Work that it has left to do.
+  batching::Ahead ahead() const;
+  // Rows of one step there, at most; and of the lane.
+  int most_rows() const { return stage().steps.rbegin()->first; }
+  int lane_rows() const { return plan().alone ? most_rows() : RowsOfLane(most_rows()); }
+  Size size() const { return {*plan().spec.width, *plan().spec.height}; }
+  Size executed_size() const { return plan().executed_size; }
+  // True if there is a kPreview to enqueue: `prediction`, of which the picture itself is not due
+  // yet.
+  bool has_preview() const;
+  // Steps as users count them, of all stages together.
+  int total_steps() const { return plan().total_steps(); }
+  // Goes on to the plan's next unit, which is next from now on; kDone after the last.
+  void Advance();
+
+  const std::shared_ptr<Request> request;
+  const size_t index;  // among those of the request
+  const uint64_t seed;
+  UnitKind next = UnitKind::kText;  // to be enqueued
+  size_t unit = 0;                  // index in the plan, of the one that is next or ran last
+  size_t stage_index = 0;
+  size_t evaluation = 0;  // index in the stage's schedule, to run next
+  int steps_done = 0;     // out of total_steps
+  noise::NoiseGenerator generator;
+  // [1, channels, h, w]: before the stage's first step and after its last. Of the host when next is
+  // kDone, where the spec wants latents.
+  device::Buffer latents;
+  Prediction prediction;           // to be drawn by a unit of its own: the newest
+  device::Buffer handed_over;      // for the refiner, from the base; without memory if none
+  std::optional<LanePlace> place;  // while the stage's steps run
+  bool decode_redone = false;      // by decode_fallback, or to be
+  image::Image pixels;             // when next is kDone, unless the spec wants latents
+
+ private:
+  Lane LaneOf(ModelId model) const;
+  batching::Ahead::Stage StepsAhead(size_t stage) const;
+};
+
+}  // namespace latentd::pipeline

@@ -1,0 +1,22 @@
+// Between pictures and the bytes that graphs read and give, and between the size that was asked for
+// and the larger one that networks run at, whose centre it is.
+#pragma once
+
+#include "core/device/buffer.h"
+#include "core/image/pixels/pixels.h"
+#include "core/pipeline/spec/picture_spec.h"
+
+namespace latentd::pipeline {
+
+// The bytes of the image as u8 [1, height, width, 3], as the encoder's graph reads them.
+device::Buffer ToPixels(image::Image image);
+
+// The middle of such pixels; where the margins are odd, the right and lower ones are a pixel wider.
+// REQUIRES: `size` is no larger than the pixels' own.
+image::Image CentreOf(const device::Buffer& pixels, Size size);
+
+// The image in the middle, where CentreOf finds it again, and its edges' pixels repeated around
+// it. REQUIRES: `size` is no smaller than the image.
+image::Image ExtendEdges(image::Image image, Size size);
+
+}  // namespace latentd::pipeline

@@ -1,0 +1,27 @@
+// One model's part of an image's way, with the executables that it runs: held from Start to the end
+// of the request, so that no unit of work compiles, loads or waits for either.
+#pragma once
+
+#include <vector>
+
+#include "core/pipeline/graphs/sdxl_model.h"
+#include "core/pipeline/lanes/step_lane.h"
+#include "core/pipeline/plan/plan.h"
+
+namespace latentd::pipeline {
+
+struct Stage {
+  explicit Stage(const PlannedStage& planned) : planned(planned) {}
+
+  const SdxlModel& model() const { return *planned.model; }
+  const schedulers::Schedule& schedule() const { return planned.schedule; }
+  device::Device& device() const { return request_part->device(); }
+
+  const PlannedStage& planned;          // part of the request's plan
+  std::vector<ExecutablePointer> text;  // in the order of the model's text encoders
+  ExecutablePointer request_part;
+  // By rows: those of the request's own number, and of more where they are ready.
+  StepLane::Executables steps;
+};
+
+}  // namespace latentd::pipeline

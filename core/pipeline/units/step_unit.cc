@@ -1,0 +1,221 @@
+// Steps: pictures' places in a lane for the steps of a stage, and one evaluation at a time.
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/algorithm/container.h"
+#include "absl/strings/str_cat.h"
+#include "core/base/out_of_memory.h"
+#include "core/base/status_macros.h"
+#include "core/pipeline/plan/latents_file.h"
+#include "core/pipeline/units/unit_kinds.h"
+
+namespace latentd::pipeline {
+namespace {
+
+using device::Buffer;
+using device::DType;
+using device::Place;
+
+LaneRows RowsOf(const Picture& picture) {
+  const Request& request = *picture.request;
+  const PictureSpec& spec = request.spec();
+  const bool guided = picture.next_rows() > 1;
+  const double scale = guided ? *spec.guidance_scale : 1;
+  const double rescale = guided ? *spec.guidance_rescale : 0;
+  return {.rows = picture.next_rows(),
+          .most_rows = picture.rows_ahead(),
+          .latents = picture.latents,
+          .schedule = &picture.stage().schedule(),
+          .values = StepValues(*request.conditioning[picture.stage_index], scale, rescale)};
+}
+
+// Its rows of the lane, if it has none yet and there are some.
+absl::Status JoinLane(Picture& picture, Lanes& lanes, device::Stream& stream) {
+  ASSIGN_OR_RETURN(const std::shared_ptr<StepLane> lane, lanes.For(picture));
+  if (lane == nullptr) return absl::OkStatus();
+  ASSIGN_OR_RETURN(std::optional<LanePlace> place, lane->Join(RowsOf(picture), stream));
+  if (place) picture.place.emplace(*std::move(place));
+  return absl::OkStatus();
+}
+
+// A guidance_interval begins or ends before its next step.
+absl::Status SetRows(const Picture& picture, device::Stream& stream) {
+  if (!picture.plan().has_unguided_steps) return absl::OkStatus();
+  StepLane& lane = *picture.place->lane();
+  if (lane.RowCount(*picture.place) == picture.next_rows()) return absl::OkStatus();
+  return lane.SetRows(*picture.place, RowsOf(picture), stream);
+}
+
+// Its row of the latents that the request brings, or the one for all.
+absl::StatusOr<Buffer> ReadGivenLatents(const Picture& picture) {
+  const Plan& plan = picture.plan();
+  ASSIGN_OR_RETURN(const Buffer all,
+                   ReadLatentsFile(picture.request->inputs->latents,
+                                   static_cast<int64_t>(plan.spec.seeds.size()),
+                                   picture.stage().model().latent_channels(), plan.latents));
+  const int64_t row = std::min(static_cast<int64_t>(picture.index), all.shape()[0] - 1);
+  return all.Rows(row, row + 1);
+}
+
+// Text-to-image starts from noise; everything else has latents already.
+absl::Status DrawFirstLatents(Picture& picture) {
+  if (picture.latents.has_memory()) return absl::OkStatus();
+  const Stage& stage = picture.stage();
+  const LatentSize& size = picture.plan().latents;
+  ASSIGN_OR_RETURN(picture.latents,
+                   stage.device().Allocate(
+                       DType::kF32, {1, stage.model().latent_channels(), size.height, size.width},
+                       Place::kPinned));
+  const double scale = stage.schedule().initial_noise_scale;
+  if (!picture.plan().spec.has_latents) {
+    picture.generator.Fill(picture.latents, scale);
+    return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(const Buffer given, ReadGivenLatents(picture));
+  absl::c_transform(given.as<float>(), picture.latents.as<float>().begin(),
+                    [scale = static_cast<float>(scale)](float x) { return x * scale; });
+  return absl::OkStatus();
+}
+
+// To new memory: what the latents were in before may be the stage's init image, or another's.
+absl::Status LeaveLane(Picture& picture, device::Stream& stream, PendingWork& work) {
+  StepLane& lane = *picture.place->lane();
+  device::Device& device = lane.device();
+  ASSIGN_OR_RETURN(const Buffer finite, device.Allocate(DType::kU8, {1}, Place::kPinned));
+  ASSIGN_OR_RETURN(picture.latents,
+                   device.Allocate(DType::kF32, picture.latents.shape(), Place::kDevice));
+  RETURN_IF_ERROR(lane.Read(*picture.place, picture.latents, finite, stream));
+  picture.place.reset();
+  const std::string& model = picture.model().name;
+  work.flags.push_back({finite, absl::StrCat("latents of the ", model, "'s steps"),
+                        absl::StrCat("the ", model, "'s unet")});
+  return absl::OkStatus();
+}
+
+// Work after the last step: latents that are wanted are there when the unit is completed.
+absl::Status EndSteps(Picture& picture, device::Stream& stream, UnitPart& part) {
+  if (picture.next == UnitKind::kDecode) return absl::OkStatus();
+  device::Device& device = picture.stage().device();
+  ASSIGN_OR_RETURN(part.latents,
+                   device.Allocate(DType::kF32, picture.latents.shape(), Place::kPinned));
+  picture.next = UnitKind::kWait;
+  return device.Copy(picture.latents, part.latents, stream);
+}
+
+// From the end of one stage to the next, which draws from a generator of its own, seeded alike.
+absl::Status EndStage(Picture& picture, device::Stream& stream, UnitPart& part) {
+  picture.evaluation = 0;
+  picture.Advance();
+  if (picture.next != UnitKind::kText) return EndSteps(picture, stream, part);
+  picture.handed_over = picture.latents;
+  ++picture.stage_index;
+  picture.generator = noise::NoiseGenerator(picture.seed);
+  return absl::OkStatus();
+}
+
+const schedulers::StepCoefficients& NextLine(const Picture& picture) {
+  return picture.stage().schedule().steps[picture.evaluation];
+}
+
+// Drawn while the device is at the step before.
+absl::Status DrawNoise(absl::Span<Picture* const> members, StepLane& lane, device::Stream& stream,
+                       std::shared_ptr<const device::Event>& drawn) {
+  std::vector<StepLane::Draw> draws;
+  for (Picture* picture : members) {
+    if (NextLine(*picture).draws_noise) draws.push_back({&*picture->place, &picture->generator});
+  }
+  if (draws.empty()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(drawn, lane.DrawNoise(draws, stream));
+  return absl::OkStatus();
+}
+
+using ReadAround = absl::Status (*)(const Picture&, device::Stream&, Prediction&);
+
+// A picture is never worse for its previews: one that there is no memory for is not drawn.
+void ReadFor(ReadAround read, const Picture& picture, device::Stream& stream,
+             Prediction& prediction) {
+  if (prediction.step == 0) return;
+  const auto status = CatchOutOfMemory([&] { return read(picture, stream, prediction); });
+  if (!status.ok()) prediction = {};
+}
+
+// After the evaluation of its next step.
+absl::Status AdvancePicture(Picture& picture, device::Stream& stream, UnitPart& part) {
+  ReadFor(ReadEnd, picture, stream, part.prediction);
+  const size_t steps = picture.stage().schedule().steps.size();
+  picture.steps_done = picture.stage().planned.first_step + NextLine(picture).denoising_index + 1;
+  if (++picture.evaluation < steps) return absl::OkStatus();
+  RETURN_IF_ERROR(LeaveLane(picture, stream, part.work));
+  return EndStage(picture, stream, part);
+}
+
+// Pictures that are in the lane by the end of it; the others' parts say why they are not. None
+// overtakes one that there are no rows for.
+std::vector<size_t> JoinAll(absl::Span<Picture* const> pictures, Lanes& lanes,
+                            device::Stream& stream, PendingUnit& unit) {
+  std::vector<size_t> joined;
+  bool full = false;
+  for (size_t i = 0; i < pictures.size(); ++i) {
+    Picture& picture = *pictures[i];
+    UnitPart& part = unit.parts[i];
+    if (picture.place || !full) {
+      part.status = CatchOutOfMemory([&] {
+        return picture.place ? SetRows(picture, stream) : JoinLane(picture, lanes, stream);
+      });
+    }
+    part.waits = !picture.place && part.status.ok();
+    full = full || part.waits;
+    if (picture.place && part.status.ok()) joined.push_back(i);
+  }
+  return joined;
+}
+
+}  // namespace
+
+absl::Status BeginSteps(Picture& picture, device::Stream& stream, UnitPart& part) {
+  RETURN_IF_ERROR(DrawFirstLatents(picture));
+  if (!picture.stage().schedule().steps.empty()) return absl::OkStatus();
+  return EndStage(picture, stream, part);
+}
+
+absl::Status EnqueueStep(absl::Span<Picture* const> pictures, Lanes& lanes, device::Stream& stream,
+                         PendingUnit& unit) {
+  const std::vector<size_t> joined = JoinAll(pictures, lanes, stream, unit);
+  if (joined.empty()) return absl::OkStatus();
+  std::vector<Picture*> members;
+  for (size_t i : joined) members.push_back(pictures[i]);
+  const std::shared_ptr<StepLane> lane = members.front()->place->lane();
+  std::shared_ptr<const device::Event> drawn;
+  RETURN_IF_ERROR(DrawNoise(members, *lane, stream, drawn));
+  // All of them fail with work that was enqueued before that event.
+  for (size_t i : joined) {
+    unit.parts[i].work.kept.push_back(lane);
+    if (drawn != nullptr) unit.parts[i].work.events.push_back(drawn);
+    unit.parts[i].prediction.step = PreviewDue(*pictures[i]);
+    ReadFor(ReadStart, *pictures[i], stream, unit.parts[i].prediction);
+  }
+  StepLane::Members places;
+  for (const Picture* picture : members) places.push_back(&*picture->place);
+  ASSIGN_OR_RETURN(const StepLane::Evaluation evaluation, lane->Step(stream, places));
+  if (evaluation.rows == lane->rows_taken()) RETURN_IF_ERROR(evaluation.status);
+  unit.rows = evaluation.rows;
+  unit.computed_rows = evaluation.computed_rows;
+  unit.too_many_rows = evaluation.too_many_rows;
+  unit.first_run = evaluation.first_run;
+  for (size_t i : joined) {
+    UnitPart& part = unit.parts[i];
+    part.waits = lane->Rests(*pictures[i]->place);
+    if (part.waits) {
+      part.prediction = {};  // it takes this step later
+      continue;
+    }
+    part.status = evaluation.status;
+    if (part.status.ok()) part.status = AdvancePicture(*pictures[i], stream, part);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace latentd::pipeline

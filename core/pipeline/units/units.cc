@@ -1,0 +1,89 @@
+#include "core/pipeline/units/units.h"
+
+#include "absl/functional/function_ref.h"
+#include "core/base/out_of_memory.h"
+#include "core/base/status_macros.h"
+#include "core/pipeline/units/unit_kinds.h"
+
+namespace latentd::pipeline {
+namespace {
+
+absl::Status EnqueueNext(absl::Span<Picture* const> pictures, Lanes& lanes, device::Stream& stream,
+                         PendingUnit& unit) {
+  Picture& picture = *pictures.front();
+  switch (unit.kind) {
+    case UnitKind::kText:
+      return EnqueueText(picture, stream, unit.parts.front());
+    case UnitKind::kEncode:
+      return EnqueueEncode(picture, stream, unit.parts.front());
+    case UnitKind::kStep:
+      return EnqueueStep(pictures, lanes, stream, unit);
+    case UnitKind::kDecode:
+      return EnqueueDecode(picture, stream, unit.parts.front());
+    case UnitKind::kWait:
+    case UnitKind::kDone:
+    case UnitKind::kPreview:
+      break;
+  }
+  return absl::FailedPreconditionError("the picture has no unit to run");
+}
+
+// Calls `enqueue` for the stream, and enqueues the end.
+absl::Status EnqueueAll(device::Stream& stream, PendingUnit& unit,
+                        absl::FunctionRef<absl::Status()> enqueue) {
+  absl::Status status = CatchOutOfMemory([&] {
+    RETURN_IF_ERROR(enqueue());
+    ASSIGN_OR_RETURN(unit.done, stream.Record());
+    return absl::OkStatus();
+  });
+  // Work on the stream uses what the unit holds.
+  if (!status.ok()) stream.Synchronize().IgnoreError();
+  return status;
+}
+
+}  // namespace
+
+absl::StatusOr<PendingUnit> EnqueueUnit(absl::Span<Picture* const> pictures, Lanes& lanes,
+                                        device::Stream& stream) {
+  PendingUnit unit;
+  unit.kind = pictures.front()->next;
+  RETURN_IF_ERROR(EnqueueAll(stream, unit, [&] {
+    unit.parts.resize(pictures.size());
+    for (size_t i = 0; i < pictures.size(); ++i) unit.parts[i].steps = -pictures[i]->steps_done;
+    return EnqueueNext(pictures, lanes, stream, unit);
+  }));
+  for (size_t i = 0; i < pictures.size(); ++i) {
+    UnitPart& part = unit.parts[i];
+    part.steps_done = pictures[i]->steps_done;
+    part.steps += part.steps_done;
+    part.ends_stage = pictures[i]->next != unit.kind;
+  }
+  return unit;
+}
+
+absl::StatusOr<PendingUnit> EnqueuePreview(Picture& picture, device::Stream& stream) {
+  PendingUnit unit;
+  unit.kind = UnitKind::kPreview;
+  RETURN_IF_ERROR(EnqueueAll(stream, unit, [&] {
+    unit.parts.resize(1);
+    return EnqueuePreview(picture, stream, unit.parts.front());
+  }));
+  unit.parts.front().ends_stage = true;
+  picture.prediction = {};
+  return unit;
+}
+
+absl::Status CompleteUnit(const PendingUnit& unit, Picture& picture, UnitPart& part) {
+  for (const auto& event : part.work.events) RETURN_IF_ERROR(event->Wait());
+  if (part.waits) return absl::OkStatus();
+  RETURN_IF_ERROR(unit.done->Wait());
+  if (unit.kind == UnitKind::kDecode) return CompleteDecode(picture, part);
+  for (const FiniteFlag& flag : part.work.flags) RETURN_IF_ERROR(flag.Check());
+  if (part.latents.has_memory()) {
+    picture.latents = part.latents;
+    picture.next = UnitKind::kDone;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace latentd::pipeline

@@ -1,0 +1,70 @@
+// The units of work: each takes a picture one further, and a step several at once. A unit is
+// enqueued on a stream, and completed when its work there is done; the next one of the same
+// pictures may be enqueued in between.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "core/device/device.h"
+#include "core/pipeline/units/lanes.h"
+#include "core/pipeline/units/picture.h"
+#include "core/pipeline/units/preview.h"
+#include "core/pipeline/units/run_graph.h"
+
+namespace latentd::pipeline {
+
+// A unit's part for one picture.
+struct UnitPart {
+  absl::Status status;  // result of enqueueing it: the picture is of no further use after an error
+  // Nothing is done: the lane has no rows free for the picture, or no memory for a step of so many;
+  // another step may have.
+  bool waits = false;
+  int steps = 0;            // steps that it does, as users count them
+  int steps_done = 0;       // number of the picture's total_steps that are done by its end
+  bool ends_stage = false;  // the last of its kind before another one; of a decode: if it succeeds
+
+  PendingWork work;
+  Prediction prediction;  // from a step, where a preview of it is due; for a preview, what it draws
+  // Output of a decode, u8 [1, H, W, 3].
+  device::Buffer pixels;
+  // Output of the last step of a picture whose latents are wanted: these, for the host.
+  device::Buffer latents;
+};
+
+// A unit whose work is on a stream: not to be destroyed before `done` is reached.
+struct PendingUnit {
+  UnitKind kind = UnitKind::kText;
+  std::vector<UnitPart> parts;  // by picture
+  // Rows of a step: that pictures have in the evaluation, and that it computes.
+  int rows = 0, computed_rows = 0;
+  int too_many_rows = 0;   // number that there was no memory to evaluate: some pictures rest
+  bool first_run = false;  // first of its graph in this lane: the next may take the host long
+  std::shared_ptr<const device::Event> done;
+};
+
+// Enqueues the unit that all of `pictures` name as next, one picture or, for kStep, all that are in
+// one lane and those that are to join it; and says in each what is next: kWait where that depends
+// on how the unit ends. After an error, its own or that of its part, a picture is of no further
+// use; after the unit's own nothing of it is on the stream any more. All units of the pictures of
+// one request are on one stream, unless those before are completed. RESOURCE_EXHAUSTED: no memory,
+// of the host's heap too. REQUIRES: what is next is neither kWait nor kDone; `lanes` is the
+// stream's.
+absl::StatusOr<PendingUnit> EnqueueUnit(absl::Span<Picture* const> pictures, Lanes& lanes,
+                                        device::Stream& stream);
+
+// Enqueues a kPreview beside what the picture names as next, on the same stream: its `prediction`,
+// which the unit's part has from then on. After any error, of completing it too, the picture goes
+// on as if there had been none. REQUIRES: has_preview().
+absl::StatusOr<PendingUnit> EnqueuePreview(Picture& picture, device::Stream& stream);
+
+// Waits for the unit and says how it ended for `picture`, whose part this is. Pixels of a decode,
+// or latents that are wanted, go to the picture, which is kDone; it is kDecode again, and the part
+// ends no stage, where what was decoded is not finite and a decoder in float32 is left to try.
+// REQUIRES: units of one picture in the order in which they were enqueued.
+absl::Status CompleteUnit(const PendingUnit& unit, Picture& picture, UnitPart& part);
+
+}  // namespace latentd::pipeline
