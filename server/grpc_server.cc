@@ -231,7 +231,6 @@ void GrpcServer::FollowDrain() {
       CancelStalled();
       MakeRoom();
       kept_.DropUnread();
-      return absl::OkStatus();
     }).IgnoreError();
   } while (!engine_drained_.WaitForNotificationWithTimeout(kDrainTick));
 }

@@ -301,6 +301,17 @@ int Leave(process::BackgroundTask& tls_files, int exit_code, const std::string& 
   return exit_code;
 }
 
+// Every second; what there is no memory for comes with the next.
+void LookAfter(engine::Engine& engine, GrpcServer& server, process::HeapTrim& heap_trim) {
+  CatchOutOfMemory([&] {
+    server.CancelStalled();
+    server.MakeRoom();
+    engine.CheckFiles();
+    engine.GiveBackMemory();
+    process::TrimHeapIfDue(heap_trim, SystemClock().Monotonic());
+  }).IgnoreError();
+}
+
 int ServeUntilStopped(const config::Options& options, const std::string& version,
                       const MakeEngine& make_engine) {
   process::ExitTimer exit_timer;
@@ -337,12 +348,8 @@ int ServeUntilStopped(const config::Options& options, const std::string& version
   while (true) {
     const ThreadWatch::Activity ticks((*server)->main_watch(), "looking after the server");
     if (signals.WaitForStop(kTick)) break;
-    (*server)->CancelStalled();
-    (*server)->MakeRoom();
     tls_files.RunSoon();
-    (*engine)->CheckFiles();
-    (*engine)->GiveBackMemory();
-    process::TrimHeapIfDue(heap_trim, SystemClock().Monotonic());
+    LookAfter(**engine, **server, heap_trim);
   }
 
   const engine::ServerStatus status = (*engine)->status();

@@ -25,10 +25,7 @@ class Watchdog {
  private:
   void Watch() {
     while (!stop_.WaitForNotificationWithTimeout(absl::Seconds(1))) {
-      CatchOutOfMemory([this] {
-        server_.CheckHangs();
-        return absl::OkStatus();
-      }).IgnoreError();
+      CatchOutOfMemory([this] { server_.CheckHangs(); }).IgnoreError();
     }
   }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <new>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -24,14 +25,17 @@ class Parts {
   // Takes parts until none is left.
   void Work() ABSL_LOCKS_EXCLUDED(mutex_) {
     for (int number = Take(); number < count_; number = Take()) {
-      part_(number);
+      // The others are not left waiting for it.
+      const absl::Status ran = CatchOutOfMemory([&] { part_(number); });
       absl::MutexLock lock(&mutex_);
       ++done_;
+      lacks_memory_ |= !ran.ok();
     }
   }
 
   void WaitForAll() ABSL_LOCKS_EXCLUDED(mutex_) {
     absl::MutexLock lock(&mutex_, absl::Condition(this, &Parts::AllAreDone));
+    if (lacks_memory_) throw std::bad_alloc();
   }
 
  private:
@@ -47,6 +51,7 @@ class Parts {
   absl::Mutex mutex_;
   int next_ ABSL_GUARDED_BY(mutex_) = 0;
   int done_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool lacks_memory_ ABSL_GUARDED_BY(mutex_) = false;  // for some part
 };
 
 }  // namespace
@@ -54,11 +59,8 @@ class Parts {
 void SplitWork(absl::Span<Worker* const> helpers, int count, absl::FunctionRef<void(int)> part) {
   const auto parts = std::make_shared<Parts>(count, part);
   for (Worker* const helper : helpers) {
-    // Without memory to ask for help the others do its parts.
-    CatchOutOfMemory([&] {
-      helper->Continue([parts] { parts->Work(); });
-      return absl::OkStatus();
-    }).IgnoreError();
+    // Without memory to ask for help the others do its parts; all are done before this ends.
+    CatchOutOfMemory([&] { helper->Continue([parts] { parts->Work(); }); }).IgnoreError();
   }
   parts->Work();
   parts->WaitForAll();
@@ -77,6 +79,7 @@ void SplitWorkOn(int threads, int count, absl::FunctionRef<void(int)> part) {
     helpers.push_back(*std::move(helper));
   }
   parts.Work();
+  parts.WaitForAll();
 }
 
 }  // namespace latentd

@@ -18,8 +18,6 @@
 #include "core/base/cgroup.h"
 #include "core/base/fatal.h"
 #include "core/base/files.h"
-#include "core/base/out_of_memory.h"
-#include "core/base/status_macros.h"
 #include "core/base/threads.h"
 
 namespace latentd {
@@ -50,8 +48,8 @@ void AddLimit(__rlimit_resource_t resource, const char* name, rlim_t unit,
 int StartAtOnce(int count) {
   std::atomic_flag end;
   std::vector<std::thread> threads;
-  threads.reserve(count);
   try {
+    threads.reserve(count);
     while (static_cast<int>(threads.size()) < count)
       threads.emplace_back([&end] { end.wait(false); });
   } catch (const std::system_error&) {
@@ -78,8 +76,7 @@ absl::StatusOr<std::thread> TryStartThread(std::string name, std::function<void(
 }
 
 absl::Status CheckThreads(int count) {
-  ASSIGN_OR_RETURN(const int started,
-                   CatchOutOfMemory([count] { return absl::StatusOr<int>(StartAtOnce(count)); }));
+  const int started = StartAtOnce(count);
   if (started == count) return absl::OkStatus();
   return absl::FailedPreconditionError(
       absl::StrCat("the system gives this process ", started, " more threads, and serving needs ",

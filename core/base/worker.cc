@@ -1,8 +1,10 @@
 #include "core/base/worker.h"
 
+#include <new>
 #include <utility>
 
 #include "absl/synchronization/notification.h"
+#include "core/base/out_of_memory.h"
 #include "core/base/threads.h"
 
 namespace latentd {
@@ -32,12 +34,14 @@ void Worker::Continue(std::function<void()> task) {
 }
 
 void Worker::Run(const std::function<void()>& task) {
+  absl::Status ran;
   absl::Notification done;
   Continue([&] {
-    task();
+    ran = CatchOutOfMemory(task);
     done.Notify();
   });
   done.WaitForNotification();
+  if (!ran.ok()) throw std::bad_alloc();
 }
 
 void Worker::Stop() {
@@ -63,7 +67,7 @@ void Worker::Loop() {
       task = std::move(tasks_.front());
       tasks_.pop_front();
     }
-    task.run();
+    CatchOutOfMemory(task.run).IgnoreError();
     task.run = nullptr;  // with what it kept, before there is room for more
     absl::MutexLock lock(&mutex_);
     taken_ -= task.size;

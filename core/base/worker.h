@@ -14,8 +14,9 @@
 
 namespace latentd {
 
-// Thread-safe. A task lets go of what it keeps as soon as it has run. Where there is no memory for
-// one more, adding throws std::bad_alloc and has added nothing.
+// Thread-safe. A task lets go of what it keeps as soon as it has run; one that throws
+// std::bad_alloc has ended. Where there is no memory for one more, adding throws std::bad_alloc and
+// has added nothing.
 class Worker {
  public:
   static constexpr size_t kUnbounded = std::numeric_limits<size_t>::max();
@@ -40,7 +41,7 @@ class Worker {
   void Continue(std::function<void()> task) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Adds the task, which needs no room, and waits until it has run and all that was added before.
-  // REQUIRES: not called by a task.
+  // Throws std::bad_alloc if it does. REQUIRES: not called by a task.
   void Run(const std::function<void()>& task) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Waits until all that was added before has run. REQUIRES: not called by a task.

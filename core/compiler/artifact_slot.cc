@@ -88,6 +88,7 @@ absl::StatusOr<ArtifactSlot::Answer> ArtifactSlot::Get(const Purpose& purpose) {
     if (purpose.mode == GetMode::kCompile && Stands(status_.failure)) return status_.failure;
     Begin();
   }
+  // A border: the search ends in any case.
   absl::StatusOr<Answer> found = CatchOutOfMemory([&] { return FindOrCompile(purpose); });
   absl::MutexLock lock(&mutex_);
   if (found.ok()) {
@@ -132,6 +133,7 @@ absl::StatusOr<ArtifactPointer> ArtifactSlot::GetToPredict() {
     Begin();
   }
   bool compiled = false;
+  // A border, as in Get.
   absl::StatusOr<ArtifactPointer> found =
       CatchOutOfMemory([&]() -> absl::StatusOr<ArtifactPointer> {
         if (ArtifactPointer on_disk = FindOnDisk(Lookup::kOfPrediction)) return on_disk;
@@ -211,6 +213,7 @@ absl::StatusOr<ArtifactPointer> ArtifactSlot::CompileNow() {
   }
   metrics::Gauge& in_progress = services_.registry.GetGauge(metrics::kGraphCompilesInProgress);
   in_progress.Increment();
+  // A border: what there is no memory for has failed as well.
   absl::StatusOr<ArtifactPointer> compiled = CatchOutOfMemory([&] {
     const WorkTime::Scope scope(services_.time, WorkTime::Kind::kCompiling);
     return Compile(graph_.key, graph_.label, *graph_.graph, graph_.backend,
@@ -244,7 +247,7 @@ void ArtifactSlot::Adopt(const ArtifactPointer& artifact, Reason reason, Compile
   }
   if (!services_.files.available()) return;
   auto write = [self = shared_from_this(), artifact, lock = std::move(lock)]() mutable {
-    const absl::Status written = CatchOutOfMemory([&] { return self->Write(*artifact); });
+    const absl::Status written = self->Write(*artifact);
     lock.reset();
     if (written.ok()) return;
     self->Warn(absl::StrCat(" is not kept on disk: ", written.message()));

@@ -185,7 +185,7 @@ absl::StatusOr<ExecutablePointer> InstanceCache::Get(const DeclaredGraph& graph,
   ASSIGN_OR_RETURN(ExecutablePointer found, FindOrBegin(*graph.graph, *instance, purpose.mode));
   if (found != nullptr) return found;
   bool tried = false;
-  // Ends in any case, since other threads may wait for it.
+  // A border: it ends in any case, since other threads may wait for it.
   absl::StatusOr<ExecutablePointer> made =
       CatchOutOfMemory([&] { return FindAndLoad(graph, *instance, purpose, tried); });
   Leaving leaving;
@@ -257,7 +257,7 @@ absl::StatusOr<ExecutablePointer> InstanceCache::FindAndLoad(const DeclaredGraph
     tried = false;
     ASSIGN_OR_RETURN(found, artifact.Get(purpose));
     tried = true;
-    loaded = CatchOutOfMemory([&] { return Load(graph, instance, *found.artifact, purpose); });
+    loaded = Load(graph, instance, *found.artifact, purpose);
   } while (absl::IsDataLoss(loaded.status()) && artifact.Discard(found.artifact, loaded.status()));
   if (loaded.ok()) {
     services_.registry

@@ -4,6 +4,7 @@
 #include <iterator>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/alignment.h"
 #include "core/base/out_of_memory.h"
@@ -35,10 +36,12 @@ absl::StatusOr<size_t> Heap::TakeBlock(size_t bytes) {
   if (found == free_.end()) return none();
   const size_t begin = found->first;
   const auto used = used_.emplace(begin, bytes).first;
-  if (absl::Status joined = Join(begin, bytes); !joined.ok()) {
+  absl::Cleanup not_taken = [&] {
+    mutex_.AssertHeld();
     used_.erase(used);
-    return joined;
-  }
+  };
+  RETURN_IF_ERROR(Join(begin, bytes));
+  std::move(not_taken).Cancel();
   Blocks::node_type rest = free_.extract(found);
   if (rest.mapped() > bytes) {
     rest.key() += bytes;
@@ -70,19 +73,18 @@ void Heap::PutBack(size_t begin) {
 
 absl::Status Heap::Join(size_t begin, size_t bytes) {
   const size_t first = FirstPiece(begin);
-  for (size_t piece = first; piece < EndPiece(begin + bytes); ++piece) {
-    if (absl::Status joined = JoinPiece(piece); !joined.ok()) {
-      Leave(first, piece);
-      return joined;
-    }
-  }
+  size_t piece = first;
+  absl::Cleanup not_joined = [&] {
+    mutex_.AssertHeld();
+    Leave(first, piece);
+  };
+  for (; piece < EndPiece(begin + bytes); ++piece) RETURN_IF_ERROR(JoinPiece(piece));
+  std::move(not_joined).Cancel();
   return absl::OkStatus();
 }
 
 absl::Status Heap::JoinPiece(size_t piece) {
-  if (users_[piece] == 0) {
-    RETURN_IF_ERROR(CatchOutOfMemory([&] { return pieces_.map(piece); }));
-  }
+  if (users_[piece] == 0) RETURN_IF_ERROR(pieces_.map(piece));
   ++users_[piece];
   return absl::OkStatus();
 }

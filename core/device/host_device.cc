@@ -42,6 +42,7 @@ class ImmediateStream : public HostStream {
 
 }  // namespace
 
+// The seam to the memory of the host, as a driver is to that of a GPU: callers do with less.
 absl::StatusOr<Buffer> HostDevice::Allocate(DType dtype, Shape shape, Place place) {
   return CatchOutOfMemory([&]() -> absl::StatusOr<Buffer> {
     const Buffer memory = Buffer::Allocate(dtype, std::move(shape));

@@ -4,7 +4,8 @@
 #include <bit>
 #include <utility>
 
-#include "core/base/out_of_memory.h"
+#include "absl/cleanup/cleanup.h"
+#include "core/base/status_macros.h"
 
 namespace latentd::device {
 namespace {
@@ -36,13 +37,12 @@ absl::StatusOr<std::shared_ptr<void>> MemoryPool::Take(size_t bytes) {
   bytes = RoundedUp(bytes);
   void* memory = TakeIdle(bytes);
   if (memory == nullptr) {
-    const absl::Status allocated =
-        CatchOutOfMemory([&] { return AllocateOrGiveBack(bytes, memory); });
-    if (!allocated.ok()) {
+    absl::Cleanup none = [&] {
       absl::MutexLock lock(&mutex_);
       --classes_[bytes].used;
-      return allocated;
-    }
+    };
+    RETURN_IF_ERROR(AllocateOrGiveBack(bytes, memory));
+    std::move(none).Cancel();
   }
   // Should there be no memory for the owner, its deleter runs at once.
   return std::shared_ptr<void>(

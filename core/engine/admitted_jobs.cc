@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "core/base/out_of_memory.h"
 #include "core/base/status_macros.h"
 #include "core/engine/arrival.h"
 #include "core/engine/serving.h"
@@ -140,11 +139,7 @@ AdmittedJobs::Work AdmittedJobs::Next(bool may_enqueue, bool idle, ThreadWatch& 
     }
   }
   if (!may_enqueue) return {};
-  absl::StatusOr<Work> next = CatchOutOfMemory([&]() -> absl::StatusOr<Work> {
-    mutex_.AssertHeld();
-    return NextUnit();
-  });
-  return next.ok() ? *std::move(next) : Work();  // there may be memory the next time
+  return NextUnit();
 }
 
 void AdmittedJobs::AwaitWork(ThreadWatch& loop) {
@@ -190,18 +185,14 @@ AdmittedJobs::Work AdmittedJobs::NextUnit() {
 AdmittedJobs::Prospects AdmittedJobs::ChangedProspects() {
   Prospects changed;
   absl::MutexLock lock(&mutex_);
-  CatchOutOfMemory([&] {
-    mutex_.AssertHeld();
-    if (std::exchange(changes_told_, queue_.changes()) == queue_.changes()) return absl::OkStatus();
-    for (const auto& [picture, prospect] : queue_.Waiting()) {
-      const std::shared_ptr<Job>& job = pictures_.find(picture)->second.job;
-      batching::Prospect& last = jobs_.find(job->handle)->second.told;
-      if (!batching::IsNews(last, prospect)) continue;
-      last = prospect;
-      SetProspect(prospect, changed.emplace_back(job, Queued{job->spec.request_id}).second);
-    }
-    return absl::OkStatus();
-  }).IgnoreError();
+  if (std::exchange(changes_told_, queue_.changes()) == queue_.changes()) return changed;
+  for (const auto& [picture, prospect] : queue_.Waiting()) {
+    const std::shared_ptr<Job>& job = pictures_.find(picture)->second.job;
+    batching::Prospect& last = jobs_.find(job->handle)->second.told;
+    if (!batching::IsNews(last, prospect)) continue;
+    SetProspect(prospect, changed.emplace_back(job, Queued{job->spec.request_id}).second);
+    last = prospect;
+  }
   return changed;
 }
 

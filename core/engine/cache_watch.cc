@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "core/base/out_of_memory.h"
 #include "core/metrics/families.h"
 
 namespace latentd::engine {
@@ -24,11 +23,8 @@ void CacheWatch::LookIfDue() {
 void CacheWatch::LookSoon() {
   absl::MutexLock lock(&mutex_);
   if (waits_) return;
-  const absl::Status added = CatchOutOfMemory([this] {
-    thread_.Add([this] { Look(); });
-    return absl::OkStatus();
-  });
-  waits_ = added.ok();
+  thread_.Add([this] { Look(); });
+  waits_ = true;
 }
 
 void CacheWatch::Look() {
@@ -38,12 +34,9 @@ void CacheWatch::Look() {
   }
   const absl::Time begun = parts_.clock.Wall();
   // The next look sees changes for which there was no memory.
-  CatchOutOfMemory([&] {
-    parts_.look();
-    last_look_.Set(absl::ToDoubleSeconds(begun - absl::UnixEpoch()));
-    parts_.changed();
-    return absl::OkStatus();
-  }).IgnoreError();
+  parts_.look();
+  last_look_.Set(absl::ToDoubleSeconds(begun - absl::UnixEpoch()));
+  parts_.changed();
 }
 
 }  // namespace latentd::engine

@@ -1,5 +1,8 @@
 #include "core/engine/cold_requests.h"
 
+#include <utility>
+
+#include "absl/cleanup/cleanup.h"
 #include "core/base/out_of_memory.h"
 #include "core/base/status_macros.h"
 
@@ -12,22 +15,19 @@ absl::Status CancelledByClient() { return absl::CancelledError("the request was 
 
 }  // namespace
 
-absl::Status ColdRequests::Add(const std::shared_ptr<Job>& job, pipeline::SharedInputs inputs) {
-  const absl::Status added = CatchOutOfMemory([&] {
-    {
-      absl::MutexLock lock(&mutex_);
-      waiting_.emplace(job->handle, std::move(inputs));
-    }
-    parts_.preparer.Submit(
-        {.key = job->handle,
-         .whole = true,
-         .tasks = {[this, job](auto& order) { return Order(*job, order); }},
-         .progress = [this, job](const auto&) { return parts_.loop.IsWanted(*job); },
-         .end = [this, job](Preparer::Ended ended) { End(*job, std::move(ended)); }});
-    return absl::OkStatus();
-  });
-  if (!added.ok()) Remove(job->handle);
-  return added;
+void ColdRequests::Add(const std::shared_ptr<Job>& job, pipeline::SharedInputs inputs) {
+  absl::Cleanup not_added = [&] { Remove(job->handle); };
+  {
+    absl::MutexLock lock(&mutex_);
+    waiting_.emplace(job->handle, std::move(inputs));
+  }
+  parts_.preparer.Submit(
+      {.key = job->handle,
+       .whole = true,
+       .tasks = {[this, job](auto& order) { return Order(*job, order); }},
+       .progress = [this, job](const auto&) { return parts_.loop.IsWanted(*job); },
+       .end = [this, job](Preparer::Ended ended) { End(*job, std::move(ended)); }});
+  std::move(not_added).Cancel();
 }
 
 void ColdRequests::Remove(uint64_t handle) {
@@ -77,6 +77,7 @@ absl::Status ColdRequests::Begin(Job& job, const Preparer::Ended& ended) {
 }
 
 void ColdRequests::End(Job& job, Preparer::Ended ended) {
+  // A border: who waits for the request is told.
   absl::Status begun = CatchOutOfMemory([&] { return Begin(job, ended); });
   ended = {};
   Take(job.handle);

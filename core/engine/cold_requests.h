@@ -39,8 +39,8 @@ class ColdRequests {
   explicit ColdRequests(Parts parts) : parts_(std::move(parts)) {}
 
   // The loop has admitted the job, without images; they are made of its plan and `inputs`.
-  // RESOURCE_EXHAUSTED: nothing is held for it.
-  absl::Status Add(const std::shared_ptr<Job>& job, pipeline::SharedInputs inputs)
+  // Where there is no memory it throws std::bad_alloc and holds nothing for it.
+  void Add(const std::shared_ptr<Job>& job, pipeline::SharedInputs inputs)
       ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Frees what is held for the request before it returns. OK for any handle.

@@ -113,6 +113,7 @@ void EngineMetrics::ShowHangs(const Hangs& hangs, const ThreadWatches& threads) 
 }
 
 void EngineMetrics::UnitFailed(Stage stage, const absl::Status& status) {
+  // Callers go on to tell the failure.
   CatchOutOfMemory([&] {
     if (absl::IsResourceExhausted(status)) {
       registry_.GetCounter(metrics::kOutOfMemory, {Name(stage)}).Increment();
@@ -120,7 +121,6 @@ void EngineMetrics::UnitFailed(Stage stage, const absl::Status& status) {
     if (stage != Stage::kPreview && GetReason(status) == pipeline::kNotFinite) {
       registry_.GetCounter(metrics::kInvalidImages, {"failed"}).Increment();
     }
-    return absl::OkStatus();
   }).IgnoreError();
 }
 

@@ -10,7 +10,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
-#include "core/base/out_of_memory.h"
 #include "core/compiler/finding_files.h"
 #include "core/compiler/graph_key.h"
 
@@ -47,7 +46,7 @@ class FindingsOnDisk {
         warn_(parts.warn) {}
 
   std::optional<std::string> Find(const std::string& shape) {
-    absl::StatusOr<std::string> choice = CatchOutOfMemory([&] { return files_.Read(shape); });
+    absl::StatusOr<std::string> choice = files_.Read(shape);
     if (choice.ok()) return *std::move(choice);
     if (!absl::IsNotFound(choice.status())) Warn(choice.status().message());
     ExplainOnce();
@@ -56,11 +55,8 @@ class FindingsOnDisk {
 
   // Findings that cannot be written are counted by the cache, and chosen again after a restart.
   void Keep(const std::string& shape, const std::string& choice) {
-    writes_.Add(
-        [files = files_, shape, choice] {
-          CatchOutOfMemory([&] { return files.Write(shape, choice); }).IgnoreError();
-        },
-        shape.size() + choice.size());
+    writes_.Add([files = files_, shape, choice] { files.Write(shape, choice).IgnoreError(); },
+                shape.size() + choice.size());
   }
 
  private:

@@ -1,6 +1,8 @@
 #include "core/engine/kept_memory.h"
 
-#include "core/base/out_of_memory.h"
+#include <utility>
+
+#include "absl/cleanup/cleanup.h"
 
 namespace latentd::engine {
 
@@ -19,16 +21,14 @@ void KeptMemory::GiveBackUnused() {
     absl::MutexLock lock(&mutex_);
     waits_ = false;
   };
-  const absl::Status added = CatchOutOfMemory([&] {
-    preparer_.Submit({.priority = Preparer::Priority::kSpare,
-                      .tasks = {[this](Preparer::Order&) {
-                        device_.GiveBack(device::Kept::kUnused);
-                        return absl::OkStatus();
-                      }},
-                      .end = [done](const Preparer::Ended&) { done(); }});
-    return absl::OkStatus();
-  });
-  if (!added.ok()) done();
+  absl::Cleanup not_added = done;
+  preparer_.Submit({.priority = Preparer::Priority::kSpare,
+                    .tasks = {[this](Preparer::Order&) {
+                      device_.GiveBack(device::Kept::kUnused);
+                      return absl::OkStatus();
+                    }},
+                    .end = [done](const Preparer::Ended&) { done(); }});
+  std::move(not_added).Cancel();
 }
 
 }  // namespace latentd::engine

@@ -244,11 +244,7 @@ void LocalEngine::CheckFiles() {
   watch_.CheckSoon();
   if (!admin_.is_open()) return;
   if (stores_.disk != nullptr) cache_watch_.LookIfDue();
-  // Shows graphs that have left memory meanwhile even while the disk does not answer.
-  CatchOutOfMemory([this] {
-    ShowBuckets();
-    return absl::OkStatus();
-  }).IgnoreError();
+  ShowBuckets();  // graphs that have left memory meanwhile, even while the disk does not answer
 }
 
 void LocalEngine::ShowWarm(const std::vector<BucketGraphs::BucketState>& states) {
@@ -267,17 +263,17 @@ std::vector<FieldViolation> LocalEngine::Validate(const GenerateSpec& spec) cons
 }
 
 absl::StatusOr<uint64_t> LocalEngine::Submit(GenerateSpec spec, std::shared_ptr<EventSink> sink) {
+  // A border, where refusals are counted.
   absl::StatusOr<uint64_t> handle = CatchOutOfMemory(
       [&] { return Admit(std::move(spec), std::move(sink), AfterRefusal::kComesBack); });
   if (!handle.ok()) metrics_.requests().Refused(RejectionOf(handle.status()));
   return handle;
 }
 
-absl::Status LocalEngine::CountAdjusted(const pipeline::Plan& plan) {
+void LocalEngine::CountAdjusted(const pipeline::Plan& plan) {
   if (plan.executed_size != pipeline::Size{*plan.spec.width, *plan.spec.height}) {
     metrics_.Adjusted(plan.spec.bucket_policy);
   }
-  return absl::OkStatus();
 }
 
 absl::StatusOr<uint64_t> LocalEngine::Admit(GenerateSpec spec, std::shared_ptr<EventSink> sink,
@@ -299,15 +295,15 @@ absl::StatusOr<uint64_t> LocalEngine::Admit(GenerateSpec spec, std::shared_ptr<E
   if (!cold) job->need = WaitingNeedOf(*pictures.front());
   const bool lacks_some = !cold && LacksGraphs(*pictures.front());
   RETURN_IF_ERROR(loop_.Admit(job, input_bytes));
-  // From here on the request is the loop's, whatever there is no memory for.
-  CatchOutOfMemory([&] { return CountAdjusted(*plan); }).IgnoreError();
-  if (!cold) {
-    Begin(*job, std::move(pictures));
+  // A border: from here on the request is the loop's, which says how it ends.
+  const absl::Status begun = CatchOutOfMemory([&] {
+    CountAdjusted(*plan);
+    if (cold) return cold_.Add(job, std::move(inputs));
+    loop_.Begin(*job, std::move(pictures));
     models_.buckets->Touch(plan->executed_size);
-    if (lacks_some) LoadSharedSteps(plan->executed_size);
-  } else if (!cold_.Add(job, std::move(inputs)).ok()) {
-    loop_.Abandon(job->handle);
-  }
+    if (lacks_some) shared_step_graphs_.LoadAgain(plan->executed_size);
+  });
+  if (!begun.ok()) loop_.Abandon(job->handle);
   return job->handle;
 }
 
@@ -327,26 +323,10 @@ bool LocalEngine::LacksGraphs(const pipeline::Picture& picture) const {
   return in_colors || BringsFewerRows(picture, *models_.pipeline);
 }
 
-void LocalEngine::LoadSharedSteps(pipeline::Size bucket) {
-  CatchOutOfMemory([&] {
-    shared_step_graphs_.LoadAgain(bucket);
-    return absl::OkStatus();
-  }).IgnoreError();
-}
-
-void LocalEngine::Begin(Job& job, Pictures pictures) {
-  absl::Status begun = CatchOutOfMemory([&] {
-    loop_.Begin(job, std::move(pictures));
-    return absl::OkStatus();
-  });
-  if (!begun.ok()) loop_.Reject(job, std::move(begun));
-}
-
 // None where their graphs have to be made ready first, and may be.
 absl::StatusOr<LocalEngine::Pictures> LocalEngine::StartIfReady(
     const pipeline::SharedPlan& plan, const pipeline::SharedInputs& inputs) {
-  auto pictures = CatchOutOfMemory(
-      [&] { return models_.pipeline->Start(plan, inputs, {.mode = GetMode::kReady}); });
+  auto pictures = models_.pipeline->Start(plan, inputs, {.mode = GetMode::kReady});
   if (pictures.ok() || !IsCold(pictures.status())) return pictures;
   const absl::Status may_wait = admission_.CheckCold(*plan);
   // Another process may have compiled it: the next request may find it.

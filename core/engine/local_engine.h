@@ -87,15 +87,11 @@ class LocalEngine : public Engine {
   // Brings the status up to date with how the graphs stand; `warmed`: warming is over.
   void ShowBuckets(bool warmed = false);
   void ShowWarm(const std::vector<BucketGraphs::BucketState>& states);
-  absl::Status CountAdjusted(const pipeline::Plan& plan);
+  void CountAdjusted(const pipeline::Plan& plan);
   absl::Status CheckInputBytes(const pipeline::Inputs& inputs) const;
-  // As far as there is memory to ask for them.
   bool LacksGraphs(const pipeline::Picture& picture) const;
-  void LoadSharedSteps(pipeline::Size bucket);
   absl::StatusOr<Pictures> StartIfReady(const pipeline::SharedPlan& plan,
                                         const pipeline::SharedInputs& inputs);
-  // Begins a job that the loop has admitted; it is rejected where there is no memory for that.
-  void Begin(Job& job, Pictures pictures);
 
   const Config config_;
   const Clock& clock_;

@@ -86,6 +86,7 @@ PictureEncoder::Encoder& PictureEncoder::LeastBusy() const {
 void PictureEncoder::EncodePicture(Added added) {
   const std::shared_ptr<Job> job = added.job;
   if (!owner_.is_wanted(*job)) return;  // it has failed, or is about to hear so
+  // A border: who waits for the picture is told.
   absl::Status encoded = CatchOutOfMemory([&] { return TryEncode(std::move(added)); });
   if (!encoded.ok()) owner_.fail(*job, std::move(encoded));
 }

@@ -46,11 +46,10 @@ absl::Status PictureLoop::Admit(const std::shared_ptr<Job>& job, size_t input_by
   // Held until Queued is out: the loop may take the job at once.
   absl::MutexLock publishing(&job->publishing());
   Queued queued;
-  RETURN_IF_ERROR(CatchOutOfMemory([&] { return jobs_.Add(job, input_bytes, queued); }));
-  const absl::Status counted = CatchOutOfMemory([&] {
-    metrics_.PicturesCame(job->bucket, job->picture_count());
-    return absl::OkStatus();
-  });
+  RETURN_IF_ERROR(jobs_.Add(job, input_bytes, queued));
+  // From here on it is a member, which has an end of its own.
+  const absl::Status counted =
+      CatchOutOfMemory([&] { metrics_.PicturesCame(job->bucket, job->picture_count()); });
   if (!counted.ok()) Abandon(job->handle);
   job->PublishLocked(std::move(queued));
   return absl::OkStatus();
@@ -72,7 +71,6 @@ void PictureLoop::EndEarly(const std::shared_ptr<Job>& job, CancelCause cause) {
       const ThreadWatch::Activity ends(ending_watch_, "ending a request");
       Fail(*job, StatusOf(cause));
     });
-    return absl::OkStatus();
   }).IgnoreError();  // the loop ends it
 }
 
@@ -86,29 +84,34 @@ bool PictureLoop::WaitsForReaders() const {
 void PictureLoop::RunLoop() {
   if (options_.begin_thread) options_.begin_thread();
   thread_began_.Notify();
-  while (true) {
-    const ThreadWatch::Activity at(loop_watch_, "looking for work");
-    if (!units_.empty() && units_.IsOldestDone()) {
-      CompleteOldest();
-      continue;
-    }
-    units_.LeaveLanes([this](const Job& job) { return jobs_.Contains(job); });
-    TellWaiting();
-    const absl::Time enqueue_at = units_.NextEnqueueTime();
-    const bool may_enqueue = enqueue_at <= clock_.Monotonic();
-    Work work = jobs_.Next(may_enqueue, /*idle=*/units_.empty(), loop_watch_);
-    if (work.cancelled != nullptr) {
-      EndCancelled(*work.cancelled, work.cause);
-    } else if (work.unit) {
-      Enqueue(std::move(work));
-    } else if (!may_enqueue && !units_.full()) {
-      jobs_.AwaitCancellation(enqueue_at, loop_watch_);
-    } else if (!units_.empty()) {
-      CompleteOldest();
-    } else if (work.stop) {
-      return;
-    }
+  bool goes_on = true;
+  // A border: there may be memory the next time.
+  while (goes_on) CatchOutOfMemory([&] { goes_on = TakeTurn(); }).IgnoreError();
+}
+
+bool PictureLoop::TakeTurn() {
+  const ThreadWatch::Activity at(loop_watch_, "looking for work");
+  if (!units_.empty() && units_.IsOldestDone()) {
+    CompleteOldest();
+    return true;
   }
+  units_.LeaveLanes([this](const Job& job) { return jobs_.Contains(job); });
+  TellWaiting();
+  const absl::Time enqueue_at = units_.NextEnqueueTime();
+  const bool may_enqueue = enqueue_at <= clock_.Monotonic();
+  Work work = jobs_.Next(may_enqueue, /*idle=*/units_.empty(), loop_watch_);
+  if (work.cancelled != nullptr) {
+    EndCancelled(*work.cancelled, work.cause);
+  } else if (work.unit) {
+    Enqueue(std::move(work));
+  } else if (!may_enqueue && !units_.full()) {
+    jobs_.AwaitCancellation(enqueue_at, loop_watch_);
+  } else if (!units_.empty()) {
+    CompleteOldest();
+  } else {
+    return !work.stop;
+  }
+  return true;
 }
 
 void PictureLoop::TellWaiting() {
@@ -125,6 +128,7 @@ void PictureLoop::Enqueue(Work work) {
   const JobPicture& first = work.pictures.front();
   const batching::UnitKind kind = work.unit->kind;
   const Stage stage = StageOf(kind);
+  // A border: the pictures of the unit fail.
   const absl::Status enqueued = CatchOutOfMemory([&] { return TryEnqueue(work); });
   if (enqueued.ok()) return AdvanceAll();
   metrics_.UnitFailed(stage, enqueued);
@@ -155,10 +159,8 @@ void PictureLoop::CompleteOldest() {
   const ThreadWatch::Activity at(loop_watch_, "completing a unit");
   const Period worked = units_.WaitForOldest();
   UnitInFlight& done = units_.oldest();
-  CatchOutOfMemory([&] {
-    MeasureUnit(done, worked.length());
-    return absl::OkStatus();
-  }).IgnoreError();
+  // Each of them a border: a picture fails alone, and none for the figures.
+  CatchOutOfMemory([&] { MeasureUnit(done, worked.length()); }).IgnoreError();
   JobPictures finished;
   for (size_t i = 0; i < done.pictures.size(); ++i) {
     absl::Status completed =
@@ -169,10 +171,7 @@ void PictureLoop::CompleteOldest() {
   // Before the end is reported: graphs that the unit holds may be evicted then.
   units_.DropOldest();
   for (const JobPicture& picture : finished) {
-    absl::Status handed_over = CatchOutOfMemory([&] {
-      HandOver(picture);
-      return absl::OkStatus();
-    });
+    absl::Status handed_over = CatchOutOfMemory([&] { HandOver(picture); });
     if (!handed_over.ok()) Fail(*picture.job, std::move(handed_over));
   }
 }
@@ -231,6 +230,7 @@ void PictureLoop::Start(Job& job, absl::Time now) {
 }
 
 void PictureLoop::MeasureUnit(const UnitInFlight& done, absl::Duration duration) {
+  units_.WarnOfRows(done);
   jobs_.Measure(done.what, RowsToLearnFrom(done.unit), duration);
   MeasureJobs(
       done, duration, [this](const Job& job) { return jobs_.Contains(job); }, metrics_);

@@ -68,9 +68,9 @@ class PictureLoop {
   uint64_t NextHandle() { return jobs_.NextHandle(); }
 
   // Takes the job, publishes Queued and runs its pictures; one without pictures takes its place in
-  // the queue and waits for Begin. UNAVAILABLE: draining, or the device has failed;
-  // RESOURCE_EXHAUSTED: there is no memory; the errors of batching::AdmissionControl. `input_bytes`
-  // are those of its init image or latents.
+  // the queue and waits for Begin. UNAVAILABLE: draining, or the device has failed; the errors of
+  // batching::AdmissionControl. Where there is no memory it throws std::bad_alloc and has not taken
+  // it. `input_bytes` are those of its init image or latents.
   absl::Status Admit(const std::shared_ptr<Job>& job, size_t input_bytes);
 
   // The most bytes that a request may bring; and the same inputs, counted for as long as they are
@@ -135,6 +135,8 @@ class PictureLoop {
   void EndEarly(const std::shared_ptr<Job>& job, CancelCause cause);
 
   void RunLoop();
+  // False: there is nothing more to come.
+  bool TakeTurn();
   void TellWaiting();
   void EndCancelled(Job& job, CancelCause cause);
   void Enqueue(Work work);

@@ -212,12 +212,16 @@ void Preparer::Loop() {
 }
 
 void Preparer::Finish(Work& work) {
-  if (work.order.end) return work.order.end(work.Take());
+  if (work.order.end) {
+    CatchOutOfMemory([&] { work.order.end(work.Take()); }).IgnoreError();  // a border
+    return;
+  }
   absl::MutexLock lock(&work.mutex);
   work.finished = true;
 }
 
 bool Preparer::TakeTurn(Work& work) {
+  // A border: the order ends, and the thread goes on.
   const absl::Status turn = CatchOutOfMemory([&] {
     if (stop_ && !work.order.whole) return StoppedError();
     return work.HasTask() ? RunTask(work) : PrepareNext(work);
@@ -250,7 +254,7 @@ absl::Status Preparer::PrepareNext(Work& work) {
   if (again && purpose.mode == GetMode::kRetry) purpose.reason = compiler::Reason::kRetry;
   absl::Status status;
   for (const compiler::GraphHandle& use : group->uses) {
-    status.Update(CatchOutOfMemory([&] { return Get(work, use, purpose); }));
+    status.Update(Get(work, use, purpose));
   }
   const compiler::GraphLabel& label = group->label();
   const auto after = store_.Find(group->id);

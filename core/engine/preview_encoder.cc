@@ -34,6 +34,7 @@ void PreviewEncoder::Add(const JobPicture& of, pipeline::Prediction prediction) 
   } else if (!request.colors) {
     return;
   }
+  // A picture is never worse for its previews.
   CatchOutOfMemory([&] {
     Waiting added = {.of = of,
                      .total_steps = picture.total_steps(),
@@ -42,7 +43,7 @@ void PreviewEncoder::Add(const JobPicture& of, pipeline::Prediction prediction) 
                      .colors = request.colors.value_or(pipeline::LatentColors()),
                      .prediction = std::move(prediction)};
     added.counted = bytes_->Count(PictureBytes::Kind::kResult, added.prediction.bytes());
-    return TryAdd(std::move(added));
+    TryAdd(std::move(added));
   }).IgnoreError();
 }
 
@@ -55,20 +56,18 @@ void PreviewEncoder::AddFailed(const JobPicture& of, pipeline::Prediction predic
       warn_(absl::StrCat("the tiny VAE could not draw a preview: ", failure.message(),
                          "; such requests go on with previews in colours, and no more is said of "
                          "it (--components=vae_tiny=off does without it)"));
-      return absl::OkStatus();
     }).IgnoreError();
   }
   prediction.pixels = {};
   Add(of, std::move(prediction));
 }
 
-absl::Status PreviewEncoder::TryAdd(Waiting added) {
-  if (Replaces(added)) return absl::OkStatus();
+void PreviewEncoder::TryAdd(Waiting added) {
+  if (Replaces(added)) return;
   // A task for each that waits: where there is memory for the task alone, it finds nothing to do.
   absl::MutexLock lock(&mutex_);
   worker_.Add([this] { EncodeNext(); });
   waiting_.push_back(std::move(added));
-  return absl::OkStatus();
 }
 
 // The older one goes with `added`, outside of the lock.
@@ -91,11 +90,10 @@ void PreviewEncoder::EncodeNext() {
     next = std::move(waiting_.front());
     waiting_.pop_front();
   }
-  if (!is_wanted_(*next.of.job)) return;
-  CatchOutOfMemory([&] { return TryEncode(next); }).IgnoreError();
+  if (is_wanted_(*next.of.job)) Encode(next).IgnoreError();
 }
 
-absl::Status PreviewEncoder::TryEncode(const Waiting& next) const {
+absl::Status PreviewEncoder::Encode(const Waiting& next) const {
   const device::Buffer& pixels = next.prediction.pixels;
   const image::Image drawn =
       pixels.has_memory() ? pipeline::ShrinkPixels(pixels, next.size)

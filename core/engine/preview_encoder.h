@@ -58,10 +58,10 @@ class PreviewEncoder {
     std::shared_ptr<const void> counted;
   };
 
-  absl::Status TryAdd(Waiting added) ABSL_LOCKS_EXCLUDED(mutex_);
+  void TryAdd(Waiting added) ABSL_LOCKS_EXCLUDED(mutex_);
   bool Replaces(Waiting& added) ABSL_LOCKS_EXCLUDED(mutex_);
   void EncodeNext() ABSL_LOCKS_EXCLUDED(mutex_);
-  absl::Status TryEncode(const Waiting& next) const;
+  absl::Status Encode(const Waiting& next) const;
 
   const std::function<bool(const Job& job)>& is_wanted_;
   const std::shared_ptr<PictureBytes> bytes_;

@@ -32,10 +32,7 @@ const char* FindRejection(const absl::Status& status) {
 
 const char* RejectionOf(const absl::Status& status) {
   const char* rejection = kOutOfMemory;
-  CatchOutOfMemory([&] {
-    rejection = FindRejection(status);
-    return absl::OkStatus();
-  }).IgnoreError();
+  CatchOutOfMemory([&] { rejection = FindRejection(status); }).IgnoreError();  // oom, then
   return rejection;
 }
 

@@ -6,7 +6,6 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/error_details.h"
-#include "core/base/out_of_memory.h"
 #include "core/base/text.h"
 #include "core/engine/graph_selection.h"
 #include "core/weights/checkpoint_file.h"
@@ -96,16 +95,13 @@ bool SharedStepGraphs::CanBeLoaded(const compiler::GraphHandle& graph) const {
 void SharedStepGraphs::End(const Preparer::Ended& ended) {
   start_is_over_ = true;
   if (parts_.stop) return;
-  CatchOutOfMemory([&] {
-    parts_.kept.GiveBackAll();
-    const WarmOutcome& counts = ended.counts;
-    const int ready = counts.compiled + counts.loaded + counts.ready_before;
-    parts_.board.Update([&](ServerStatus& status) {
-      status.shared_steps = ServerStatus::GraphCount{ready, static_cast<int>(ended.graphs.size())};
-    });
-    Warn(ended.failure_texts);
-    return absl::OkStatus();
-  }).IgnoreError();
+  parts_.kept.GiveBackAll();
+  const WarmOutcome& counts = ended.counts;
+  const int ready = counts.compiled + counts.loaded + counts.ready_before;
+  parts_.board.Update([&](ServerStatus& status) {
+    status.shared_steps = ServerStatus::GraphCount{ready, static_cast<int>(ended.graphs.size())};
+  });
+  Warn(ended.failure_texts);
 }
 
 void SharedStepGraphs::Warn(const std::vector<std::string>& reasons) const {

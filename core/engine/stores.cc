@@ -9,7 +9,6 @@
 #include "absl/strings/str_cat.h"
 #include "core/backends/reference/evaluate.h"
 #include "core/backends/reference/reference_backend.h"
-#include "core/base/out_of_memory.h"
 #include "core/compiler/graph_key.h"
 
 namespace latentd::engine {
@@ -25,10 +24,6 @@ void Warn(const Config& config, absl::string_view what) {
 }
 
 // Bytes that cannot be written are counted by the cache, and made again after the next start.
-void WriteTo(DiskCache& cache, Kind kind, absl::string_view key, absl::string_view bytes) {
-  CatchOutOfMemory([&] { return cache.Write(kind, key, bytes); }).IgnoreError();
-}
-
 weights::DigestArchive DigestsIn(DiskCache* cache, const Clock& clock, Worker& writes) {
   if (cache == nullptr) return {};
   return {.find = [cache](absl::string_view key) -> std::optional<std::string> {
@@ -40,13 +35,14 @@ weights::DigestArchive DigestsIn(DiskCache* cache, const Clock& clock, Worker& w
               [cache, &writes](absl::string_view key, absl::string_view digests) {
                 writes.Add(
                     [cache, key = std::string(key), digests = std::string(digests)] {
-                      WriteTo(*cache, Kind::kTensorDigests, key, digests);
+                      cache->Write(Kind::kTensorDigests, key, digests).IgnoreError();
                     },
                     digests.size());
               },
           .clock = &clock};
 }
 
+// Likewise.
 weights::WeightCache WeightCacheIn(DiskCache* cache, const backends::Backend& backend,
                                    Worker& writes) {
   if (cache == nullptr) return {};
@@ -61,8 +57,10 @@ weights::WeightCache WeightCacheIn(DiskCache* cache, const backends::Backend& ba
               [cache, &writes](absl::string_view key, const device::ConstBuffer& bytes) {
                 writes.Add(
                     [cache, key = std::string(key), bytes] {
-                      WriteTo(*cache, Kind::kPackedWeight, key,
-                              {static_cast<const char*>(bytes.data()), bytes.bytes()});
+                      cache
+                          ->Write(Kind::kPackedWeight, key,
+                                  {static_cast<const char*>(bytes.data()), bytes.bytes()})
+                          .IgnoreError();
                     },
                     bytes.bytes());
               },

@@ -6,7 +6,6 @@
 #include "absl/algorithm/container.h"
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
-#include "core/base/out_of_memory.h"
 #include "core/base/status_macros.h"
 #include "core/base/text.h"
 #include "core/device/device_fault.h"
@@ -131,20 +130,16 @@ absl::Status UnitsInFlight::Enqueue(batching::Unit& what, JobPictures& pictures)
   ++count_;
   units_.push_back({std::move(what), std::move(pictures), stage, std::move(model), std::move(unit),
                     begin, clock_.Monotonic() - due, std::move(watched)});
-  WarnOfRows(units_.back());
   return absl::OkStatus();
 }
 
 void UnitsInFlight::WarnOfRows(const UnitInFlight& unit) const {
   if (unit.unit.too_many_rows == 0 || !options_.warn) return;
-  CatchOutOfMemory([&] {
-    options_.warn(absl::StrCat(
-        "no memory for a step of ", unit.unit.too_many_rows, " rows at ",
-        SizeText(unit.pictures.front().picture().executed_size()),
-        ": its pictures go on with fewer at a time, and take longer; leave the device more "
-        "memory, or serve fewer rows (--rows) or sizes (--buckets)"));
-    return absl::OkStatus();
-  }).IgnoreError();
+  options_.warn(absl::StrCat("no memory for a step of ", unit.unit.too_many_rows, " rows at ",
+                             SizeText(unit.pictures.front().picture().executed_size()),
+                             ": its pictures go on with fewer at a time, and take longer; leave "
+                             "the device more memory, or "
+                             "serve fewer rows (--rows) or sizes (--buckets)"));
 }
 
 absl::StatusOr<pipeline::PendingUnit> UnitsInFlight::EnqueueUnit(batching::UnitKind kind,
@@ -162,11 +157,13 @@ absl::StatusOr<pipeline::PendingUnit> UnitsInFlight::EnqueueUnit(batching::UnitK
     all.push_back(&picture.picture());
     had_rows.push_back(picture.picture().place.has_value());
   }
-  auto unit = pipeline::EnqueueUnit(all, lanes_, *stream_);
-  for (size_t i = 0; i < pictures.size(); ++i) {
-    if (!had_rows[i] && all[i]->place) joined_.push_back(pictures[i]);
-  }
-  return unit;
+  // They leave their lanes by LeaveLanes even if this throws.
+  const absl::Cleanup note_joined = [&] {
+    for (size_t i = 0; i < pictures.size(); ++i) {
+      if (!had_rows[i] && all[i]->place) joined_.push_back(pictures[i]);
+    }
+  };
+  return pipeline::EnqueueUnit(all, lanes_, *stream_);
 }
 
 // It was enqueued, or the unit before was done.

@@ -94,6 +94,8 @@ class UnitsInFlight {
 
   // Waits for the oldest, and says when the device was at it. Once for each.
   Period WaitForOldest();
+  // Says that there was no memory for all rows of the unit, if so.
+  void WarnOfRows(const UnitInFlight& unit) const;
   void DropOldest();
 
   // Gives back the rows of pictures whose job does not `stay`.
@@ -111,7 +113,6 @@ class UnitsInFlight {
 
   absl::StatusOr<pipeline::PendingUnit> EnqueueUnit(batching::UnitKind kind,
                                                     const JobPictures& pictures);
-  void WarnOfRows(const UnitInFlight& unit) const;
   absl::Time BeginOfOldest() const;
   void LearnLead(absl::Time began);
 

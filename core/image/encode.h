@@ -15,7 +15,8 @@ namespace latentd::image {
 //
 // `parameters` (UTF-8, see parameters.h) says what made the picture; a PNG carries it as an iTXt
 // chunk "parameters" if options.embed_parameters says so and it is not empty, other formats carry
-// nothing. The same input gives the same bytes, whichever threads run the parts. Thread-safe.
+// nothing. The same input gives the same bytes, whichever threads run the parts. Throws
+// std::bad_alloc where the libraries do not say so. Thread-safe.
 absl::StatusOr<std::string> Encode(const Image& image, const EncodeOptions& options,
                                    absl::string_view parameters = {},
                                    const RunParts& run_parts = RunPartsHere);

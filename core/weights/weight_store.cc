@@ -177,10 +177,14 @@ absl::StatusOr<ResultNeeds> WeightStore::NeedsOf(const Graph& recipe, const Weig
 
 bool WeightStore::Join(const Digest& key, const User& user, EntryPointer* entry) {
   absl::MutexLock lock(&mutex_);
-  EntryPointer& found = entries_[key];
-  const bool is_maker = found == nullptr;
-  if (is_maker) found = std::make_shared<Entry>();
-  *entry = found;
+  auto found = entries_.find(key);
+  const bool is_maker = found == entries_.end();
+  if (is_maker) {  // none waits for it before all of it is there
+    auto made = std::make_shared<Entry>();
+    made->users[user] = 0;
+    found = entries_.emplace(key, std::move(made)).first;
+  }
+  *entry = found->second;
   ++(*entry)->users[user];
   if (!is_maker) {
     mutex_.Await(absl::Condition(

@@ -45,19 +45,20 @@ class Export {
 
   // On the worker: finds out what there is, and begins.
   void Begin(const std::shared_ptr<Stream>& stream, const engine::GraphSelector& selector) {
-    const absl::Status listed = CatchOutOfMemory([&] { return List(selector); });
-    if (!listed.ok()) return End(*stream, listed);
-    Fetch(stream);
+    Go(*stream, [&]() -> absl::Status {
+      RETURN_IF_ERROR(List(selector));
+      return Fetch(*stream);
+    });
   }
 
   // The client has taken what was sent.
   void Advance(Stream& stream) {
-    if (offset_ < artifact_.size()) return SendChunk(stream);
-    const absl::Status continued = CatchOutOfMemory([&] {
-      worker_.Continue([this, stream = stream.Share()] { Fetch(stream); });
+    Go(stream, [&] {
+      if (offset_ < artifact_.size()) return SendChunk(stream);
+      worker_.Continue(
+          [this, stream = stream.Share()] { Go(*stream, [&] { return Fetch(*stream); }); });
       return absl::OkStatus();
     });
-    if (!continued.ok()) End(stream, continued);
   }
 
   // The ticket goes first, so that a client that sees the end may start another export.
@@ -69,6 +70,13 @@ class Export {
   }
 
  private:
+  // A border: the stream ends with the error.
+  template <typename Work>
+  void Go(Stream& stream, const Work& work) {
+    const absl::Status status = CatchOutOfMemory(work);
+    if (!status.ok()) End(stream, status);
+  }
+
   absl::Status List(const engine::GraphSelector& selector) {
     ASSIGN_OR_RETURN(const std::vector<engine::GraphEntry> entries, graphs_.List(selector));
     std::vector<std::string> missing;
@@ -79,38 +87,31 @@ class Export {
     return missing.empty() ? absl::OkStatus() : NotCompiled(missing);
   }
 
-  void Fetch(const std::shared_ptr<Stream>& stream) {
-    if (stream->cancelled()) return;
-    if (left_.empty()) return End(*stream, absl::OkStatus());
+  absl::Status Fetch(Stream& stream) {
+    if (stream.cancelled()) return absl::OkStatus();
+    if (left_.empty()) {
+      End(stream, absl::OkStatus());
+      return absl::OkStatus();
+    }
     artifact_.clear();
     offset_ = 0;
     const auto take = [this](std::string artifact) {
       artifact_ = std::move(artifact);
       return true;
     };
-    const absl::Status status = CatchOutOfMemory([&] {
-      const engine::GraphSelector next = {.ids = {std::move(left_.front())}};
-      left_.pop_front();
-      return graphs_.Export(next, take);
-    });
-    if (!status.ok()) return End(*stream, status);
-    SendChunk(*stream);
+    const engine::GraphSelector next = {.ids = {std::move(left_.front())}};
+    left_.pop_front();
+    RETURN_IF_ERROR(graphs_.Export(next, take));
+    return SendChunk(stream);
   }
 
-  void SendChunk(Stream& stream) {
-    const absl::Status sent = CatchOutOfMemory([&] {
-      TrySendChunk(stream);
-      return absl::OkStatus();
-    });
-    if (!sent.ok()) End(stream, sent);
-  }
-
-  void TrySendChunk(Stream& stream) {
+  absl::Status SendChunk(Stream& stream) {
     v1::GraphBytes message;
     if (offset_ == 0) message.set_total_bytes(static_cast<int64_t>(artifact_.size()));
     message.set_data(artifact_.substr(offset_, kMaxGraphChunkBytes));
     offset_ += message.data().size();
     stream.Send(std::move(message));
+    return absl::OkStatus();
   }
 
   engine::GraphAdmin& graphs_;

@@ -39,6 +39,7 @@ void Warm(engine::GraphAdmin& graphs, const engine::GraphSelector& selector, boo
     stream.Send(ToProto(progress));
     return !stream.cancelled();
   };
+  // A border: the client is told.
   const absl::Status warmed = CatchOutOfMemory([&]() -> absl::Status {
     ASSIGN_OR_RETURN(const engine::WarmOutcome outcome, graphs.Warm(selector, dry_run, tell));
     stream.Send(ToProto(outcome));

@@ -43,7 +43,7 @@ void ImportCall::Read() {
 void ImportCall::OnReadDone(bool ok) {
   StopWaiting();
   // A client that is gone sees none of it.
-  if (!ok) return FinishWith(CatchOutOfMemory([&] { return reader_.End(); }));
+  if (!ok) return FinishWith(CatchOutOfMemory([&] { return End(); }));
   const absl::StatusOr<bool> complete = CatchOutOfMemory([&] { return TakeMessage(); });
   if (!complete.ok()) return FinishWith(complete.status());
   if (!*complete) Read();
@@ -57,6 +57,7 @@ absl::StatusOr<bool> ImportCall::TakeMessage() {
 }
 
 void ImportCall::Import(std::string graph) {
+  // A border: the client is told.
   const absl::Status imported = CatchOutOfMemory([&]() -> absl::Status {
     ASSIGN_OR_RETURN(const engine::EntryResult result,
                      environment_.engine.graphs().Import(std::move(graph)));
@@ -68,14 +69,14 @@ void ImportCall::Import(std::string graph) {
   Read();
 }
 
-void ImportCall::FinishWith(absl::Status status) {
+absl::Status ImportCall::End() {
+  RETURN_IF_ERROR(reader_.End());
+  response_ = calls::Serialize(results_);
+  return absl::OkStatus();
+}
+
+void ImportCall::FinishWith(const absl::Status& status) {
   ticket_.reset();  // first, so that a client that sees the end may start another import
-  if (status.ok()) {
-    status = CatchOutOfMemory([&] {
-      response_ = calls::Serialize(results_);
-      return absl::OkStatus();
-    });
-  }
   LogAdminCall("ImportGraphs", peer_, status,
                {{"graphs", results_.results_size()}, {"unused", unused_}});
   Finish(calls::FinalStatus(status));

@@ -47,7 +47,9 @@ class ImportCall final : public grpc::ServerReadReactor<grpc::ByteBuffer>,
   absl::StatusOr<bool> TakeMessage();
   // On the worker.
   void Import(std::string graph);
-  void FinishWith(absl::Status status);
+  // The client has sent all: makes the response.
+  absl::Status End();
+  void FinishWith(const absl::Status& status);
 
   AdminWorker& worker_;
   std::shared_ptr<void> ticket_;

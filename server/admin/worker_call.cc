@@ -19,7 +19,6 @@ void LogAdminCall(absl::string_view method, const std::string& peer, const absl:
     const std::string reason = GetReason(status);
     if (!reason.empty()) fields["reason"] = reason;
     process::Log(latent::v1::INFO, "admin", fields);
-    return absl::OkStatus();
   }).IgnoreError();
 }
 
@@ -27,6 +26,7 @@ grpc::ServerUnaryReactor* RunOnWorker(AdminWorker& worker, grpc::CallbackServerC
                                       absl::string_view method,
                                       std::function<absl::Status()> work) {
   grpc::ServerUnaryReactor* reactor = context.DefaultReactor();
+  // Borders: from here on the call ends by its reactor.
   const absl::Status queued = CatchOutOfMemory([&] {
     return worker.Add([reactor, &context, method = std::string(method), peer = context.peer(),
                        work = std::move(work)] {

@@ -1,6 +1,7 @@
 #include "server/calls/generate_call.h"
 
 #include <algorithm>
+#include <new>
 #include <random>
 #include <utility>
 
@@ -101,10 +102,7 @@ GenerateCall::GenerateCall(CallEnvironment environment, grpc::CallbackServerCont
 }
 
 absl::Status GenerateCall::TryEnter() {
-  absl::Status entered = CatchOutOfMemory([&] {
-    Enter();
-    return absl::OkStatus();
-  });
+  absl::Status entered = CatchOutOfMemory([&] { Enter(); });
   if (!entered.ok()) TryAccount(entered);
   return entered;
 }
@@ -119,6 +117,7 @@ absl::Status GenerateCall::Submit(const grpc::ByteBuffer& bytes) {
 }
 
 absl::Status GenerateCall::TrySubmit(const grpc::ByteBuffer& bytes) {
+  // By itself: the engine counts its own refusals.
   absl::StatusOr<engine::GenerateSpec> spec = CatchOutOfMemory([&] { return Read(bytes); });
   if (!spec.ok()) {
     CountRefused(environment_.engine.metrics(), spec.status());
@@ -249,30 +248,28 @@ void GenerateCall::NoteId(const std::string& request_id) {
 }
 
 void GenerateCall::OnEvent(engine::Event event) {
-  SharedEvent shared;
-  CatchOutOfMemory([&] {
-    shared = std::make_shared<const engine::Event>(std::move(event));
-    return absl::OkStatus();
-  }).IgnoreError();  // null says it
-  OnShared(std::move(shared), environment_.clock.Monotonic());
+  AdvanceAfter([&] {
+    Add(std::make_shared<const engine::Event>(std::move(event)), environment_.clock.Monotonic());
+  });
 }
 
 void GenerateCall::OnShared(SharedEvent event, absl::Time came) {
-  const absl::Status added = CatchOutOfMemory([&] {
-    if (event == nullptr) return OutOfMemoryError("out of memory");
-    absl::MutexLock lock(&mutex_);
-    Note(*event, came);
-    outbox_->Add(std::move(event), came);
-    return absl::OkStatus();
+  AdvanceAfter([&] {
+    if (event == nullptr) throw std::bad_alloc();
+    Add(std::move(event), came);
   });
-  if (!added.ok()) Fail(added);
-  AdvanceOrFail();
 }
 
-void GenerateCall::AdvanceOrFail() {
+void GenerateCall::Add(SharedEvent event, absl::Time came) {
+  absl::MutexLock lock(&mutex_);
+  Note(*event, came);
+  outbox_->Add(std::move(event), came);
+}
+
+void GenerateCall::AdvanceAfter(absl::FunctionRef<void()> change) {
   const absl::Status advanced = CatchOutOfMemory([&] {
+    change();
     Advance();
-    return absl::OkStatus();
   });
   if (!advanced.ok()) Fail(advanced);
 }
@@ -286,7 +283,6 @@ void GenerateCall::Fail(const absl::Status& status) {
   const absl::Status ended = CatchOutOfMemory([&] {
     Advance();
     LeaveWork();
-    return absl::OkStatus();
   });
   if (!ended.ok()) Cancel();
 }
@@ -345,10 +341,7 @@ void GenerateCall::Done(const absl::Status& status) {
 }
 
 void GenerateCall::TryAccount(const absl::Status& status) {
-  CatchOutOfMemory([&] {
-    Account(status);
-    return absl::OkStatus();
-  }).IgnoreError();
+  CatchOutOfMemory([&] { Account(status); }).IgnoreError();
 }
 
 void GenerateCall::Account(const absl::Status& status) {

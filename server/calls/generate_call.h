@@ -19,6 +19,7 @@
 #include <string>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "core/engine/engine.h"
@@ -67,9 +68,9 @@ class GenerateCall : public engine::EventSink, public ActiveCall {
   void ClientGone();
   void Done(const absl::Status& status);
 
-  // Sends what can be sent now, or ends the call if there is no memory for it. Called without the
-  // lock.
-  void AdvanceOrFail();
+  // A border: makes the change, then sends what can be sent, or ends the call if there is no memory
+  // for it. Called without the lock.
+  void AdvanceAfter(absl::FunctionRef<void()> change);
 
   // There was no memory for what the client has to be told: the call ends with `status`, and the
   // engine stops. Called without the lock.
@@ -111,6 +112,7 @@ class GenerateCall : public engine::EventSink, public ActiveCall {
   void LeaveWork() ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Time MonotonicDeadline() const;
   void NoteId(const std::string& request_id) ABSL_LOCKS_EXCLUDED(mutex_);
+  void Add(SharedEvent event, absl::Time came) ABSL_LOCKS_EXCLUDED(mutex_);
   void Note(const engine::Event& event, absl::Time came) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Without memory there is no line, but an end.
   void TryAccount(const absl::Status& status);

@@ -53,7 +53,6 @@ void KeptStream::OnEvent(engine::Event event) {
     const bool by_drop = is_dropped && failed != nullptr && absl::IsCancelled(failed->status);
     if (by_drop && GetReason(failed->status).empty()) failed->status = StreamDropped();
     Keep(std::make_shared<const engine::Event>(std::move(event)));
-    return absl::OkStatus();
   });
   if (!kept.ok()) Lose();
 }

@@ -16,7 +16,6 @@ absl::Status MessageStream::TakeNext(Next& next) {
   return CatchOutOfMemory([&] {
     absl::MutexLock lock(&stream_mutex_);
     next = LockedNext();
-    return absl::OkStatus();
   });
 }
 
@@ -52,11 +51,7 @@ void MessageStream::OnWriteDone(bool ok) {
     absl::MutexLock lock(&stream_mutex_);
     writing_ = false;
   }
-  const absl::Status sent = CatchOutOfMemory([&] {
-    SendNext();
-    return absl::OkStatus();
-  });
-  if (!sent.ok()) GiveUp(sent);
+  SendNext();
 }
 
 }  // namespace latentd::server::calls

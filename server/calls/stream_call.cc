@@ -54,8 +54,7 @@ void StreamCall::OnWritten(bool ok) {
 }
 
 void StreamCall::OnCancel() {
-  ClientGone();
-  AdvanceOrFail();
+  AdvanceAfter([this] { ClientGone(); });
 }
 
 void StreamCall::OnDone() { Done(end()); }

@@ -24,10 +24,7 @@ grpc::ServerUnaryReactor* FinishNow(grpc::CallbackServerContext& context,
 template <typename Start>
 grpc::ServerUnaryReactor* StartOrRefuse(grpc::CallbackServerContext& context, const Start& start) {
   grpc::ServerUnaryReactor* reactor = nullptr;
-  const absl::Status started = CatchOutOfMemory([&] {
-    reactor = start();
-    return absl::OkStatus();
-  });
+  const absl::Status started = CatchOutOfMemory([&] { reactor = start(); });
   return reactor != nullptr ? reactor : FinishNow(context, started);
 }
 

@@ -19,21 +19,12 @@ namespace {
 constexpr int64_t kFramingBytes = 16 << 10;
 
 absl::Status NameTheOtherCall(const absl::Status& refused) {
-  return CatchOutOfMemory([&] {
-    if (GetReason(refused) != "RESPONSE_TOO_LARGE") return refused;
-    return WithFacts(
-        WithReason(absl::InvalidArgumentError(absl::StrCat(
-                       refused.message(), ": call GenerateStream, which sends them in parts")),
-                   "RESPONSE_TOO_LARGE"),
-        GetFacts(refused));
-  });
-}
-
-absl::Status Write(const latent::v1::GenerateResponse& answer, grpc::ByteBuffer& bytes) {
-  return CatchOutOfMemory([&] {
-    bytes = Serialize(answer);
-    return absl::OkStatus();
-  });
+  if (GetReason(refused) != "RESPONSE_TOO_LARGE") return refused;
+  return WithFacts(
+      WithReason(absl::InvalidArgumentError(absl::StrCat(
+                     refused.message(), ": call GenerateStream, which sends them in parts")),
+                 "RESPONSE_TOO_LARGE"),
+      GetFacts(refused));
 }
 
 }  // namespace
@@ -47,7 +38,9 @@ grpc::ServerUnaryReactor* UnaryCall::Start(CallEnvironment environment,
     const absl::Status entered = call->TryEnter();
     if (!entered.ok()) return FinishNow(context, entered);
     const absl::Status submitted = call->Submit(request);
-    if (!submitted.ok()) call->FinishWith(NameTheOtherCall(submitted));
+    if (!submitted.ok()) {
+      call->FinishWith(CatchOutOfMemory([&] { return NameTheOtherCall(submitted); }));
+    }
     return call.get();
   });
 }
@@ -64,9 +57,9 @@ void UnaryCall::Advance() {
   {
     absl::MutexLock lock(&mutex_);
     if (finished_ || !Collect()) return;
-    finished_ = true;
     end_ = *outbox_->end();
-    if (end_.ok()) end_ = Write(collected_, response_);
+    if (end_.ok()) response_ = Serialize(collected_);
+    finished_ = true;
     collected_ = {};  // Clear would keep the pictures' memory
     StartWaiting();
   }
@@ -107,8 +100,7 @@ void UnaryCall::FinishWith(const absl::Status& status) {
 }
 
 void UnaryCall::OnCancel() {
-  ClientGone();
-  AdvanceOrFail();
+  AdvanceAfter([this] { ClientGone(); });
 }
 
 void UnaryCall::KeepUnread(const std::shared_ptr<const void>& token) { unread_.push_back(token); }

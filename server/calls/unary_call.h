@@ -46,7 +46,7 @@ class UnaryCall final : public GenerateCall, public grpc::ServerUnaryReactor {
   // Tokens of the pictures in the answer, until the client has it.
   std::vector<std::shared_ptr<const void>> unread_ ABSL_GUARDED_BY(mutex_);
   bool finished_ ABSL_GUARDED_BY(mutex_) = false;
-  // Both belong to the thread that set finished_.
+  // Both belong to the thread that sets finished_.
   grpc::ByteBuffer& response_;
   absl::Status end_;
 };

@@ -40,7 +40,7 @@ class Watches {
     open_.insert(watch.get());
     Watch* started = watch.release();
     started->Update(std::move(state));
-    if (ended_) started->End(Stopping());
+    if (ended_) started->End(stopping_);
     return started;
   }
 
@@ -48,10 +48,7 @@ class Watches {
   void Update() ABSL_LOCKS_EXCLUDED(mutex_) {
     absl::MutexLock lock(&mutex_);
     for (Watch* watch : open_) {
-      const absl::Status told = CatchOutOfMemory([&] {
-        watch->Update(state_of_(watch->topic()));
-        return absl::OkStatus();
-      });
+      const absl::Status told = CatchOutOfMemory([&] { watch->Update(state_of_(watch->topic())); });
       if (!told.ok()) watch->End(told);
     }
   }
@@ -60,7 +57,7 @@ class Watches {
   void End() ABSL_LOCKS_EXCLUDED(mutex_) {
     absl::MutexLock lock(&mutex_);
     ended_ = true;
-    for (Watch* watch : open_) watch->End(Stopping());
+    for (Watch* watch : open_) watch->End(stopping_);
   }
 
  private:
@@ -118,16 +115,13 @@ class Watches {
     Message last_ ABSL_GUARDED_BY(stream_mutex_);  // the message that the client got last, if told_
   };
 
-  static absl::Status Stopping() {
-    return CatchOutOfMemory([] { return absl::UnavailableError("the server is stopping"); });
-  }
-
   void Remove(Watch* watch) ABSL_LOCKS_EXCLUDED(mutex_) {
     absl::MutexLock lock(&mutex_);
     open_.erase(watch);
   }
 
   const std::function<Message(const std::string& topic)> state_of_;
+  const absl::Status stopping_ = absl::UnavailableError("the server is stopping");
   absl::Mutex mutex_;
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;
   std::set<Watch*> open_ ABSL_GUARDED_BY(mutex_);

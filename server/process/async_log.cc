@@ -101,7 +101,6 @@ class AsyncLog::Queue : public spdlog::sinks::base_sink<spdlog::details::null_mu
 void AsyncLog::Queue::sink_it_(const log_msg& message) {
   const absl::Status added = CatchOutOfMemory([&] {
     Add({message.level, message.time, std::string(message.payload.data(), message.payload.size())});
-    return absl::OkStatus();
   });
   if (added.ok()) return;
   absl::MutexLock lock(&mutex_);
@@ -160,10 +159,7 @@ void AsyncLog::Queue::Write(const Next& next) {
 void AsyncLog::Queue::WriteLines() {
   Next next;
   while (Take(next)) {
-    const absl::Status written = CatchOutOfMemory([&] {
-      Write(next);
-      return absl::OkStatus();
-    });
+    const absl::Status written = CatchOutOfMemory([&] { Write(next); });
     // A lost report of dropped lines is not reported again: that would have to be written, too.
     if (written.ok() || next.dropped > 0) continue;
     absl::MutexLock lock(&mutex_);

@@ -37,10 +37,7 @@ void BackgroundTask::Loop() {
       mutex_.Await(absl::Condition(this, &BackgroundTask::has_work));
       if (!wanted_) return;
     }
-    CatchOutOfMemory([&] {
-      work_();
-      return absl::OkStatus();
-    }).IgnoreError();
+    CatchOutOfMemory(work_).IgnoreError();
     absl::MutexLock lock(&mutex_);
     wanted_ = false;
   }

@@ -100,10 +100,7 @@ Response Refuse(int code, absl::string_view why) {
 
 Response MakeResponse(const Page& page) {
   Page::Text text;
-  const absl::Status made = CatchOutOfMemory([&] {
-    text = page.make();
-    return absl::OkStatus();
-  });
+  const absl::Status made = CatchOutOfMemory([&] { text = page.make(); });
   if (!made.ok()) return Refuse(503, "out of memory");
   return ToResponse(text.is_good ? 200 : 503, text);
 }
@@ -174,7 +171,6 @@ int HttpPages::Handle(mg_connection* connection, void* pages) {
   // Without memory for a word, the library closes the connection.
   CatchOutOfMemory([&] {
     code = static_cast<const HttpPages*>(pages)->Answer(*connection);
-    return absl::OkStatus();
   }).IgnoreError();
   return code;
 }

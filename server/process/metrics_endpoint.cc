@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "absl/memory/memory.h"
-#include "core/base/out_of_memory.h"
 #include "core/base/status_macros.h"
 #include "core/base/worker.h"
 #include "server/process/health_pages.h"
@@ -41,18 +40,9 @@ class Collector {
   Collector(engine::Engine& engine, std::function<void()> refresh)
       : engine_(engine), refresh_(std::move(refresh)) {}
 
-  // Empty where there is no memory for them.
   MetricFamilies Collect() {
     MetricFamilies families;
-    CatchOutOfMemory([&] {
-      collecting_.Run([&] {
-        CatchOutOfMemory([&] {
-          families = CollectNow(engine_, refresh_);
-          return absl::OkStatus();
-        }).IgnoreError();
-      });
-      return absl::OkStatus();
-    }).IgnoreError();
+    collecting_.Run([&] { families = CollectNow(engine_, refresh_); });
     return families;
   }
 

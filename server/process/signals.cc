@@ -18,10 +18,7 @@ const char* NameOf(int signal) { return signal == SIGTERM ? "SIGTERM" : "SIGINT"
 }  // namespace
 
 void EndAtOnce(int exit_code, absl::string_view message, const std::string& cause) {
-  CatchOutOfMemory([&] {
-    Log(latent::v1::WARNING, message, {{"cause", cause}});
-    return absl::OkStatus();
-  }).IgnoreError();
+  CatchOutOfMemory([&] { Log(latent::v1::WARNING, message, {{"cause", cause}}); }).IgnoreError();
   EndAfterLastLine(exit_code);
 }
 

@@ -11,7 +11,6 @@
 #include "core/backends/lowering/lowering.h"
 #include "core/backends/ports.h"
 #include "core/base/alignment.h"
-#include "core/base/out_of_memory.h"
 #include "core/base/split_work.h"
 #include "core/base/status_macros.h"
 #include "core/base/threads.h"
@@ -34,10 +33,9 @@ BoundKernels BindKernels(const Program& program, const Chooser& chooser, const G
   const auto count = static_cast<int>(program.instructions.size());
   BoundKernels kernels(count, absl::StatusOr<BoundKernel>(absl::UnknownError("")));
   SplitWorkOn(BindingThreads(program), count, [&](int i) {
-    kernels[i] = CatchOutOfMemory([&]() -> absl::StatusOr<BoundKernel> {
-      RETURN_IF_ERROR(gpu.device.Select());
-      return BindKernel(program, program.instructions[i], chooser, gpu);
-    });
+    const absl::Status selected = gpu.device.Select();
+    kernels[i] = selected.ok() ? BindKernel(program, program.instructions[i], chooser, gpu)
+                               : absl::StatusOr<BoundKernel>(selected);
   });
   return kernels;
 }

@@ -8,7 +8,6 @@
 #include "absl/strings/str_cat.h"
 #include "core/backends/cuda/plan.h"
 #include "core/backends/cuda/recipe.h"
-#include "core/base/out_of_memory.h"
 #include "core/base/status_macros.h"
 #include "core/device/cuda/cuda_stream.h"
 #include "core/graph/target.h"
@@ -141,8 +140,7 @@ absl::Status CudaBackend::MakeWeight(const graph::Graph& recipe,
                                      device::Stream& stream) {
   RETURN_IF_ERROR(device_->Select());
   cudaStream_t on = static_cast<device::cuda::CudaStream&>(stream).handle();
-  return CatchOutOfMemory(
-      [&] { return cuda::MakeWeight(recipe, host_sources, form, to, gpu(), on); });
+  return cuda::MakeWeight(recipe, host_sources, form, to, gpu(), on);
 }
 
 int RunTrialProgram(int ordinal) {

@@ -41,7 +41,7 @@ class CudaExecutable : public Executable {
     template <typename Work>
     absl::Status Enqueue(cudaStream_t stream, const Work& work) {
       absl::MutexLock lock(&mutex_);
-      return CatchOutOfMemory([&] { return work(stream); });
+      return work(stream);
     }
 
     // `work` enqueues on a stream of this launcher's own, and its kernels become a graph.
@@ -49,7 +49,7 @@ class CudaExecutable : public Executable {
     absl::StatusOr<cudaGraphExec_t> Capture(const Work& work) {
       absl::MutexLock lock(&mutex_);
       if (absl::Status begun = Begin(); !begun.ok()) return begun;
-      return End(CatchOutOfMemory([&] { return work(capture_); }));
+      return End(CatchOutOfMemory([&] { return work(capture_); }));  // it ends in any case
     }
 
    private:

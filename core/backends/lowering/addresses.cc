@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "core/base/out_of_memory.h"
 #include "core/base/split_work.h"
 #include "core/base/status_macros.h"
 
@@ -32,9 +31,7 @@ absl::StatusOr<std::vector<weights::WeightRef>> HoldWeights(
     absl::FunctionRef<const void*(const device::ConstBuffer&)> address_of, Addresses& addresses) {
   const std::vector<WeightUse> uses = WeightUses(bound);
   const auto get = [&](int i) {
-    return CatchOutOfMemory([&] {
-      return weights.store().Get(bound.recipes[uses[i].recipe].graph, weights, uses[i].format);
-    });
+    return weights.store().Get(bound.recipes[uses[i].recipe].graph, weights, uses[i].format);
   };
   std::vector<absl::StatusOr<weights::WeightRef>> results(uses.size(), absl::UnknownError(""));
   SplitWorkOn(threads, static_cast<int>(uses.size()), [&](int i) { results[i] = get(i); });

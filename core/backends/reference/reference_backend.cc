@@ -12,7 +12,6 @@
 #include "core/backends/reference/evaluate.h"
 #include "core/backends/reference/interpret.h"
 #include "core/backends/reference/tensor_view.h"
-#include "core/base/out_of_memory.h"
 #include "core/base/status_macros.h"
 #include "core/device/host_device.h"
 #include "core/graph/recipes.h"
@@ -186,14 +185,13 @@ absl::Status ReferenceBackend::MakeWeight(const Graph& recipe,
                                           device::Stream& stream) {
   RETURN_IF_ERROR(CheckForm(form));
   std::vector<device::ConstBuffer> sources(host_sources.begin(), host_sources.end());
-  static_cast<device::HostStream&>(stream).Push([&recipe, sources = std::move(sources), to] {
-    return CatchOutOfMemory([&]() -> absl::Status {
-      ASSIGN_OR_RETURN(const auto made, EvaluateRecipe(recipe, weights::Aligned(sources)));
-      if (made.bytes() != to.bytes()) return absl::InternalError("a weight of another size");
-      std::memcpy(to.data(), made.data(), to.bytes());
-      return absl::OkStatus();
-    });
-  });
+  static_cast<device::HostStream&>(stream).Push(
+      [&recipe, sources = std::move(sources), to]() -> absl::Status {
+        ASSIGN_OR_RETURN(const auto made, EvaluateRecipe(recipe, weights::Aligned(sources)));
+        if (made.bytes() != to.bytes()) return absl::InternalError("a weight of another size");
+        std::memcpy(to.data(), made.data(), to.bytes());
+        return absl::OkStatus();
+      });
   return absl::OkStatus();
 }
 

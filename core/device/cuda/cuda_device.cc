@@ -6,11 +6,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "core/base/out_of_memory.h"
 #include "core/base/status_macros.h"
 #include "core/device/cuda/address_range.h"
 #include "core/device/cuda/cuda_status.h"
 #include "core/device/cuda/cuda_stream.h"
+#include "core/device/host_device.h"
 
 namespace latentd::device::cuda {
 namespace {
@@ -139,20 +139,14 @@ absl::Status CudaDevice::Select() const {
   return ToStatus(cudaSetDevice(ordinal_), "selecting the GPU");
 }
 
-absl::StatusOr<Buffer> CudaDevice::Allocate(DType dtype, Shape shape, Place place) {
-  return CatchOutOfMemory([&] { return TryAllocate(dtype, std::move(shape), place); });
-}
-
 absl::StatusOr<Buffer> CudaDevice::AllocatePacked(DType dtype, Shape shape) {
-  return CatchOutOfMemory([&]() -> absl::StatusOr<Buffer> {
-    ASSIGN_OR_RETURN(std::shared_ptr<void> memory,
-                     packed_->Take(static_cast<size_t>(shape.elements() * SizeOf(dtype))));
-    return WrapOnGpu(std::move(memory), dtype, std::move(shape));
-  });
+  ASSIGN_OR_RETURN(std::shared_ptr<void> memory,
+                   packed_->Take(static_cast<size_t>(shape.elements() * SizeOf(dtype))));
+  return WrapOnGpu(std::move(memory), dtype, std::move(shape));
 }
 
-absl::StatusOr<Buffer> CudaDevice::TryAllocate(DType dtype, Shape shape, Place place) {
-  if (place == Place::kHost) return Buffer::Allocate(dtype, std::move(shape));
+absl::StatusOr<Buffer> CudaDevice::Allocate(DType dtype, Shape shape, Place place) {
+  if (place == Place::kHost) return Host().Allocate(dtype, std::move(shape), place);
   MemoryPool& pool = place == Place::kDevice ? *memory_ : *pinned_;
   const auto bytes = static_cast<size_t>(shape.elements() * SizeOf(dtype));
   ASSIGN_OR_RETURN(std::shared_ptr<void> memory, pool.Take(bytes));

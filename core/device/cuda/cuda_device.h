@@ -62,7 +62,6 @@ class CudaDevice : public Device {
 
  private:
   CudaDevice(int ordinal, CudaProperties properties);
-  absl::StatusOr<Buffer> TryAllocate(DType dtype, Shape shape, Place place);
   absl::Status ReservePacked();
   // False where the driver does not answer.
   absl::Status AskDriver(size_t& free, size_t& total) const;

@@ -13,8 +13,6 @@
 #include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
-#include "core/base/out_of_memory.h"
-#include "core/base/status_macros.h"
 #include "core/image/png/deflate.h"
 #include "core/image/png/png.h"
 #include "core/image/png/png_filter.h"
@@ -86,18 +84,13 @@ int RowsOfAPart(const Image& image) {
 
 using Parts = std::vector<std::unique_ptr<DeflatePart>>;
 
-absl::StatusOr<Parts> Compressed(const Image& image, const RunParts& run_parts) {
+Parts Compressed(const Image& image, const RunParts& run_parts) {
   const int rows = RowsOfAPart(image), count = (image.height + rows - 1) / rows;
   Parts parts(count);
-  std::vector<absl::Status> results(count);
   run_parts(count, [&](int part) {
-    results[part] = CatchOutOfMemory([&] {
-      const int first = part * rows;
-      parts[part] = CompressedRows(image, first, std::min(first + rows, image.height));
-      return absl::OkStatus();
-    });
+    const int first = part * rows;
+    parts[part] = CompressedRows(image, first, std::min(first + rows, image.height));
   });
-  for (const absl::Status& result : results) RETURN_IF_ERROR(result);
   return parts;
 }
 
@@ -109,18 +102,16 @@ absl::StatusOr<std::string> EncodePng(const Image& image, absl::string_view para
     return absl::InvalidArgumentError(
         absl::StrCat("a picture of ", image.width, "x", image.height, " is too large for a PNG"));
   }
-  return CatchOutOfMemory([&]() -> absl::StatusOr<std::string> {
-    ASSIGN_OR_RETURN(const Parts pixels, Compressed(image, run_parts));
-    const size_t bytes = ZlibStreamSize(pixels);
-    std::string png(kSignature);
-    png.reserve(bytes + parameters.size() + 128);
-    AppendChunk("IHDR", Header(image), png);
-    if (!parameters.empty()) AppendChunk("iTXt", Text(parameters), png);
-    AppendChunk(
-        "IDAT", bytes, [&](std::string& to) { AppendZlibStream(pixels, to); }, png);
-    AppendChunk("IEND", "", png);
-    return png;
-  });
+  const Parts pixels = Compressed(image, run_parts);
+  const size_t bytes = ZlibStreamSize(pixels);
+  std::string png(kSignature);
+  png.reserve(bytes + parameters.size() + 128);
+  AppendChunk("IHDR", Header(image), png);
+  if (!parameters.empty()) AppendChunk("iTXt", Text(parameters), png);
+  AppendChunk(
+      "IDAT", bytes, [&](std::string& to) { AppendZlibStream(pixels, to); }, png);
+  AppendChunk("IEND", "", png);
+  return png;
 }
 
 }  // namespace latentd::image

@@ -5,7 +5,6 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
-#include "core/base/out_of_memory.h"
 #include "core/base/status_macros.h"
 #include "core/pipeline/lanes/pinned.h"
 
@@ -69,7 +68,7 @@ absl::StatusOr<std::optional<LanePlace>> StepLane::Join(const LaneRows& picture,
   if (!member) return std::nullopt;
   LanePlace place(shared_from_this(), *member);
   const int rows = assignment_.CountFor(rows_taken());
-  const absl::Status bound = CatchOutOfMemory([&] { return GraphFor(rows).status(); });
+  const absl::Status bound = GraphFor(rows).status();
   if (absl::IsResourceExhausted(bound) && assignment_.LeaveOut(rows)) return std::nullopt;
   RETURN_IF_ERROR(bound);
   const Rows own = RowsOf(place);
@@ -102,7 +101,7 @@ absl::Status StepLane::SetRows(const LanePlace& place, const LaneRows& picture,
 absl::Status StepLane::BindFor(int taken) {
   if (taken > capacity()) return absl::OkStatus();
   const int rows = assignment_.CountFor(taken);
-  const absl::Status bound = CatchOutOfMemory([&] { return GraphFor(rows).status(); });
+  const absl::Status bound = GraphFor(rows).status();
   return absl::IsResourceExhausted(bound) && assignment_.LeaveOut(rows) ? absl::OkStatus() : bound;
 }
 
@@ -235,7 +234,7 @@ absl::StatusOr<StepLane::LaneGraph*> StepLane::GraphFor(int rows) {
 }
 
 absl::Status StepLane::Enqueue(int rows, device::Stream& stream, bool& first_run) {
-  ASSIGN_OR_RETURN(LaneGraph * bound, CatchOutOfMemory([&] { return GraphFor(rows); }));
+  ASSIGN_OR_RETURN(LaneGraph * bound, GraphFor(rows));
   first_run = !std::exchange(bound->has_run, true);
   return bound->graph.Enqueue(stream);
 }

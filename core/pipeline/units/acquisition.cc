@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "absl/algorithm/container.h"
-#include "core/base/out_of_memory.h"
 #include "core/base/status_macros.h"
 
 namespace latentd::pipeline {
@@ -54,7 +53,7 @@ absl::Status AcquireOne(const PlannedGraph& graph, compiler::Purpose purpose, Re
 void TryAcquire(const PlannedGraph& graph, compiler::Purpose purpose, Request& request) {
   if (graph.name.kind != GraphKind::kPreview) purpose = {.mode = compiler::GetMode::kReady};
   purpose.displaces_nothing = true;
-  CatchOutOfMemory([&] { return AcquireOne(graph, purpose, request); }).IgnoreError();
+  AcquireOne(graph, purpose, request).IgnoreError();
 }
 
 }  // namespace

@@ -7,7 +7,6 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
-#include "core/base/out_of_memory.h"
 #include "core/base/status_macros.h"
 #include "core/pipeline/plan/latents_file.h"
 #include "core/pipeline/units/unit_kinds.h"
@@ -138,8 +137,7 @@ using ReadAround = absl::Status (*)(const Picture&, device::Stream&, Prediction&
 void ReadFor(ReadAround read, const Picture& picture, device::Stream& stream,
              Prediction& prediction) {
   if (prediction.step == 0) return;
-  const auto status = CatchOutOfMemory([&] { return read(picture, stream, prediction); });
-  if (!status.ok()) prediction = {};
+  if (!read(picture, stream, prediction).ok()) prediction = {};
 }
 
 // After the evaluation of its next step.
@@ -162,9 +160,7 @@ std::vector<size_t> JoinAll(absl::Span<Picture* const> pictures, Lanes& lanes,
     Picture& picture = *pictures[i];
     UnitPart& part = unit.parts[i];
     if (picture.place || !full) {
-      part.status = CatchOutOfMemory([&] {
-        return picture.place ? SetRows(picture, stream) : JoinLane(picture, lanes, stream);
-      });
+      part.status = picture.place ? SetRows(picture, stream) : JoinLane(picture, lanes, stream);
     }
     part.waits = !picture.place && part.status.ok();
     full = full || part.waits;

@@ -1,7 +1,9 @@
 #include "core/pipeline/units/units.h"
 
+#include <utility>
+
+#include "absl/cleanup/cleanup.h"
 #include "absl/functional/function_ref.h"
-#include "core/base/out_of_memory.h"
 #include "core/base/status_macros.h"
 #include "core/pipeline/units/unit_kinds.h"
 
@@ -31,14 +33,12 @@ absl::Status EnqueueNext(absl::Span<Picture* const> pictures, Lanes& lanes, devi
 // Calls `enqueue` for the stream, and enqueues the end.
 absl::Status EnqueueAll(device::Stream& stream, PendingUnit& unit,
                         absl::FunctionRef<absl::Status()> enqueue) {
-  absl::Status status = CatchOutOfMemory([&] {
-    RETURN_IF_ERROR(enqueue());
-    ASSIGN_OR_RETURN(unit.done, stream.Record());
-    return absl::OkStatus();
-  });
   // Work on the stream uses what the unit holds.
-  if (!status.ok()) stream.Synchronize().IgnoreError();
-  return status;
+  absl::Cleanup failed = [&stream] { stream.Synchronize().IgnoreError(); };
+  RETURN_IF_ERROR(enqueue());
+  ASSIGN_OR_RETURN(unit.done, stream.Record());
+  std::move(failed).Cancel();
+  return absl::OkStatus();
 }
 
 }  // namespace

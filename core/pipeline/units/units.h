@@ -50,9 +50,9 @@ struct PendingUnit {
 // one lane and those that are to join it; and says in each what is next: kWait where that depends
 // on how the unit ends. After an error, its own or that of its part, a picture is of no further
 // use; after the unit's own nothing of it is on the stream any more. All units of the pictures of
-// one request are on one stream, unless those before are completed. RESOURCE_EXHAUSTED: no memory,
-// of the host's heap too. REQUIRES: what is next is neither kWait nor kDone; `lanes` is the
-// stream's.
+// one request are on one stream, unless those before are completed. RESOURCE_EXHAUSTED: no memory;
+// std::bad_alloc, of the host's heap, is like an error of the unit's own. REQUIRES: what is next is
+// neither kWait nor kDone; `lanes` is the stream's.
 absl::StatusOr<PendingUnit> EnqueueUnit(absl::Span<Picture* const> pictures, Lanes& lanes,
                                         device::Stream& stream);
 

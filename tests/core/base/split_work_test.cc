@@ -7,6 +7,7 @@
 #include <array>
 #include <atomic>
 #include <cstdlib>
+#include <new>
 #include <thread>
 #include <vector>
 
@@ -64,6 +65,19 @@ TEST(SplitWorkTest, ReturnsWhenHelpersHaveReturned) {
     SplitWork(helpers, 16, [&](int part) { numbers[part] = part + round; });
     for (int part = 0; part < 16; ++part) ASSERT_EQ(numbers[part], part + round);
   }
+}
+
+TEST(SplitWorkTest, ThrowsOnceAllHaveReturnedWhereOneHasNoMemory) {
+  Worker helper("helper");
+  const std::array<Worker*, 1> helpers = {&helper};
+  std::array<std::atomic<int>, 4> called = {};
+  const auto part = [&](int i) {
+    ++called[i];
+    if (i < 2) throw std::bad_alloc();
+  };
+  EXPECT_THROW(SplitWork(helpers, 4, part), std::bad_alloc);
+  EXPECT_THROW(SplitWorkOn(2, 4, part), std::bad_alloc);
+  for (const auto& times : called) EXPECT_EQ(times, 2);
 }
 
 TEST(SplitWorkOnTest, CallsEachPartOnceOnSeveralThreads) {

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <memory>
+#include <new>
 #include <thread>
 #include <vector>
 
@@ -50,6 +51,16 @@ TEST(WorkerTest, RunWaitsForTheTaskAndWhatCameBefore) {
   worker.Add([&] { value *= 10; });
   worker.Run([&] { value += 1; });
   EXPECT_EQ(value, 11);
+}
+
+TEST(WorkerTest, ATaskThatThereIsNoMemoryForHasEnded) {
+  Worker worker("test", 1);
+  worker.Add([] { throw std::bad_alloc(); });
+  int value = 1;
+  worker.Add([&] { value += 1; });
+  EXPECT_THROW(worker.Run([] { throw std::bad_alloc(); }), std::bad_alloc);
+  worker.Flush();
+  EXPECT_EQ(value, 2);
 }
 
 TEST(WorkerTest, FlushWaitsForWhatCameBefore) {

@@ -78,7 +78,7 @@ class HeapTest : public ::testing::Test {
     return block.ok() ? *std::move(block) : nullptr;
   }
   void ExpectNoMemoryFor(size_t bytes, const char* why) {
-    const absl::StatusOr<Block> refused = heap_->Take(bytes);
+    const absl::StatusOr<Block> refused = CatchOutOfMemory([&] { return heap_->Take(bytes); });
     EXPECT_THAT(refused, StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr(why)));
     EXPECT_EQ(GetReason(refused.status()), "OUT_OF_MEMORY");
   }

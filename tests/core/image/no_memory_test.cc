@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "core/base/error_details.h"
+#include "core/base/out_of_memory.h"
 #include "core/image/decode.h"
 #include "core/image/encode.h"
 #include "tests/core/image/pictures.h"
@@ -46,7 +47,7 @@ TEST_P(NoMemoryToEncodeTest, IsNotARefusedPicture) {
   absl::Status status;
   {
     const testing::RefusingHeap heap(kLimit);
-    status = Encode(image, options).status();
+    status = CatchOutOfMemory([&] { return Encode(image, options).status(); });
   }
   ExpectOutOfMemory(status);
   EXPECT_OK(Encode(image, options));

@@ -144,7 +144,7 @@ TEST_F(MetricsEndpointTest, EachScrapeBringsUpToDateWhatIsNotTheEngines) {
 TEST_F(MetricsEndpointTest, AScrapeThatThereIsNoMemoryForLeavesTheProcessAlive) {
   ScrapedEngine engine([] { throw std::bad_alloc(); });
   ASSERT_OK_AND_ASSIGN(const auto endpoint, MetricsEndpoint::Start("127.0.0.1:0", engine, kHealth));
-  EXPECT_THAT(HttpGet(endpoint->address(), "/metrics"), StartsWith("HTTP/1.1 200"));
+  EXPECT_THAT(HttpGet(endpoint->address(), "/metrics"), StartsWith("HTTP/1.1 503"));
 }
 
 // Standard error is a pipe without a reader. REQUIRES: a process of its own.
