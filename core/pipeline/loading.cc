@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/memory_limit.h"
 #include "core/base/status_macros.h"
-#include "core/pipeline/graphs/component_classes.h"
+#include "core/families/families.h"
 #include "core/pipeline/graphs/precision.h"
 
 namespace latentd::pipeline {
@@ -19,6 +19,7 @@ using weights::Checkpoint;
 // A checkpoint of which something is loaded.
 struct Source {
   const ModelRow& model;
+  const families::Family& family;
   Checkpoint checkpoint;
 };
 
@@ -103,8 +104,8 @@ absl::StatusOr<std::vector<Source>> OpenCheckpoints(const ModelTable& table,
     if (!sources.empty() && IsOff(options.components, FlagNameOf(kUnetName, model.name))) continue;
     ASSIGN_OR_RETURN(Checkpoint checkpoint,
                      Checkpoint::Open(model.checkpoint, options.variant, options.digests));
-    RETURN_IF_ERROR(CheckClasses(model, checkpoint));
-    sources.push_back({model, std::move(checkpoint)});
+    ASSIGN_OR_RETURN(const families::Family* family, families::FindFamily(model, checkpoint));
+    sources.push_back({model, *family, std::move(checkpoint)});
   }
   return sources;
 }
@@ -128,9 +129,9 @@ absl::StatusOr<std::unique_ptr<const Pipeline>> LoadPipeline(const LoadOptions& 
   Pipeline::LoadedModels models(table.rows().size());
   for (const Source& source : sources) {
     RETURN_IF_ERROR(GiveUp(options));
-    ASSIGN_OR_RETURN(
-        auto model, SdxlModel::Load(source.model, source.checkpoint, store, graphs, model_options));
-    Warn(FindLeftOut(source.checkpoint), options);
+    ASSIGN_OR_RETURN(auto model, LoadedModel::Load(source.model, source.family, source.checkpoint,
+                                                   store, graphs, model_options));
+    Warn(families::FindLeftOut(source.family, source.checkpoint), options);
     Warn(model->warnings(), options);
     models[static_cast<size_t>(source.model.id.value)] = std::move(model);
   }

@@ -34,7 +34,7 @@
 #include "core/base/clock.h"
 #include "core/graph/op_table.h"
 #include "core/passes/pipeline.h"
-#include "core/pipeline/graphs/sdxl_model.h"
+#include "core/pipeline/graphs/loaded_model.h"
 #include "core/weights/weight_store.h"
 #include "tests/support/run_executable.h"
 #include "tests/support/source_directory.h"
@@ -60,7 +60,7 @@ struct Rig {
   weights::WeightStore store{*backend};
   metrics::Registry registry;
   compiler::GraphStore graphs;
-  std::unique_ptr<const pipeline::SdxlModel> model;
+  std::unique_ptr<const pipeline::LoadedModel> model;
 
   explicit Rig(const std::set<std::string>& skipped_passes)
       : graphs(*backend, SystemClock(), registry, nullptr,
@@ -70,7 +70,7 @@ struct Rig {
             .value();
     pipeline::ModelOptions options;
     options.precision = {{"unet_base", Precision()}, {"vae_decoder", Precision()}};
-    model = pipeline::SdxlModel::Load(
+    model = pipeline::LoadedModel::Load(
                 pipeline::ModelTable::FromFlags(checkpoint.path(), "").rows().front(), checkpoint,
                 store, graphs, options)
                 .value();
