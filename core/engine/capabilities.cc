@@ -25,7 +25,9 @@ Capabilities CapabilitiesOf(const pipeline::Pipeline& pipeline, const Config& co
                             std::vector<ServerStatus::Bucket> buckets) {
   Capabilities capabilities;
   for (const pipeline::LoadedModel* model : pipeline.Models()) {
-    capabilities.models.push_back({model->row().name, model->path(), model->pipeline_class()});
+    const pipeline::ModelRow& row = model->row();
+    capabilities.models.push_back(
+        {row.name, model->path(), model->pipeline_class(), row.family, row.defaults});
   }
   capabilities.can_refine = CanRefine(pipeline);
   capabilities.default_size = pipeline.traits().default_size;

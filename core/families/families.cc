@@ -11,6 +11,7 @@
 #include "absl/strings/strip.h"
 #include "core/base/status_macros.h"
 #include "core/base/text.h"
+#include "core/families/sd1/sd1.h"
 #include "core/families/sdxl/sdxl.h"
 #include "core/weights/other_checkpoint.h"
 
@@ -20,7 +21,7 @@ namespace {
 using weights::Checkpoint;
 using weights::Component;
 
-constexpr const Family* kFamilies[] = {&sdxl::kBase, &sdxl::kRefiner};
+constexpr const Family* kFamilies[] = {&sdxl::kBase, &sdxl::kRefiner, &sd1::kFamily};
 
 // A pipeline of diffusers that has the components of text-to-image, and draws with them as that
 // does but for what it adds. Its name follows a family's prefix.

@@ -96,17 +96,37 @@ absl::Status CheckMemory(const std::vector<Source>& sources, const LoadOptions& 
                                                    " are available (", available.source, ")"));
 }
 
+// Checks that each model goes on from the latents of one whose family hands over to its own.
+absl::Status CheckHandingOver(const std::vector<Source>& sources) {
+  const Source& base = sources.front();
+  for (const Source& source : sources) {
+    if (!source.model.is_refiner || base.family.hands_over_to == &source.family) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--", source.model.name, "=", source.checkpoint.path(), " is of ", source.family.title,
+        ", and --", base.model.name, "=", base.checkpoint.path(), " of ", base.family.title,
+        ", which ",
+        base.family.hands_over_to == nullptr
+            ? "has no refiners"
+            : absl::StrCat("has refiners of ", base.family.hands_over_to->title, " only")));
+  }
+  return absl::OkStatus();
+}
+
 // The first model's, of which the configurations count in any case, and those of others that draw.
-absl::StatusOr<std::vector<Source>> OpenCheckpoints(const ModelTable& table,
-                                                    const LoadOptions& options) {
+absl::StatusOr<std::vector<Source>> OpenCheckpoints(ModelTable& table, const LoadOptions& options) {
   std::vector<Source> sources;
   for (const ModelRow& model : table.rows()) {
     if (!sources.empty() && IsOff(options.components, FlagNameOf(kUnetName, model.name))) continue;
     ASSIGN_OR_RETURN(Checkpoint checkpoint,
                      Checkpoint::Open(model.checkpoint, options.variant, options.digests));
     ASSIGN_OR_RETURN(const families::Family* family, families::FindFamily(model, checkpoint));
+    ModelRow& row = table[model.id];
+    row.family = std::string(family->name);
+    row.has_refiners = family->hands_over_to != nullptr;
+    row.defaults = family->defaults;
     sources.push_back({model, *family, std::move(checkpoint)});
   }
+  RETURN_IF_ERROR(CheckHandingOver(sources));
   return sources;
 }
 

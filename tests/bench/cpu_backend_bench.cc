@@ -32,6 +32,7 @@
 #include "core/backends/cpu/cpu_executable.h"
 #include "core/backends/reference/evaluate.h"
 #include "core/base/clock.h"
+#include "core/families/families.h"
 #include "core/graph/op_table.h"
 #include "core/passes/pipeline.h"
 #include "core/pipeline/graphs/loaded_model.h"
@@ -70,9 +71,10 @@ struct Rig {
             .value();
     pipeline::ModelOptions options;
     options.precision = {{"unet_base", Precision()}, {"vae_decoder", Precision()}};
-    model = pipeline::LoadedModel::Load(
-                pipeline::ModelTable::FromFlags(checkpoint.path(), "").rows().front(), checkpoint,
-                store, graphs, options)
+    const pipeline::ModelTable table = pipeline::ModelTable::FromFlags(checkpoint.path(), "");
+    const pipeline::ModelRow& row = table.rows().front();
+    model = pipeline::LoadedModel::Load(row, *families::FindFamily(row, checkpoint).value(),
+                                        checkpoint, store, graphs, options)
                 .value();
   }
 
