@@ -33,7 +33,10 @@ std::string BucketsText(const v1::GetCapabilitiesResponse& capabilities) {
 void Print(const v1::GetCapabilitiesResponse& c, const std::string& server) {
   Row("server", absl::StrCat(server, ", latentd ", c.version(), ", backend ", c.backend()));
   for (const v1::ModelInfo& model : c.models()) {
-    Row(model.component(), absl::StrCat(model.name(), " (", model.class_name(), ")"));
+    Row(model.component(),
+        absl::StrCat(model.name(), " (", model.class_name(), ", ", model.family(), "); by default ",
+                     model.default_steps(), " steps, guidance ", model.default_guidance_scale(),
+                     ", strength ", model.default_strength()));
   }
   Row("refine", c.can_refine() ? "yes: --refine" : "no");
   Row("size", absl::StrCat(SizeText(c.default_size()), " by default; ", c.min_side(), " to ",

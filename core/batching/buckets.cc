@@ -10,11 +10,8 @@
 namespace latentd::batching {
 namespace {
 
-constexpr int kSdxlSide = 1024;
 // A message stays readable, and below what clients take.
 constexpr size_t kMostNamed = 20;
-
-int MultipleOf8(int side) { return side / 8 * 8; }
 
 bool Covers(Bucket bucket, Bucket size) {
   return bucket.width >= size.width && bucket.height >= size.height;
@@ -30,16 +27,6 @@ absl::Status Refuse(bool bad_width, bool bad_height, const std::string& why) {
 }
 
 }  // namespace
-
-std::vector<Bucket> DefaultBuckets(Bucket own) {
-  if (std::max(own.width, own.height) >= kSdxlSide) {
-    return {{1024, 1024}, {1152, 896}, {896, 1152}, {1216, 832}, {832, 1216},
-            {1344, 768},  {768, 1344}, {1536, 640}, {640, 1536}};
-  }
-  return {own,
-          {MultipleOf8(own.width * 5 / 4), MultipleOf8(own.height * 3 / 4)},
-          {MultipleOf8(own.width * 3 / 4), MultipleOf8(own.height * 5 / 4)}};
-}
 
 Buckets::Buckets(const std::vector<Bucket>& listed) {
   for (Bucket bucket : listed) {

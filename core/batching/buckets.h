@@ -29,11 +29,6 @@ enum class BucketPolicy : uint8_t {
   kColdOk,  // it runs as it is
 };
 
-// Sizes to have ready for a model whose own size is `own`: the nine of about a megapixel that SDXL
-// was trained at if a side of `own` is 1024 or more; else `own` and one wider and one higher of
-// about its area, in multiples of 8.
-std::vector<Bucket> DefaultBuckets(Bucket own);
-
 class Buckets {
  public:
   Buckets() = default;

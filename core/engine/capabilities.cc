@@ -13,7 +13,7 @@ namespace {
 
 // True if some model that draws hands over to one that does.
 bool CanRefine(const pipeline::Pipeline& pipeline) {
-  return absl::c_any_of(pipeline.Models(), [&](const pipeline::SdxlModel* model) {
+  return absl::c_any_of(pipeline.Models(), [&](const pipeline::LoadedModel* model) {
     const std::optional<pipeline::ModelId>& next = model->row().hands_over_to;
     return next.has_value() && pipeline.Draws(*next);
   });
@@ -24,8 +24,10 @@ bool CanRefine(const pipeline::Pipeline& pipeline) {
 Capabilities CapabilitiesOf(const pipeline::Pipeline& pipeline, const Config& config,
                             std::vector<ServerStatus::Bucket> buckets) {
   Capabilities capabilities;
-  for (const pipeline::SdxlModel* model : pipeline.Models()) {
-    capabilities.models.push_back({model->row().name, model->path(), model->pipeline_class()});
+  for (const pipeline::LoadedModel* model : pipeline.Models()) {
+    const pipeline::ModelRow& row = model->row();
+    capabilities.models.push_back(
+        {row.name, model->path(), model->pipeline_class(), row.family, row.defaults});
   }
   capabilities.can_refine = CanRefine(pipeline);
   capabilities.default_size = pipeline.traits().default_size;

@@ -244,6 +244,8 @@ struct ModelInfo {
   std::string component;  // "base", "refiner"
   std::string path;
   std::string class_name;  // "StableDiffusionXLPipeline"
+  std::string family;      // "sdxl"
+  pipeline::ModelDefaults defaults;
 };
 
 // Properties of the server that bound a client's requests.

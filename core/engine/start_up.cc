@@ -18,15 +18,6 @@ namespace {
 
 using compiler::GraphStore;
 
-std::vector<pipeline::Size> BucketsOf(const Config& config, pipeline::Size own) {
-  if (!config.buckets.empty()) return config.buckets;
-  std::vector<pipeline::Size> buckets;
-  for (const batching::Bucket& bucket : batching::DefaultBuckets({own.width, own.height})) {
-    buckets.push_back({bucket.width, bucket.height});
-  }
-  return buckets;
-}
-
 }  // namespace
 
 absl::Status StartUp::Run() {
@@ -78,8 +69,9 @@ absl::Status StartUp::LoadModels() {
 
 absl::Status StartUp::OpenBuckets() {
   ASSIGN_OR_RETURN(const AvailableMemory available, parts_.stores.weights.device().Available());
-  const std::vector<pipeline::Size> buckets =
-      BucketsOf(parts_.config, parts_.models.pipeline->traits().default_size);
+  const std::vector<pipeline::Size> buckets = parts_.config.buckets.empty()
+                                                  ? parts_.models.pipeline->DefaultBuckets()
+                                                  : parts_.config.buckets;
   std::vector<std::string> labels;
   labels.reserve(buckets.size());
   for (pipeline::Size bucket : buckets) labels.push_back(SizeText(bucket));

@@ -76,10 +76,16 @@ ClipTextOutputs ClipText(GraphBuilder& builder, const ClipTextConfig& config,
     outputs.hidden_states.push_back(
         Layer(text.Child("encoder.layers", i), config, outputs.hidden_states.back()));
   }
-  outputs.last_hidden_state = LayerNorm(text.Child("final_layer_norm"),
-                                        outputs.hidden_states.back(), config.layer_norm_eps);
+  outputs.last_hidden_state =
+      NormClipState(builder, config, component, outputs.hidden_states.back());
   outputs.pooled = Pooled(root, config, outputs.last_hidden_state, inputs.pooled_positions);
   return outputs;
+}
+
+Value NormClipState(GraphBuilder& builder, const ClipTextConfig& config,
+                    absl::string_view component, Value state) {
+  const Scope text = Scope(builder, component).Child("text_model");
+  return LayerNorm(text.Child("final_layer_norm"), state, config.layer_norm_eps);
 }
 
 }  // namespace latentd::networks

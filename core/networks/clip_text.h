@@ -29,4 +29,8 @@ struct ClipTextOutputs {
 ClipTextOutputs ClipText(GraphBuilder& builder, const ClipTextConfig& config,
                          absl::string_view component, const ClipTextInputs& inputs);
 
+// One of its hidden states, normed as the last one is.
+Value NormClipState(GraphBuilder& builder, const ClipTextConfig& config,
+                    absl::string_view component, Value state);
+
 }  // namespace latentd::networks

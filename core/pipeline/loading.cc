@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/memory_limit.h"
 #include "core/base/status_macros.h"
-#include "core/pipeline/graphs/component_classes.h"
+#include "core/families/families.h"
 #include "core/pipeline/graphs/precision.h"
 
 namespace latentd::pipeline {
@@ -19,6 +19,7 @@ using weights::Checkpoint;
 // A checkpoint of which something is loaded.
 struct Source {
   const ModelRow& model;
+  const families::Family& family;
   Checkpoint checkpoint;
 };
 
@@ -95,17 +96,37 @@ absl::Status CheckMemory(const std::vector<Source>& sources, const LoadOptions& 
                                                    " are available (", available.source, ")"));
 }
 
+// Checks that each model goes on from the latents of one whose family hands over to its own.
+absl::Status CheckHandingOver(const std::vector<Source>& sources) {
+  const Source& base = sources.front();
+  for (const Source& source : sources) {
+    if (!source.model.is_refiner || base.family.hands_over_to == &source.family) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--", source.model.name, "=", source.checkpoint.path(), " is of ", source.family.title,
+        ", and --", base.model.name, "=", base.checkpoint.path(), " of ", base.family.title,
+        ", which ",
+        base.family.hands_over_to == nullptr
+            ? "has no refiners"
+            : absl::StrCat("has refiners of ", base.family.hands_over_to->title, " only")));
+  }
+  return absl::OkStatus();
+}
+
 // The first model's, of which the configurations count in any case, and those of others that draw.
-absl::StatusOr<std::vector<Source>> OpenCheckpoints(const ModelTable& table,
-                                                    const LoadOptions& options) {
+absl::StatusOr<std::vector<Source>> OpenCheckpoints(ModelTable& table, const LoadOptions& options) {
   std::vector<Source> sources;
   for (const ModelRow& model : table.rows()) {
     if (!sources.empty() && IsOff(options.components, FlagNameOf(kUnetName, model.name))) continue;
     ASSIGN_OR_RETURN(Checkpoint checkpoint,
                      Checkpoint::Open(model.checkpoint, options.variant, options.digests));
-    RETURN_IF_ERROR(CheckClasses(model, checkpoint));
-    sources.push_back({model, std::move(checkpoint)});
+    ASSIGN_OR_RETURN(const families::Family* family, families::FindFamily(model, checkpoint));
+    ModelRow& row = table[model.id];
+    row.family = std::string(family->name);
+    row.has_refiners = family->hands_over_to != nullptr;
+    row.defaults = family->defaults;
+    sources.push_back({model, *family, std::move(checkpoint)});
   }
+  RETURN_IF_ERROR(CheckHandingOver(sources));
   return sources;
 }
 
@@ -128,9 +149,9 @@ absl::StatusOr<std::unique_ptr<const Pipeline>> LoadPipeline(const LoadOptions& 
   Pipeline::LoadedModels models(table.rows().size());
   for (const Source& source : sources) {
     RETURN_IF_ERROR(GiveUp(options));
-    ASSIGN_OR_RETURN(
-        auto model, SdxlModel::Load(source.model, source.checkpoint, store, graphs, model_options));
-    Warn(FindLeftOut(source.checkpoint), options);
+    ASSIGN_OR_RETURN(auto model, LoadedModel::Load(source.model, source.family, source.checkpoint,
+                                                   store, graphs, model_options));
+    Warn(families::FindLeftOut(source.family, source.checkpoint), options);
     Warn(model->warnings(), options);
     models[static_cast<size_t>(source.model.id.value)] = std::move(model);
   }

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "core/base/text.h"
+#include "core/families/families.h"
 #include "core/image/decode.h"
 #include "core/pipeline/plan/state_bytes.h"
 #include "core/pipeline/spec/unused_parameters.h"
@@ -36,7 +37,7 @@ schedulers::ScheduleRequest ScheduleRequestOf(const PictureSpec& spec, bool take
   return request;
 }
 
-absl::StatusOr<PlannedStage> MakeStage(const SdxlModel& model, const PictureSpec& spec,
+absl::StatusOr<PlannedStage> MakeStage(const LoadedModel& model, const PictureSpec& spec,
                                        bool takes_over) {
   PlannedStage stage{.model = &model};
   ASSIGN_OR_RETURN(stage.scheduler, model.SchedulerWith(spec.scheduler));
@@ -76,8 +77,8 @@ bool HasBatchInvariantSteps(const std::vector<PlannedStage>& stages) {
 
 // The last model with a tiny VAE, of those that draw the images, in order: an ensemble's share
 // their latents. Null: none has.
-const SdxlModel* WithTinyVae(const std::vector<PlannedStage>& stages) {
-  const SdxlModel* last = nullptr;
+const LoadedModel* WithTinyVae(const std::vector<PlannedStage>& stages) {
+  const LoadedModel* last = nullptr;
   for (const PlannedStage& stage : stages) {
     if (stage.model->graphs().has_tiny_vae()) last = stage.model;
   }
@@ -99,7 +100,7 @@ Size NearestOf(const std::vector<Size>& sizes, const Size& own) {
 }
 
 // The model as it was loaded; null: it was not, since it draws nothing here.
-const SdxlModel* LoadedOf(const Pipeline::LoadedModels& models, ModelId id) {
+const LoadedModel* LoadedOf(const Pipeline::LoadedModels& models, ModelId id) {
   return models[static_cast<size_t>(id.value)].get();
 }
 
@@ -110,7 +111,7 @@ absl::StatusOr<std::unique_ptr<const Pipeline>> Pipeline::Create(ModelTable tabl
                                                                  const ComponentModes& modes,
                                                                  const std::vector<Size>& buckets,
                                                                  StepRows rows) {
-  const SdxlModel& first = *models.front();
+  const LoadedModel& first = *models.front();
   for (const auto& model : models) {
     if (model == nullptr || (DownscaleOf(model->vae()) == DownscaleOf(first.vae()) &&
                              model->latent_channels() == first.latent_channels())) {
@@ -128,7 +129,7 @@ Pipeline::Pipeline(ModelTable table, LoadedModels models, const ComponentModes& 
     : models_(std::move(models)), rows_(std::move(rows)) {
   traits_.default_size = NearestOf(buckets, first().default_size());
   traits_.side_multiple = DownscaleOf(first().vae());
-  traits_.max_clip_skip = first().max_clip_skip();
+  traits_.max_clip_skip = first().family().max_clip_skip(first().configs());
   traits_.models = std::move(table);
   for (const auto& [component, mode] : modes) {
     if (mode == ComponentMode::kOff) traits_.off.insert(component);
@@ -137,8 +138,8 @@ Pipeline::Pipeline(ModelTable table, LoadedModels models, const ComponentModes& 
   if (by_default.ok()) default_scheduler_ = std::string(by_default->name());
 }
 
-std::vector<const SdxlModel*> Pipeline::ModelsOf(const PictureSpec& spec) const {
-  std::vector<const SdxlModel*> models;
+std::vector<const LoadedModel*> Pipeline::ModelsOf(const PictureSpec& spec) const {
+  std::vector<const LoadedModel*> models;
   for (const ModelId id : table().Chain(spec.model, spec.refine)) {
     models.push_back(LoadedOf(models_, id));
   }
@@ -148,7 +149,7 @@ std::vector<const SdxlModel*> Pipeline::ModelsOf(const PictureSpec& spec) const 
 absl::StatusOr<std::vector<PlannedStage>> Pipeline::StagesOf(const PictureSpec& spec) const {
   std::vector<PlannedStage> stages;
   int steps = 0;
-  for (const SdxlModel* model : ModelsOf(spec)) {
+  for (const LoadedModel* model : ModelsOf(spec)) {
     ASSIGN_OR_RETURN(PlannedStage stage, MakeStage(*model, spec, /*takes_over=*/!stages.empty()));
     stage.first_step = steps;
     steps += stage.schedule.denoising_steps();
@@ -186,7 +187,7 @@ absl::Status Pipeline::ResolveSpec(const Inputs& inputs, std::vector<FieldViolat
   // looked at in any case.
   if (!violations.empty()) {
     const ModelRow* row = table().Find(spec.model);
-    const SdxlModel* starts = row == nullptr ? nullptr : LoadedOf(models_, row->id);
+    const LoadedModel* starts = row == nullptr ? nullptr : LoadedOf(models_, row->id);
     if (starts != nullptr)
       AddViolationsOf(starts->SchedulerWith(spec.scheduler).status(), violations);
   } else {
@@ -242,19 +243,19 @@ void Pipeline::PlanGraphs(Plan& plan) const {
   for (const PlannedStage& stage : plan.stages) needs.models.push_back(stage.model);
   if (plan.has_unguided_steps) needs.rows.push_back(1);
   plan.graphs = GraphsFor(needs);
-  for (const SdxlModel* model : needs.models) {
+  for (const LoadedModel* model : needs.models) {
     for (int rows : RowCountsAt(plan.executed_size)) {
       if (rows <= plan.rows || plan.alone) continue;
       plan.dispensable.push_back({model, {.shape = {rows, shape.height, shape.width}}});
     }
   }
-  const SdxlModel* tiny = plan.spec.previews_every ? WithTinyVae(plan.stages) : nullptr;
+  const LoadedModel* tiny = plan.spec.previews_every ? WithTinyVae(plan.stages) : nullptr;
   if (tiny == nullptr) return;
   plan.dispensable.push_back({tiny, {GraphKind::kPreview, {1, shape.height, shape.width}}});
 }
 
-std::vector<const SdxlModel*> Pipeline::Models() const {
-  std::vector<const SdxlModel*> models;
+std::vector<const LoadedModel*> Pipeline::Models() const {
+  std::vector<const LoadedModel*> models;
   for (const auto& model : models_) {
     if (model != nullptr && model->draws()) models.push_back(model.get());
   }
@@ -262,8 +263,12 @@ std::vector<const SdxlModel*> Pipeline::Models() const {
 }
 
 bool Pipeline::Draws(ModelId model) const {
-  const SdxlModel* loaded = LoadedOf(models_, model);
+  const LoadedModel* loaded = LoadedOf(models_, model);
   return loaded != nullptr && loaded->draws();
+}
+
+std::vector<Size> Pipeline::DefaultBuckets() const {
+  return families::DefaultBuckets(first().family(), traits_.default_size);
 }
 
 StepShape Pipeline::ShapeOf(Size size, int rows) const {
@@ -274,7 +279,7 @@ absl::StatusOr<std::vector<GraphHandle>> Pipeline::GraphsOf(Size bucket, int row
                                                             IfUnknown unknown) const {
   const StepShape shape = ShapeOf(bucket, rows);
   std::vector<GraphHandle> all;
-  for (const SdxlModel* model : Models()) {
+  for (const LoadedModel* model : Models()) {
     const std::vector<PlannedGraph> graphs =
         pipeline::GraphsFor({.models = {model},
                              .height = shape.height,
@@ -290,7 +295,7 @@ absl::StatusOr<std::vector<GraphHandle>> Pipeline::GraphsOf(Size bucket, int row
 absl::StatusOr<std::vector<GraphHandle>> Pipeline::PreviewGraphsOf(Size bucket,
                                                                    IfUnknown unknown) const {
   std::vector<PlannedGraph> graphs;
-  for (const SdxlModel* model : Models()) {
+  for (const LoadedModel* model : Models()) {
     if (!model->graphs().has_tiny_vae()) continue;
     graphs.push_back({model, {GraphKind::kPreview, ShapeOf(bucket, /*rows=*/1)}});
   }
@@ -343,14 +348,11 @@ std::vector<std::string> Pipeline::UnusedParameters(const PictureSpec& asked,
       });
   std::vector<ModelReads> reads;
   for (const PlannedStage& stage : plan.stages) {
-    const SdxlModel& model = *stage.model;
-    reads.push_back({.clip_skip = !model.row().is_refiner,
-                     .second_prompts = model.text_encoders().size() == 2,
-                     .eta = stage.scheduler.name() == "ddim",
-                     .aesthetic_scores = model.requires_aesthetics_score(),
-                     .zeros_for_negative = model.force_zeros_for_empty_prompt(),
-                     .guided_steps = guided,
-                     .previews = plan.wants_tiny_vae() || KnownColors(plan.last_model().vae())});
+    const LoadedModel& model = *stage.model;
+    ModelReads& its = reads.emplace_back(model.family().reads(model.configs()));
+    its.eta = stage.scheduler.name() == "ddim";
+    its.guided_steps = guided;
+    its.previews = plan.wants_tiny_vae() || KnownColors(plan.last_model().vae());
   }
   return FindUnusedParameters(asked, plan.spec, reads);
 }
@@ -361,7 +363,7 @@ std::vector<std::shared_ptr<const weights::WatchedFile>> Pipeline::CheckpointFil
     if (model == nullptr) continue;
     for (const auto& file : model->files_read()) files.push_back(file);
   }
-  for (const SdxlModel* model : Models()) {
+  for (const LoadedModel* model : Models()) {
     for (auto& file : model->graphs().weights().Files()) files.push_back(std::move(file));
   }
   return files;

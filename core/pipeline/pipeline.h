@@ -1,5 +1,6 @@
-// Stable Diffusion XL: text-to-image, image-to-image, and base and refiner as an ensemble of
-// experts. It makes plans of requests, and images of plans; units of work (units.h) draw them.
+// A Pipeline is the models of a server: text-to-image, image-to-image, and base and refiner as an
+// ensemble of experts. It makes plans of requests, and images of plans; units of work (units.h)
+// draw them.
 //
 // No threads, no queues, no loop over steps: the owner of a Picture enqueues unit after unit until
 // its `next` is kDone, in whatever order with other pictures'. Thread-safe.
@@ -12,7 +13,7 @@
 #include "absl/status/statusor.h"
 #include "core/base/error_details.h"
 #include "core/compiler/graph_store.h"
-#include "core/pipeline/graphs/sdxl_model.h"
+#include "core/pipeline/graphs/loaded_model.h"
 #include "core/pipeline/plan/latents_file.h"
 #include "core/pipeline/plan/plan.h"
 #include "core/pipeline/spec/components.h"
@@ -29,7 +30,7 @@ class Pipeline {
  public:
   // By their ids in `table`: null where the UNet is off, but for the first, which counts in any
   // case.
-  using LoadedModels = std::vector<std::unique_ptr<const SdxlModel>>;
+  using LoadedModels = std::vector<std::unique_ptr<const LoadedModel>>;
   // The models were loaded with `modes`. The default size is the one of `buckets` that is nearest
   // to the first model's own; where there are none, that one's own. Steps run with as many rows as
   // `rows` says, beside what a picture needs by itself.
@@ -40,9 +41,9 @@ class Pipeline {
 
   const ModelTable& table() const { return traits_.models; }
   // Decides on the server's sizes and default scheduler.
-  const SdxlModel& first() const { return *models_.front(); }
+  const LoadedModel& first() const { return *models_.front(); }
   // Models that draw, in the order of their ids.
-  std::vector<const SdxlModel*> Models() const;
+  std::vector<const LoadedModel*> Models() const;
   bool Draws(ModelId model) const;
   const Traits& traits() const { return traits_; }
   // The noise scheduler of requests to the first model that name none, by its short name; empty:
@@ -61,6 +62,9 @@ class Pipeline {
                                      std::vector<FieldViolation> found = {}) const;
   // The networks run at the images' own size.
   absl::StatusOr<SharedPlan> Resolve(const PictureSpec& asked, const Inputs& inputs = {}) const;
+
+  // Sizes to have ready where none are configured.
+  std::vector<Size> DefaultBuckets() const;
 
   // The numbers of rows that steps of that size have graphs for, as configured (step_rows.h).
   std::vector<int> RowCountsAt(Size executed) const { return rows_.At(executed); }
@@ -93,7 +97,7 @@ class Pipeline {
            const std::vector<Size>& buckets, StepRows rows);
 
   // The models whose steps the spec asks for, in order. REQUIRES: they are there.
-  std::vector<const SdxlModel*> ModelsOf(const PictureSpec& spec) const;
+  std::vector<const LoadedModel*> ModelsOf(const PictureSpec& spec) const;
   absl::StatusOr<std::vector<PlannedStage>> StagesOf(const PictureSpec& spec) const;
   // The spec with every default filled in, and its stages.
   absl::Status ResolveSpec(const Inputs& inputs, std::vector<FieldViolation> found,

@@ -33,7 +33,7 @@ constexpr char kAestheticsScore[] = "requires_aesthetics_score";
 constexpr absl::string_view kServed[] = {"scheduler", "text_encoder", "text_encoder_2",
                                          "tokenizer", "tokenizer_2",  "unet",
                                          "vae",       kTinyVae};
-// Options of SDXL's pipelines; a watermark is never added.
+// Options of pipelines; a watermark is never added.
 constexpr absl::string_view kOptions[] = {kForceZeros, kAestheticsScore, "add_watermarker"};
 
 bool IsServed(absl::string_view component) { return absl::c_linear_search(kServed, component); }

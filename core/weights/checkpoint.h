@@ -60,7 +60,7 @@ class Checkpoint {
   bool Has(absl::string_view component) const { return components_.contains(component); }
 
   // The entries of model_index.json that are not read, in alphabetical order, escaped: components
-  // of other pipelines and options that no SDXL pipeline has; not those that are null or false.
+  // of other pipelines and options that are not read; not those that are null or false.
   const std::vector<std::string>& passed_over() const { return passed_over_; }
 
   // Options of the pipeline, with diffusers' defaults. null is false, as in Python.

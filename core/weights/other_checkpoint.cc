@@ -23,28 +23,29 @@ namespace fs = std::filesystem;
 // Each says what a kind is and how to go on; $0 is the path as it was given.
 constexpr char kFuse[] =
     "a LoRA, which is not served by itself: fuse it into its checkpoint once in Python, "
-    "pipe = diffusers.StableDiffusionXLPipeline.from_pretrained(\"BASE\"); "
+    "pipe = diffusers.DiffusionPipeline.from_pretrained(\"BASE\"); "
     "pipe.load_lora_weights(\"$0\"); pipe.fuse_lora(); pipe.unload_lora_weights(); "
     "pipe.save_pretrained(\"DIR\"), and give DIR";
 constexpr char kControlNet[] =
-    "a ControlNet, which is not served: give the SDXL checkpoint that it belongs to, without it";
+    "a ControlNet, which is not served: give the checkpoint that it belongs to, without it";
 constexpr char kAdapter[] =
-    "an adapter (IP-Adapter, T2I-Adapter), which is not served: give the SDXL checkpoint that it "
+    "an adapter (IP-Adapter, T2I-Adapter), which is not served: give the checkpoint that it "
     "belongs to, without it";
 constexpr char kEmbedding[] =
-    "a textual inversion embedding, which is not served: give the SDXL checkpoint that it belongs "
-    "to, without it";
+    "a textual inversion embedding, which is not served: give the checkpoint that it belongs to, "
+    "without it";
 constexpr char kConvert[] =
     "a single-file checkpoint is converted once in Python: "
     "diffusers.StableDiffusionXLPipeline.from_single_file(\"$0\").save_pretrained(\"DIR\") "
-    "(StableDiffusionXLImg2ImgPipeline for a refiner)";
-constexpr char kOtherModel[] = ", which is not served: only Stable Diffusion XL is";
+    "(StableDiffusionXLImg2ImgPipeline for a refiner, StableDiffusionPipeline for Stable Diffusion "
+    "1 and 2)";
+constexpr char kOtherModel[] = ", which is not served: only Stable Diffusion 1, 2 and XL are";
 
 // A part of a checkpoint: the argument of the pipeline that takes it, and what makes it of $0.
 std::string Part(absl::string_view what, absl::string_view argument, absl::string_view made_by) {
   return absl::StrCat(what,
                       ", one part of a checkpoint: put it into a whole one in Python, "
-                      "diffusers.StableDiffusionXLPipeline.from_pretrained(\"BASE\", ",
+                      "diffusers.DiffusionPipeline.from_pretrained(\"BASE\", ",
                       argument, "=", made_by, "(\"$0\")).save_pretrained(\"DIR\"), and give DIR");
 }
 
@@ -65,17 +66,14 @@ constexpr OtherModel kOtherModels[] = {
     {"QwenImage", "Qwen-Image"},
     {"HunyuanDiT", "HunyuanDiT"},
     {"Chroma", "Chroma"},
-    {"LatentConsistencyModel", "Stable Diffusion 1.5"},
+    {"LatentConsistencyModel", "a latent consistency model"},
 };
 
 std::string ModelOf(absl::string_view class_name) {
   for (const OtherModel& other : kOtherModels) {
     if (absl::StartsWith(class_name, other.prefix)) return std::string(other.model);
   }
-  // Classes of 1.x and 2.x say no version in diffusers.
-  const bool is_old = absl::StartsWith(class_name, "StableDiffusion") &&
-                      !absl::StartsWith(class_name, "StableDiffusionXL");
-  return is_old ? "Stable Diffusion 1 or 2" : "";
+  return "";
 }
 
 // Tells a network by its class.
@@ -142,9 +140,8 @@ std::vector<NameRule> NameRules() {
       {AnyStartsWith, {"clip_l", "clip_g", "emb_params"}, kEmbedding},
       {AnyContains, {"double_blocks.", "single_transformer_blocks."}, of("Flux")},
       {AnyContains, {"joint_blocks."}, of("Stable Diffusion 3")},
-      // SDXL's own, whole: it is converted.
-      {AnyStartsWith, {"conditioner.embedders."}, ""},
-      {AnyStartsWith, {"cond_stage_model."}, of("Stable Diffusion 1 or 2")},
+      // Whole ones of SDXL and of Stable Diffusion 1 and 2: they are converted.
+      {AnyStartsWith, {"conditioner.embedders.", "cond_stage_model."}, ""},
       {AnyStartsWith, {"model.diffusion_model.", "down_blocks."}, unet},
       {AnyStartsWith, {"first_stage_model.", "decoder.conv_in.", "encoder.conv_in."}, vae},
       {AnyStartsWith,
@@ -153,7 +150,7 @@ std::vector<NameRule> NameRules() {
   };
 }
 
-// Empty where the names do not tell, or tell of a whole checkpoint of SDXL.
+// Empty where the names do not tell, or tell of a whole checkpoint that is served.
 std::string DescribeTensors(const std::string& path) {
   const absl::StatusOr<TensorMap> tensors = ReadSafetensors(path);
   if (!tensors.ok()) return "";

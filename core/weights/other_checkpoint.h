@@ -1,4 +1,4 @@
-// Names what was given where a checkpoint of SDXL in the diffusers layout belongs, and says what to
+// Names what was given where a checkpoint in the diffusers layout belongs, and says what to
 // do with it: LoRAs, ControlNets, single files, parts of checkpoints, checkpoints of other models.
 //
 // Told by the class that a config.json or model_index.json names, or by the names of the tensors in

@@ -67,6 +67,10 @@ v1::ModelInfo ToProto(const engine::ModelInfo& model) {
   proto.set_component(model.component);
   proto.set_name(engine::NameOf(model));
   proto.set_class_name(model.class_name);
+  proto.set_family(model.family);
+  proto.set_default_steps(model.defaults.steps);
+  proto.set_default_guidance_scale(model.defaults.guidance_scale);
+  proto.set_default_strength(model.defaults.strength);
   return proto;
 }
 

@@ -32,9 +32,10 @@
 #include "core/backends/cpu/cpu_executable.h"
 #include "core/backends/reference/evaluate.h"
 #include "core/base/clock.h"
+#include "core/families/families.h"
 #include "core/graph/op_table.h"
 #include "core/passes/pipeline.h"
-#include "core/pipeline/graphs/sdxl_model.h"
+#include "core/pipeline/graphs/loaded_model.h"
 #include "core/weights/weight_store.h"
 #include "tests/support/run_executable.h"
 #include "tests/support/source_directory.h"
@@ -60,7 +61,7 @@ struct Rig {
   weights::WeightStore store{*backend};
   metrics::Registry registry;
   compiler::GraphStore graphs;
-  std::unique_ptr<const pipeline::SdxlModel> model;
+  std::unique_ptr<const pipeline::LoadedModel> model;
 
   explicit Rig(const std::set<std::string>& skipped_passes)
       : graphs(*backend, SystemClock(), registry, nullptr,
@@ -70,9 +71,10 @@ struct Rig {
             .value();
     pipeline::ModelOptions options;
     options.precision = {{"unet_base", Precision()}, {"vae_decoder", Precision()}};
-    model = pipeline::SdxlModel::Load(
-                pipeline::ModelTable::FromFlags(checkpoint.path(), "").rows().front(), checkpoint,
-                store, graphs, options)
+    const pipeline::ModelTable table = pipeline::ModelTable::FromFlags(checkpoint.path(), "");
+    const pipeline::ModelRow& row = table.rows().front();
+    model = pipeline::LoadedModel::Load(row, *families::FindFamily(row, checkpoint).value(),
+                                        checkpoint, store, graphs, options)
                 .value();
   }
 

@@ -20,6 +20,7 @@
 #include "core/base/files.h"
 #include "core/base/status_macros.h"
 #include "core/compiler/graph_store.h"
+#include "core/families/family/clip_text.h"
 #include "core/image/decode.h"
 #include "core/metrics/registry.h"
 #include "core/pipeline/loading.h"
@@ -57,13 +58,15 @@ absl::StatusOr<Pictures> Draw(const pipeline::Pipeline& pipeline, const PictureR
   return pictures;
 }
 
-// Along the features, as the UNet reads them.
-absl::StatusOr<Buffer> Joined(device::Device& device, const std::vector<Buffer>& of_encoders) {
+// The hidden states of all encoders, along the features, as the UNet reads them.
+absl::StatusOr<Buffer> Joined(device::Device& device, const pipeline::EncodedPrompt& prompt) {
   int64_t features = 0;
   std::vector<Buffer> states;
-  for (const Buffer& part : of_encoders) {
-    ASSIGN_OR_RETURN(states.emplace_back(), testing::CopyToHost(device, part));
-    features += part.shape()[2];
+  while (true) {
+    const auto part = prompt.find(families::HiddenStatesInput(states.size()));
+    if (part == prompt.end()) break;
+    ASSIGN_OR_RETURN(states.emplace_back(), testing::CopyToHost(device, part->second));
+    features += part->second.shape()[2];
   }
   const int64_t tokens = states.front().shape()[1];
   Buffer joined = Buffer::Allocate(device::DType::kF32, {1, tokens, features});
@@ -77,6 +80,17 @@ absl::StatusOr<Buffer> Joined(device::Device& device, const std::vector<Buffer>&
   return joined;
 }
 
+// By diffusers' names for them: "prompt_embeds", and "pooled_prompt_embeds" where a model has it.
+using NamedText = std::vector<std::pair<std::string, Buffer>>;
+absl::Status AddText(device::Device& device, const std::string& prefix,
+                     const pipeline::EncodedPrompt& prompt, NamedText& pairs) {
+  ASSIGN_OR_RETURN(const Buffer states, Joined(device, prompt));
+  pairs.push_back({prefix + "prompt_embeds", states});
+  const auto pooled = prompt.find("text_embeds");
+  if (pooled != prompt.end()) pairs.push_back({prefix + "pooled_prompt_embeds", pooled->second});
+  return absl::OkStatus();
+}
+
 // Distance of the first stage's text, which all images of the request share. It is encoded again:
 // an image does not keep it.
 absl::StatusOr<double> TextDistance(device::Device& device, const weights::TensorMap& expected,
@@ -87,16 +101,9 @@ absl::StatusOr<double> TextDistance(device::Device& device, const weights::Tenso
                    pipeline::EncodePrompts(picture.request->stages.front(), picture.request->spec(),
                                            *stream, work));
   RETURN_IF_ERROR(stream->Synchronize());
-  const pipeline::EncodedPrompt& positive = rows.back();
-  ASSIGN_OR_RETURN(const Buffer states, Joined(device, positive.hidden_states));
-  std::vector<std::pair<std::string, Buffer>> pairs = {{"prompt_embeds", states},
-                                                       {"pooled_prompt_embeds", positive.pooled}};
-  if (rows.size() > 1) {
-    const pipeline::EncodedPrompt& negative = rows.front();
-    ASSIGN_OR_RETURN(const Buffer negative_states, Joined(device, negative.hidden_states));
-    pairs.push_back({"negative_prompt_embeds", negative_states});
-    pairs.push_back({"negative_pooled_prompt_embeds", negative.pooled});
-  }
+  NamedText pairs;
+  RETURN_IF_ERROR(AddText(device, "", rows.back(), pairs));
+  if (rows.size() > 1) RETURN_IF_ERROR(AddText(device, "negative_", rows.front(), pairs));
   double worst = 0;
   for (const auto& [name, actual] : pairs) {
     ASSIGN_OR_RETURN(const device::ConstBuffer wanted, FindTensor(expected, name));

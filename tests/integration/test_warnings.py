@@ -32,7 +32,7 @@ class WarningsTest(unittest.TestCase):
     def test_each_names_its_parameter_and_why(self):
         """Guard: kRules in core/pipeline/spec/unused_parameters.cc, and UnusedParameters in LocalEngine::TrySubmit."""
         cases = [
-            ({"aesthetic_score": 7}, "aesthetic_score has no effect: only the refiner reads it"),
+            ({"aesthetic_score": 7}, "aesthetic_score has no effect: only a refiner reads it"),
             ({"guidance_scale": 1, "guidance_rescale": 0.7}, "guidance_rescale has no effect: it needs a guidance_scale"),
             ({"guidance_scale": 1, "guidance_interval": {"stop": 0.5}},
              "guidance_interval has no effect: it needs a guidance_scale"),

@@ -7,7 +7,7 @@
 namespace latentd::pipeline {
 
 enum class GraphKind : uint8_t {
-  kText,            // a text encoder (text_graphs.h), by its index
+  kText,            // a text encoder, by its index
   kRequest,         // the part of a step that depends on the prompt alone (core/graph/split.h)
   kStep,            // step_graph.h
   kDecode,          // vae_graph.h, as are the following

@@ -7,7 +7,6 @@
 #include "core/base/status_macros.h"
 #include "core/compiler/compile.h"
 #include "core/pipeline/graphs/precision.h"
-#include "core/pipeline/graphs/text_graphs.h"
 
 namespace latentd::pipeline {
 namespace {
@@ -22,21 +21,23 @@ constexpr char kSamplePart[] = "sample";
 
 }  // namespace
 
-ModelGraphs::ModelGraphs(std::string model, const ModelConfigs& configs,
+ModelGraphs::ModelGraphs(std::string model, const families::Family& family,
+                         const ModelConfigs& configs,
                          std::shared_ptr<const weights::WeightSet> weights,
                          const ModelOptions& options, compiler::GraphStore& store)
     : model_(std::move(model)),
+      family_(family),
       configs_(configs),
       weights_(std::move(weights)),
       options_(options),
       store_(store) {}
 
 absl::StatusOr<std::unique_ptr<ModelGraphs>> ModelGraphs::Declare(
-    std::string model, const ModelConfigs& configs,
+    std::string model, const families::Family& family, const ModelConfigs& configs,
     std::shared_ptr<const weights::WeightSet> weights, const ModelOptions& options,
     compiler::GraphStore& store) {
   std::unique_ptr<ModelGraphs> graphs(
-      new ModelGraphs(std::move(model), configs, std::move(weights), options, store));
+      new ModelGraphs(std::move(model), family, configs, std::move(weights), options, store));
   RETURN_IF_ERROR(graphs->DeclareFixed());
   return graphs;
 }
@@ -44,8 +45,13 @@ absl::StatusOr<std::unique_ptr<ModelGraphs>> ModelGraphs::Declare(
 // Declares graphs of one shape only; builds each other graph for one shape to check its weights.
 absl::Status ModelGraphs::DeclareFixed() {
   std::vector<graph::Graph> texts;
-  for (const TextEncoder& encoder : configs_.text_encoders) {
-    ASSIGN_OR_RETURN(graph::Graph text, MakeTextGraph(encoder));
+  for (size_t i = 0; i < configs_.text_encoders.size(); ++i) {
+    ASSIGN_OR_RETURN(graph::Graph text, family_.text_graph(configs_, i));
+    for (const graph::Output& output : text.outputs()) {
+      const graph::Node& given = text.node(output.value);
+      if (output.name == "finite") continue;
+      text_bytes_ += given.shape.elements() * device::SizeOf(given.dtype);
+    }
     texts.push_back(std::move(text));
   }
   const StepShape probe{1, kProbeSide, kProbeSide};
@@ -161,7 +167,7 @@ absl::StatusOr<graph::Graph> ModelGraphs::BuildWhole(const GraphName& name) cons
     case GraphKind::kRequest:
       break;
   }
-  return MakeStepGraph(configs_.unet, shape, configs_.conditioning);
+  return MakeStepGraph(family_, configs_, shape);
 }
 
 TileGrid ModelGraphs::TilesOf(const StepShape& shape) const {

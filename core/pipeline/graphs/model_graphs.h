@@ -18,12 +18,13 @@
 #include "absl/synchronization/mutex.h"
 #include "core/backends/executable.h"
 #include "core/compiler/graph_store.h"
+#include "core/families/family/family.h"
 #include "core/graph/graph.h"
 #include "core/graph/precision.h"
 #include "core/graph/split.h"
 #include "core/pipeline/graphs/graph_name.h"
-#include "core/pipeline/graphs/model_configs.h"
 #include "core/pipeline/graphs/step_graph.h"
+#include "core/pipeline/graphs/vae_graph.h"
 #include "core/pipeline/spec/components.h"
 #include "core/pipeline/spec/picture_spec.h"
 #include "core/weights/weight_set.h"
@@ -31,6 +32,8 @@
 namespace latentd::pipeline {
 
 using compiler::GraphHandle;
+using families::ModelConfigs;
+using families::TextEncoder;
 using ExecutablePointer = std::shared_ptr<backends::Executable>;
 
 // How a checkpoint's components run.
@@ -48,7 +51,7 @@ class ModelGraphs {
   // INVALID_ARGUMENT names every weight that a network wants and the set lacks. `configs` and
   // `store` must outlive the result.
   static absl::StatusOr<std::unique_ptr<ModelGraphs>> Declare(
-      std::string model, const ModelConfigs& configs,
+      std::string model, const families::Family& family, const ModelConfigs& configs,
       std::shared_ptr<const weights::WeightSet> weights, const ModelOptions& options,
       compiler::GraphStore& store);
 
@@ -69,8 +72,10 @@ class ModelGraphs {
 
   int text_count() const { return static_cast<int>(text_.size()); }
 
-  // Bytes of one row of what the request part makes of each encoder's state (text_graphs.h),
-  // "text_embeds" and "time_ids": what a step reads of them, packed by dtype (core/graph/split.h).
+  // Bytes of the text graphs' results for one row.
+  int64_t text_bytes() const { return text_bytes_; }
+  // Bytes of one row of what the request part makes of those: what a step reads of them, packed by
+  // dtype (core/graph/split.h).
   int64_t request_bytes() const;
 
   // True where decoding is in f16: bf16 overflows where f32 does.
@@ -90,7 +95,7 @@ class ModelGraphs {
  private:
   using WeakGraphHandle = std::weak_ptr<const compiler::DeclaredGraph>;
 
-  ModelGraphs(std::string model, const ModelConfigs& configs,
+  ModelGraphs(std::string model, const families::Family& family, const ModelConfigs& configs,
               std::shared_ptr<const weights::WeightSet> weights, const ModelOptions& options,
               compiler::GraphStore& store);
 
@@ -110,11 +115,13 @@ class ModelGraphs {
   GraphHandle DeclareAs(compiler::GraphLabel label, graph::Graph graph) const;
 
   const std::string model_;  // its name, and as a user of graphs
+  const families::Family& family_;
   const ModelConfigs& configs_;
   const std::shared_ptr<const weights::WeightSet> weights_;
   const ModelOptions options_;
   compiler::GraphStore& store_;
   std::vector<GraphHandle> text_;
+  int64_t text_bytes_ = 0;
   GraphHandle request_;
   std::vector<RowPort> packed_;  // its results
 

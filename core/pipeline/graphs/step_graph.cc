@@ -1,8 +1,10 @@
 #include "core/pipeline/graphs/step_graph.h"
 
+#include <string>
+#include <utility>
+
 #include "absl/algorithm/container.h"
 #include "absl/container/flat_hash_map.h"
-#include "absl/strings/str_cat.h"
 #include "core/graph/graph_builder.h"
 #include "core/pipeline/spec/limits.h"
 #include "core/schedulers/schedule.h"
@@ -129,30 +131,13 @@ std::vector<RowValue> StepValues(const backends::NamedBuffers& request, double g
   return values;
 }
 
-std::string HiddenStatesInput(size_t index) {
-  return absl::StrCat("encoder_hidden_states.", index);
-}
-
-absl::StatusOr<graph::Graph> MakeStepGraph(const networks::Unet2dConditionConfig& config,
-                                           const StepShape& shape, const ConditioningSizes& sizes) {
+absl::StatusOr<graph::Graph> MakeStepGraph(const families::Family& family,
+                                           const families::ModelConfigs& configs,
+                                           const StepShape& shape) {
   GraphBuilder b;
-  StepGraph step(b, shape, config.in_channels);
-  const auto request = [&](const std::string& name, Shape dims) {
-    return b.Input(name, DType::kF32, std::move(dims), Rate::kRequest);
-  };
-  networks::Unet2dConditionInputs inputs;
-  inputs.sample = step.NetworkInput();
-  inputs.timestep = step.Timestep();
-  std::vector<Value> states;
-  for (size_t i = 0; i < sizes.features.size(); ++i) {
-    const Shape dims = {shape.rows, sizes.tokens, sizes.features[i]};
-    states.push_back(request(HiddenStatesInput(i), dims));
-  }
-  inputs.encoder_hidden_states = b.Concat(states, 2);
-  inputs.text_embeds = request("text_embeds", {shape.rows, sizes.pooled});
-  inputs.time_ids = request("time_ids", {shape.rows, sizes.time_ids});
-  const Value output = networks::Unet2dCondition(b, config, "unet", inputs);
-  step.Advance(step.Guide(output));
+  StepGraph step(b, shape, configs.unet.in_channels);
+  const Value latents = step.NetworkInput(), timestep = step.Timestep();
+  step.Advance(step.Guide(family.predict(b, configs, latents, timestep)));
   return std::move(b).Build();
 }
 

@@ -13,42 +13,22 @@
 //   negative_rows i64 [R], text_rows i64 [R]
 //                             for each row, which rows are conditioned on its negative prompt and
 //                             on its prompt: the same row twice where there is no guidance
-//   encoder_hidden_states.0 [R, 77, D0], ..., text_embeds [R, P], time_ids [R, T]
-//                             request rate; one for each text encoder, joined along D
+//   request rate: what the family's network reads besides (core/families/family/family.h)
 // Outputs: state and step, which update the inputs of that name; finite u8 [R]: 1 where all of a
 // row's state is.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
-#include <numeric>
-#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "core/backends/bound_graph.h"
+#include "core/families/family/family.h"
 #include "core/graph/graph.h"
-#include "core/networks/unet_2d_condition.h"
 #include "core/pipeline/graphs/graph_name.h"
 #include "core/pipeline/graphs/row_port.h"
 
 namespace latentd::pipeline {
-
-// The sizes of the request-rate inputs.
-struct ConditioningSizes {
-  int64_t tokens = 77;
-  std::vector<int64_t> features;  // width of each text encoder's hidden states
-  int64_t pooled = 0;
-  int64_t time_ids = 6;
-
-  // Sum over all encoders.
-  int64_t joined_features() const {
-    return std::accumulate(features.begin(), features.end(), int64_t{0});
-  }
-};
-
-// The input for the hidden states of the text encoder at `index`: "encoder_hidden_states.0".
-std::string HiddenStatesInput(size_t index);
 
 // The inputs of the step rate, and "finite", for latents of so many elements.
 std::vector<RowPort> StepPorts(int64_t elements);
@@ -60,7 +40,8 @@ std::vector<RowPort> StepPortsOf(const backends::ExecutableInfo& step);
 std::vector<RowValue> StepValues(const backends::NamedBuffers& request, double guidance_scale,
                                  double guidance_rescale);
 
-absl::StatusOr<graph::Graph> MakeStepGraph(const networks::Unet2dConditionConfig& config,
-                                           const StepShape& shape, const ConditioningSizes& sizes);
+absl::StatusOr<graph::Graph> MakeStepGraph(const families::Family& family,
+                                           const families::ModelConfigs& configs,
+                                           const StepShape& shape);
 
 }  // namespace latentd::pipeline

@@ -2,28 +2,15 @@
 // tiles, and what lies between what was encoded and the UNet.
 #pragma once
 
-#include <variant>
-
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "core/graph/graph.h"
-#include "core/networks/autoencoder_kl.h"
-#include "core/networks/autoencoder_tiny.h"
+#include "core/networks/autoencoder.h"
 #include "core/pipeline/graphs/tiles.h"
 
 namespace latentd::pipeline {
 
-using VaeConfig = std::variant<networks::AutoencoderKlConfig, networks::AutoencoderTinyConfig>;
-
-// Pixels that one latent pixel stands for in each direction.
-int DownscaleOf(const VaeConfig& config);
-int64_t LatentChannelsOf(const VaeConfig& config);
-
-// Factor of decoding in each dimension; encoding need not have the same.
-int64_t UpscaleOf(const networks::AutoencoderTinyConfig& config);
-
-// True if encoding gives a distribution to draw latents from, and not the latents.
-bool IsDistribution(const VaeConfig& config);
+using networks::VaeConfig;
 
 // "latents" [1, C, h, w] as the UNet has them -> "pixels" u8 [1, H, W, 3] and "finite" u8 [1]: 0 if
 // some pixel was NaN or infinite before it was made a byte. Its weights are those of `component`.

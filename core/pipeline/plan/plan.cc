@@ -21,14 +21,14 @@ class GraphList {
  public:
   explicit GraphList(const GraphNeeds& needs) : needs_(needs) {}
 
-  void AddStage(const SdxlModel* model) {
+  void AddStage(const LoadedModel* model) {
     for (int encoder = 0; encoder < model->graphs().text_count(); ++encoder) {
       all_.push_back({model, {.kind = GraphKind::kText, .encoder = encoder}});
     }
     all_.push_back({model, {.kind = GraphKind::kRequest}});
     for (int rows : needs_.rows) Add(model, GraphKind::kStep, rows);
   }
-  void Add(const SdxlModel* model, GraphKind kind, int rows = 1) {
+  void Add(const LoadedModel* model, GraphKind kind, int rows = 1) {
     all_.push_back({model, {kind, {rows, needs_.height, needs_.width}}});
   }
 
@@ -62,8 +62,8 @@ bool Plan::wants_tiny_vae() const {
 
 std::vector<PlannedGraph> GraphsFor(const GraphNeeds& needs) {
   GraphList graphs(needs);
-  for (const SdxlModel* model : needs.models) graphs.AddStage(model);
-  const SdxlModel *first = needs.models.front(), *last = needs.models.back();
+  for (const LoadedModel* model : needs.models) graphs.AddStage(model);
+  const LoadedModel *first = needs.models.front(), *last = needs.models.back();
   if (needs.image) {
     graphs.Add(first, GraphKind::kEncode);
     graphs.Add(first, GraphKind::kSample);

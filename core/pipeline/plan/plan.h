@@ -15,8 +15,8 @@
 #include "absl/types/span.h"
 #include "core/batching/predict/unit.h"
 #include "core/pipeline/graphs/graph_name.h"
+#include "core/pipeline/graphs/loaded_model.h"
 #include "core/pipeline/graphs/model_graphs.h"
-#include "core/pipeline/graphs/sdxl_model.h"
 #include "core/pipeline/plan/latents_file.h"
 #include "core/pipeline/spec/picture_spec.h"
 #include "core/schedulers/config.h"
@@ -28,7 +28,7 @@ using batching::UnitKind;
 
 // The steps of one model.
 struct PlannedStage {
-  const SdxlModel* model = nullptr;
+  const LoadedModel* model = nullptr;
   schedulers::SchedulerConfig scheduler;
   schedulers::Schedule schedule;
   // Evaluations of the schedule that are guided where the images are: from this one, and before
@@ -42,7 +42,7 @@ struct PlannedStage {
 };
 
 struct PlannedGraph {
-  const SdxlModel* model = nullptr;
+  const LoadedModel* model = nullptr;
   GraphName name;
 
   bool operator==(const PlannedGraph&) const = default;
@@ -58,7 +58,7 @@ struct Plan {
   bool guided() const { return rows > 1; }
   int total_steps() const;  // steps as users count them, of all stages
   // Model whose latents become the images.
-  const SdxlModel& last_model() const { return *stages.back().model; }
+  const LoadedModel& last_model() const { return *stages.back().model; }
   // True if the images have previews that a tiny VAE would draw.
   bool wants_tiny_vae() const;
 
@@ -85,11 +85,11 @@ using SharedPlan = std::shared_ptr<const Plan>;
 
 // Facts that decide which graphs images need.
 struct GraphNeeds {
-  std::vector<const SdxlModel*> models;  // in the order of their stages
-  int height = 0, width = 0;             // size of the latents
-  std::vector<int> rows;                 // numbers of rows of their steps by themselves
-  bool image = false;                    // image-to-image
-  bool decoded = true;                   // pixels are wanted
+  std::vector<const LoadedModel*> models;  // in the order of their stages
+  int height = 0, width = 0;               // size of the latents
+  std::vector<int> rows;                   // numbers of rows of their steps by themselves
+  bool image = false;                      // image-to-image
+  bool decoded = true;                     // pixels are wanted
 };
 
 // Graphs that such images cannot be drawn without, each once: those of the stages, in order, then

@@ -7,7 +7,7 @@
 namespace latentd::pipeline {
 namespace {
 
-using Models = std::vector<const SdxlModel*>;
+using Models = std::vector<const LoadedModel*>;
 
 constexpr int64_t kFloatBytes = sizeof(float);
 
@@ -19,9 +19,8 @@ int64_t LatentsBytes(const Models& models, const StepShape& shape) {
 // first steps may be enqueued by then), and that part's results.
 int64_t ConditioningBytes(const Models& models) {
   int64_t text = 0, conditioning = 0;
-  for (const SdxlModel* model : models) {
-    const ConditioningSizes& sizes = model->conditioning();
-    text = std::max(text, (sizes.tokens * sizes.joined_features() + sizes.pooled) * kFloatBytes);
+  for (const LoadedModel* model : models) {
+    text = std::max(text, model->graphs().text_bytes());
     conditioning += model->graphs().request_bytes();
   }
   return text + conditioning;
@@ -42,7 +41,7 @@ int64_t DecodeBytes(Size size) { return int64_t{3} * 3 * size.width * size.heigh
 
 int64_t LaneBytes(const Models& models, const StepShape& shape) {
   int64_t bytes = 0;
-  for (const SdxlModel* model : models) {
+  for (const LoadedModel* model : models) {
     const int64_t elements = model->latent_channels() * shape.height * shape.width;
     bytes = std::max(bytes, StepLane::Bytes(model->graphs().StepPorts(elements), shape.rows));
   }
@@ -61,7 +60,7 @@ int64_t RequestBytes(const Models& models, const StepShape& shape, Size size, in
 int64_t PreviewBytes(const Models& models, const StepShape& shape, Size size) {
   const int64_t latents = LatentsBytes(models, shape);
   const int64_t terms = static_cast<int64_t>(schedulers::kPredictionTerms) * latents;
-  const bool has_tiny_vae = std::any_of(models.begin(), models.end(), [](const SdxlModel* model) {
+  const bool has_tiny_vae = std::any_of(models.begin(), models.end(), [](const LoadedModel* model) {
     return model->graphs().has_tiny_vae();
   });
   if (!has_tiny_vae) return 2 * terms;

@@ -5,21 +5,22 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/pipeline/graphs/sdxl_model.h"
+#include "core/pipeline/graphs/loaded_model.h"
 
 namespace latentd::pipeline {
 
 // Bytes that `pictures` of one request hold, drawn side by side, beside their lane, each of
 // shape.rows: prompts, init image, latents, and the pixels of one.
-int64_t RequestBytes(const std::vector<const SdxlModel*>& models, const StepShape& shape, Size size,
-                     int pictures);
+int64_t RequestBytes(const std::vector<const LoadedModel*>& models, const StepShape& shape,
+                     Size size, int pictures);
 
 // Bytes that a picture of that size holds in addition if its steps are read for previews.
-int64_t PreviewBytes(const std::vector<const SdxlModel*>& models, const StepShape& shape,
+int64_t PreviewBytes(const std::vector<const LoadedModel*>& models, const StepShape& shape,
                      Size size);
 
 // A lane of shape.rows and what the pictures hold that fill it: the most that is, where each of
 // them has one row and is a request of its own, and where one of them is decoded at a time.
-int64_t StateBytes(const std::vector<const SdxlModel*>& models, const StepShape& shape, Size size);
+int64_t StateBytes(const std::vector<const LoadedModel*>& models, const StepShape& shape,
+                   Size size);
 
 }  // namespace latentd::pipeline

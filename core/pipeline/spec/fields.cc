@@ -119,16 +119,20 @@ void CheckDraws(absl::string_view field, const ModelRow& model, const Traits& tr
   CheckIsOn(field, FlagNameOf(kUnetName, model.name), traits, found);
 }
 
-void AddNoModel(absl::string_view field, absl::string_view name, Violations& found) {
-  found.Add(field, "this server has no ", Excerpt(name), " (start it with --", Excerpt(name),
-            "=DIR)");
+void AddNoModel(absl::string_view field, absl::string_view name, const Traits& traits,
+                Violations& found) {
+  const ModelRow& first = traits.models.rows().front();
+  const std::string why = first.has_refiners
+                              ? absl::StrCat("start it with --", Excerpt(name), "=DIR")
+                              : absl::StrCat("models of the family ", first.family, " have none");
+  found.Add(field, "this server has no ", Excerpt(name), " (", why, ")");
 }
 
 void CheckHandsOver(const ModelRow& model, const Traits& traits, Violations& found) {
   if (model.hands_over_to) {
     CheckDraws("refine", traits.models[*model.hands_over_to], traits, found);
   } else if (!model.is_refiner) {
-    AddNoModel("refine", "refiner", found);
+    AddNoModel("refine", "refiner", traits, found);
   }
 }
 
@@ -136,7 +140,7 @@ void CheckModels(const Field& field, const AskedSpec& asked, Violations& found) 
   const Traits& traits = asked.traits;
   const ModelRow* model = traits.models.Find(asked.spec.model);
   if (model == nullptr) {
-    AddNoModel(field.name, asked.spec.model, found);
+    AddNoModel(field.name, asked.spec.model, traits, found);
   } else {
     CheckDraws(field.name, *model, traits, found);
     if (asked.spec.refine) CheckHandsOver(*model, traits, found);
@@ -233,6 +237,7 @@ bool NoPreviews(const Uses& uses) { return !uses.AnyModel(&ModelReads::previews)
 bool NoEta(const Uses& uses) { return !uses.AnyModel(&ModelReads::eta); }
 bool NoClipSkip(const Uses& uses) { return !uses.AnyModel(&ModelReads::clip_skip); }
 bool NoSecondPrompts(const Uses& uses) { return !uses.AnyModel(&ModelReads::second_prompts); }
+bool NoSizes(const Uses& uses) { return !uses.AnyModel(&ModelReads::sizes); }
 bool NoScores(const Uses& uses) { return !uses.AnyModel(&ModelReads::aesthetic_scores); }
 bool OnlyScores(const Uses& uses) { return uses.EveryModel(&ModelReads::aesthetic_scores); }
 
@@ -267,13 +272,18 @@ bool IsOtherNegativePrompt(const Uses& uses) {
          uses.asked.negative_prompt_2 != uses.asked.negative_prompt;
 }
 
-bool IsOtherTargetSize(const Uses& uses) {
+template <auto member>
+bool IsOtherSize(const Uses& uses) {
   const Size own = {*uses.resolved.width, *uses.resolved.height};
-  return uses.asked.target_size.value_or(own) != own;
+  return (uses.asked.*member).value_or(own) != own;
+}
+
+bool IsOtherCrop(const Uses& uses) {
+  return uses.asked.crops_coords_top_left.value_or(Offset()) != Offset();
 }
 
 constexpr Idle kNeedsGuidance = {NoGuidance, "it needs a guidance_scale above 1"};
-constexpr Idle kNeedsRefiner = {NoScores, "only the refiner reads it: set refine, or the model"};
+constexpr Idle kNeedsRefiner = {NoScores, "only a refiner reads it: set refine, or the model"};
 constexpr Idle kNeedsBase = {NoClipSkip, "only the base reads it"};
 constexpr Idle kNeedsBothSizes = {
     NoNegativeSizes,
@@ -285,7 +295,9 @@ constexpr Idle kNeedsNegative = {
     ZerosForNegative, "this checkpoint takes zeros where negative_prompt is not set; set that too"};
 constexpr absl::string_view kRefinerReadsScores = "the refiner reads aesthetic scores instead";
 constexpr absl::string_view kOneTextEncoder =
-    "the refiner has one text encoder, which reads the first prompt";
+    "the model has one text encoder, which reads the first prompt";
+constexpr absl::string_view kNoSizes = "the model reads no sizes";
+constexpr Idle kNeedsSizes = {NoSizes, kNoSizes};
 
 // A row as it is written below.
 struct Row : Field {
@@ -362,7 +374,8 @@ std::vector<Field> Denoising() {
 std::vector<Field> ImagesAndConditioning() {
   const std::vector<absl::string_view> images = {"max_images_per_prompt"};
   const Idle only_scores = {OnlyScores, kRefinerReadsScores};
-  const Idle only_scores_for_size = {OnlyScores, kRefinerReadsScores, IsOtherTargetSize};
+  const auto is_other_target = IsOtherSize<&P::target_size>;
+  const Idle only_scores_for_size = {OnlyScores, kRefinerReadsScores, is_other_target};
   return {
       FIELD(num_images_per_prompt).In({1, kMaxImagesPerPrompt}).Limits(images),
       FIELD(seed),
@@ -374,12 +387,27 @@ std::vector<Field> ImagesAndConditioning() {
               {{NotStreamed, "they come while a stream is read"},
                {NoPreviews,
                 "the checkpoint has no vae_tiny, and the colours of its latents are not known"}}),
-      FIELD(original_size).In(kTold).Default(FillSize),
-      FIELD(target_size).In(kTold).Default(FillSize).Unused({only_scores_for_size}),
-      FIELD(crops_coords_top_left).In(kTold).Default(FillNeutral),
-      FIELD(negative_original_size).In(kTold).Unused({kNeedsGuidance, kNeedsBothSizes}),
-      FIELD(negative_target_size).In(kTold).Unused({kNeedsGuidance, only_scores, kNeedsBothSizes}),
-      FIELD(negative_crops_coords_top_left).In(kTold).Unused({kNeedsGuidance, kNeedsNegativeCrop}),
+      FIELD(original_size)
+          .In(kTold)
+          .Default(FillSize)
+          .Unused({{NoSizes, kNoSizes, IsOtherSize<&P::original_size>}}),
+      FIELD(target_size)
+          .In(kTold)
+          .Default(FillSize)
+          .Unused({{NoSizes, kNoSizes, is_other_target}, only_scores_for_size}),
+      FIELD(crops_coords_top_left)
+          .In(kTold)
+          .Default(FillNeutral)
+          .Unused({{NoSizes, kNoSizes, IsOtherCrop}}),
+      FIELD(negative_original_size)
+          .In(kTold)
+          .Unused({kNeedsSizes, kNeedsGuidance, kNeedsBothSizes}),
+      FIELD(negative_target_size)
+          .In(kTold)
+          .Unused({kNeedsSizes, kNeedsGuidance, only_scores, kNeedsBothSizes}),
+      FIELD(negative_crops_coords_top_left)
+          .In(kTold)
+          .Unused({kNeedsSizes, kNeedsGuidance, kNeedsNegativeCrop}),
       FIELD(aesthetic_score).In(kScore).Neutral(6).Default(FillNeutral).Unused({kNeedsRefiner}),
       FIELD(negative_aesthetic_score)
           .In(kScore)

@@ -1,5 +1,5 @@
-// The models of a server by name. The table is made from the flags before anything is loaded and
-// never changes, so that an id means the same model in every thread, and names are few.
+// The models of a server by name. The table is made from the flags before anything is loaded, and
+// its names never change, so that an id means the same model in every thread, and names are few.
 #pragma once
 
 #include <optional>
@@ -32,9 +32,12 @@ struct ModelRow {
   std::string checkpoint;  // its directory
   // The model that goes on from its latents, where a request asks to refine.
   std::optional<ModelId> hands_over_to;
-  // Draws over images, and over latents that are handed over; not from noise alone. Reads no
-  // clip_skip.
+  // Draws over images, and over latents that are handed over; not from noise alone.
   bool is_refiner = false;
+
+  // Facts of its family (core/families), once its checkpoint is opened.
+  std::string family;  // "sdxl"
+  bool has_refiners = true;
   ModelDefaults defaults;
 };
 
@@ -47,6 +50,7 @@ class ModelTable {
   const ModelRow* Find(absl::string_view name) const;
   // REQUIRES: the id is of this table.
   const ModelRow& operator[](ModelId id) const { return rows_[static_cast<size_t>(id.value)]; }
+  ModelRow& operator[](ModelId id) { return rows_[static_cast<size_t>(id.value)]; }
   // In the order of their ids.
   const std::vector<ModelRow>& rows() const { return rows_; }
   std::vector<std::string> Names() const;

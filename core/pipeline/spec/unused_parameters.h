@@ -18,6 +18,7 @@ struct ModelReads {
   bool clip_skip = false;         // the refiner does not
   bool second_prompts = false;    // it has two text encoders
   bool eta = false;               // its noise scheduler does: DDIM
+  bool sizes = true;              // and crops
   bool aesthetic_scores = false;  // instead of target sizes
   bool zeros_for_negative =
       false;  // an absent negative_prompt is zeros, whatever the second one is

@@ -1,4 +1,4 @@
-// Prompts and micro-conditioning to what a UNet is told, as diffusers' SDXL pipelines do it.
+// Prompts and settings to the inputs of a UNet, as the model's family has them.
 #pragma once
 
 #include <cstdint>
@@ -6,18 +6,15 @@
 
 #include "absl/status/statusor.h"
 #include "core/device/device.h"
-#include "core/pipeline/graphs/sdxl_model.h"
+#include "core/pipeline/graphs/loaded_model.h"
 #include "core/pipeline/spec/picture_spec.h"
 #include "core/pipeline/units/run_graph.h"
 #include "core/pipeline/units/stage.h"
 
 namespace latentd::pipeline {
 
-// Results of the text encoders for one row's prompts.
-struct EncodedPrompt {
-  std::vector<device::Buffer> hidden_states;  // one for each encoder [1, 77, its features]
-  device::Buffer pooled;                      // from the last encoder, [1, channels]
-};
+// Results of the text encoders for one row's prompts, by the request graph's input names.
+using EncodedPrompt = NamedBuffers;
 
 // Enqueues runs of the stage's text encoders, for each row of a picture.
 absl::StatusOr<std::vector<EncodedPrompt>> EncodePrompts(const Stage& stage,
@@ -30,10 +27,6 @@ absl::StatusOr<std::vector<EncodedPrompt>> EncodePrompts(const Stage& stage,
 // Pipeline::Resolve.
 absl::StatusOr<NamedBuffers> MakeConditioning(const Stage& stage, const PictureSpec& resolved,
                                               device::Stream& stream, PendingWork& work);
-
-// The added time ids of one row: sizes as (height, width), then the aesthetic score where the
-// checkpoint wants it.
-std::vector<float> TimeIds(const SdxlModel& model, const PictureSpec& resolved, bool conditional);
 
 // Tokens of the longest prompt that no text encoder reads.
 int64_t DroppedTokens(const Plan& plan);

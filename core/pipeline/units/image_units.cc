@@ -71,7 +71,7 @@ absl::StatusOr<Buffer> ScaleOf(device::Device& device, double value) {
 // unless the schedule goes on where another one ended.
 absl::StatusOr<Buffer> SampleLatents(Picture& picture, device::Stream& stream, PendingWork& work) {
   const Request& request = *picture.request;
-  const SdxlModel& model = picture.stage().model();
+  const LoadedModel& model = picture.stage().model();
   const schedulers::Schedule& schedule = picture.stage().schedule();
   device::Device& device = request.sample->device();
   const device::Shape shape = LatentShape(picture);

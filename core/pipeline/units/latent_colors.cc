@@ -22,6 +22,13 @@ constexpr KnownVae kKnown[] = {
        {0.1076f, 0.1111f, -0.0362f},
        {-0.3165f, -0.2492f, -0.2188f}}},
      {0.1084f, -0.0175f, -0.0011f}},
+    // Stable Diffusion 1's and 2's: those of ComfyUI.
+    {0.18215,
+     {{{0.3512f, 0.2297f, 0.3227f},
+       {0.3250f, 0.4974f, 0.2350f},
+       {-0.2829f, 0.1762f, 0.2721f},
+       {-0.2120f, -0.2616f, -0.7177f}}},
+     {}},
     // The demo checkpoint's: least squares over what its decoder makes of squares of random
     // latents.
     {0.92808,

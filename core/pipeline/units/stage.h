@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "core/pipeline/graphs/sdxl_model.h"
+#include "core/pipeline/graphs/loaded_model.h"
 #include "core/pipeline/lanes/step_lane.h"
 #include "core/pipeline/plan/plan.h"
 
@@ -13,7 +13,7 @@ namespace latentd::pipeline {
 struct Stage {
   explicit Stage(const PlannedStage& planned) : planned(planned) {}
 
-  const SdxlModel& model() const { return *planned.model; }
+  const LoadedModel& model() const { return *planned.model; }
   const schedulers::Schedule& schedule() const { return planned.schedule; }
   device::Device& device() const { return request_part->device(); }
 

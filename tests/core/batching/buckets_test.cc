@@ -22,9 +22,8 @@ using ::latentd::testing::StatusIs;
 using ::testing::_;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using ::testing::UnorderedElementsAre;
 
-const Buckets kDemo(DefaultBuckets({256, 256}));
+const Buckets kDemo({{256, 256}, {320, 192}, {192, 320}});
 
 std::vector<std::string> BadFields(const absl::Status& status) {
   std::vector<std::string> fields;
@@ -32,29 +31,6 @@ std::vector<std::string> BadFields(const absl::Status& status) {
     fields.push_back(violation.field);
   }
   return fields;
-}
-
-// The nine that Stability's own API took for SDXL 1.0: five, and what four of them are when turned.
-TEST(DefaultBucketsTest, AreTheSizesThatSdxlWasTrainedAt) {
-  const std::vector<Bucket> buckets = DefaultBuckets({1024, 1024});
-  std::vector<std::string> sizes;
-  for (const Bucket& bucket : buckets) sizes.push_back(SizeText(bucket));
-  EXPECT_EQ(sizes.front(), "1024x1024");
-  EXPECT_THAT(sizes,
-              UnorderedElementsAre("1024x1024", "1152x896", "896x1152", "1216x832", "832x1216",
-                                   "1344x768", "768x1344", "1536x640", "640x1536"));
-}
-
-TEST(DefaultBucketsTest, FollowASmallerModel) {
-  EXPECT_THAT(DefaultBuckets({256, 256}),
-              ElementsAre(Bucket{256, 256}, Bucket{320, 192}, Bucket{192, 320}));
-}
-
-TEST(DefaultBucketsTest, AreMultiplesOf8) {
-  for (const Bucket& bucket : DefaultBuckets({232, 232})) {
-    EXPECT_EQ(bucket.width % 8, 0);
-    EXPECT_EQ(bucket.height % 8, 0);
-  }
 }
 
 TEST(BucketsTest, CountWhatIsListedTwiceOnce) {

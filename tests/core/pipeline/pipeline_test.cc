@@ -80,15 +80,13 @@ size_t RequestBytes(const Request& request) {
 
 // Bytes that the stage's encoders make for one row.
 size_t TextBytes(const Stage& stage) {
-  size_t bytes = 0, pooled = 0;
+  size_t bytes = 0;
   for (const auto& encoder : stage.text) {
     for (const backends::Port& port : encoder->outputs()) {
-      const auto size = static_cast<size_t>(port.shape.elements()) * sizeof(float);
-      if (port.name == "hidden_state") bytes += size;
-      if (port.name == "pooled") pooled = size;
+      if (port.name != "finite") bytes += port.shape.elements() * sizeof(float);
     }
   }
-  return bytes + pooled;
+  return bytes;
 }
 
 // With as many rows as the picture has; its lane has more.

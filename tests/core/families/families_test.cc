@@ -1,15 +1,17 @@
 // Checkpoints whose classes are not those of an SDXL base or refiner: what diffusers 0.42.1 refuses
 // is refused, and where it takes a class, that class draws.
-#include "core/pipeline/graphs/component_classes.h"
+#include "core/families/families.h"
 
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "core/base/text.h"
+#include "core/families/sdxl/sdxl.h"
 #include "tests/core/pipeline/rig.h"
 #include "tests/support/temporary_directory.h"
 
-namespace latentd::pipeline {
+namespace latentd::families {
 namespace {
 
 using ::latentd::testing::IsOk;
@@ -17,10 +19,17 @@ using ::latentd::testing::kDemoBase;
 using ::latentd::testing::kDemoRefiner;
 using ::latentd::testing::MakeEditedCheckpoint;
 using ::latentd::testing::StatusIs;
+using pipeline::LoadOptions;
+using pipeline::LoadPipeline;
+using pipeline::PictureSpec;
+using pipeline::Rig;
+using pipeline::Size;
+using pipeline::SmallSpec;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::UnorderedElementsAre;
 
 constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
 
@@ -57,8 +66,9 @@ const Edit kEdits[] = {
     {kIndex, "_class_name", R"("StableDiffusion3Pipeline")", "a checkpoint of Stable Diffusion 3,",
      "StableDiffusionXLPipeline"},
     {kIndex, "_class_name", R"("StableDiffusionPipeline")",
-     "is StableDiffusionPipeline: a checkpoint of Stable Diffusion 1 or 2",
-     "StableDiffusionXLPipeline"},
+     "is StableDiffusionPipeline, which has a text_encoder", "CLIPTextModel"},
+    {kIndex, "_class_name", R"("StableDiffusionUpscalePipeline")",
+     "is StableDiffusionUpscalePipeline; supported", "StableDiffusionPipeline"},
     {kIndex, "_class_name", R"("StableDiffusionXLInstructPix2PixPipeline")",
      "is StableDiffusionXLInstructPix2PixPipeline; supported", "StableDiffusionXLPipeline"},
     {kIndex, "_class_name", "", "is missing", "StableDiffusionXLPipeline"},
@@ -91,21 +101,21 @@ const Edit kEdits[] = {
 };
 INSTANTIATE_TEST_SUITE_P(All, RefusedBases, ::testing::ValuesIn(kEdits));
 
-TEST(ComponentClassesTest, RefusesARefinerAsTheBase) {
+TEST(FamiliesTest, RefusesARefinerAsTheBase) {
   EXPECT_THAT(Load({.base = kDemoRefiner}),
               StatusIs(kInvalid, AllOf(HasSubstr(kDemoRefiner + "/model_index.json"),
                                        HasSubstr("StableDiffusionXLImg2ImgPipeline"),
                                        HasSubstr("give it as the refiner"))));
 }
 
-TEST(ComponentClassesTest, RefusesABaseAsTheRefiner) {
+TEST(FamiliesTest, RefusesABaseAsTheRefiner) {
   EXPECT_THAT(Load({.base = kDemoBase, .refiner = kDemoBase}),
               StatusIs(kInvalid, AllOf(HasSubstr(kDemoBase + "/model_index.json"),
                                        HasSubstr("_class_name is StableDiffusionXLPipeline"),
                                        HasSubstr("for a refiner: StableDiffusionXLImg2Img"))));
 }
 
-TEST(ComponentClassesTest, LooksAtTheRefinersComponentsToo) {
+TEST(FamiliesTest, LooksAtTheRefinersComponentsToo) {
   const testing::TemporaryDirectory directory;
   MakeEditedCheckpoint(directory.File("refiner"), kDemoRefiner, kIndex, "unet",
                        R"(["diffusers", "FooModel"])");
@@ -156,7 +166,7 @@ const Edit kSound[] = {
     {"unet/config.json", "_class_name", ""},
 };
 
-TEST(ComponentClassesTest, TakesWhatDiffusersTakes) {
+TEST(FamiliesTest, TakesWhatDiffusersTakes) {
   for (const Edit& edit : kSound) {
     const testing::TemporaryDirectory directory;
     MakeEditedCheckpoint(directory.File("base"), kDemoBase, edit.file, edit.field, edit.value);
@@ -174,7 +184,7 @@ TEST(ComponentClassesTest, TakesWhatDiffusersTakes) {
   }
 }
 
-TEST(ComponentClassesTest, NullIsFalseAsInPython) {
+TEST(FamiliesTest, NullIsFalseAsInPython) {
   const testing::TemporaryDirectory directory;
   MakeEditedCheckpoint(directory.File("null"), kDemoBase, kIndex, "force_zeros_for_empty_prompt",
                        "null");
@@ -185,7 +195,7 @@ TEST(ComponentClassesTest, NullIsFalseAsInPython) {
   EXPECT_NE(null.Latents(SmallSpec()), Rig({.base = kDemoBase}).Latents(SmallSpec()));
 }
 
-TEST(ComponentClassesTest, TakesARefinerOfAnotherPipelineThatStartsFromAnImage) {
+TEST(FamiliesTest, TakesARefinerOfAnotherPipelineThatStartsFromAnImage) {
   const testing::TemporaryDirectory directory;
   for (const char* name :
        {"StableDiffusionXLInpaintPipeline", "StableDiffusionXLPAGImg2ImgPipeline"}) {
@@ -197,7 +207,7 @@ TEST(ComponentClassesTest, TakesARefinerOfAnotherPipelineThatStartsFromAnImage) 
 }
 
 // diffusers reads scheduler_config.json into the class that model_index.json names.
-TEST(ComponentClassesTest, DrawsWithTheSchedulerThatModelIndexNames) {
+TEST(FamiliesTest, DrawsWithTheSchedulerThatModelIndexNames) {
   const testing::TemporaryDirectory directory;
   MakeEditedCheckpoint(directory.File("base"), kDemoBase, kIndex, "scheduler",
                        R"(["diffusers", "DPMSolverMultistepScheduler"])");
@@ -210,7 +220,7 @@ TEST(ComponentClassesTest, DrawsWithTheSchedulerThatModelIndexNames) {
   EXPECT_NE(edited.Latents(SmallSpec()), demo.Latents(SmallSpec()));
 }
 
-TEST(ComponentClassesTest, PassesOverTheClassThatTheSchedulersFileNames) {
+TEST(FamiliesTest, PassesOverTheClassThatTheSchedulersFileNames) {
   const Rig demo({.base = kDemoBase});
   for (const char* name : {R"("DDIMScheduler")", R"("FooScheduler")", ""}) {
     const testing::TemporaryDirectory directory;
@@ -222,5 +232,29 @@ TEST(ComponentClassesTest, PassesOverTheClassThatTheSchedulersFileNames) {
   }
 }
 
+// The nine that Stability's own API took for SDXL 1.0: five, and what four of them are when turned.
+TEST(DefaultBucketsTest, AreTheSizesThatSdxlWasTrainedAt) {
+  std::vector<std::string> sizes;
+  for (const Size& size : DefaultBuckets(sdxl::kBase, {1024, 1024})) {
+    sizes.push_back(SizeText(size));
+  }
+  EXPECT_EQ(sizes.front(), "1024x1024");
+  EXPECT_THAT(sizes,
+              UnorderedElementsAre("1024x1024", "1152x896", "896x1152", "1216x832", "832x1216",
+                                   "1344x768", "768x1344", "1536x640", "640x1536"));
+}
+
+TEST(DefaultBucketsTest, FollowASmallerModel) {
+  EXPECT_THAT(DefaultBuckets(sdxl::kBase, {256, 256}),
+              ElementsAre(Size{256, 256}, Size{320, 192}, Size{192, 320}));
+}
+
+TEST(DefaultBucketsTest, AreMultiplesOf8) {
+  for (const Size& size : DefaultBuckets(sdxl::kBase, {232, 232})) {
+    EXPECT_EQ(size.width % 8, 0);
+    EXPECT_EQ(size.height % 8, 0);
+  }
+}
+
 }  // namespace
-}  // namespace latentd::pipeline
+}  // namespace latentd::families

@@ -1,22 +1,27 @@
-// The configurations of an SDXL checkpoint's components, read and held against each other.
+// The configurations of a checkpoint's components, read and held against each other: a UNet with
+// its autoencoder and text encoders.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "core/networks/autoencoder.h"
 #include "core/networks/clip_text.h"
 #include "core/networks/unet_2d_condition.h"
-#include "core/pipeline/graphs/step_graph.h"
-#include "core/pipeline/graphs/vae_graph.h"
 #include "core/pipeline/spec/components.h"
 #include "core/schedulers/config.h"
 #include "core/tokenizer/clip_tokenizer.h"
 #include "core/weights/checkpoint.h"
 
-namespace latentd::pipeline {
+namespace latentd::families {
+
+struct Family;
 
 struct TextEncoder {
   std::string component;  // "text_encoder", "text_encoder_2"
@@ -30,10 +35,15 @@ struct ModelConfigs {
   std::string no_default;         // why there is none, for requests that name none; empty: there is
   std::vector<TextEncoder> text_encoders;  // one or two, in the order of their states
   networks::Unet2dConditionConfig unet;
-  VaeConfig vae;
+  networks::VaeConfig vae;
   std::optional<networks::AutoencoderTinyConfig> vae_tiny;
-  ConditioningSizes conditioning;     // sizes that encoders and time ids give the UNet
+  // Options of model_index.json.
+  bool force_zeros_for_empty_prompt = true;
+  bool requires_aesthetics_score = false;
   std::vector<std::string> warnings;  // a sentence for each file of which something is ignored
+
+  // Features of all text encoders' states together.
+  int64_t joined_features() const;
 };
 
 // Errors name the file or component at fault, also where two of them do not fit each other: a
@@ -42,8 +52,13 @@ struct ModelConfigs {
 // Nothing of vae_tiny is read where that is off. `scheduler` becomes the default_scheduler, which
 // the scheduler's file must fit; without one, a file or class that makes none of our schedulers but
 // that fits others leaves none.
-absl::StatusOr<ModelConfigs> ReadModelConfigs(const weights::Checkpoint& checkpoint,
-                                              const ComponentModes& modes = {},
+absl::StatusOr<ModelConfigs> ReadModelConfigs(const Family& family,
+                                              const weights::Checkpoint& checkpoint,
+                                              const pipeline::ComponentModes& modes = {},
                                               const std::string& scheduler = "");
 
-}  // namespace latentd::pipeline
+// INVALID_ARGUMENT: the component's config.json, and what is wrong with it.
+absl::Status Misfit(const weights::Checkpoint& checkpoint, absl::string_view component,
+                    absl::string_view what);
+
+}  // namespace latentd::families

@@ -1,6 +1,5 @@
-#include "core/pipeline/graphs/sdxl_model.h"
+#include "core/pipeline/graphs/loaded_model.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -10,8 +9,6 @@
 
 namespace latentd::pipeline {
 namespace {
-
-constexpr int kDefaultSampleSize = 128;  // SDXL's, where config.json does not say
 
 // Checks that a quarter of a tile is a whole number of latents, and that no picture has very many:
 // all of them are in one graph.
@@ -57,29 +54,29 @@ absl::StatusOr<std::shared_ptr<const weights::WeightSet>> LoadWeights(
 
 }  // namespace
 
-SdxlModel::SdxlModel(const ModelRow& row, const weights::Checkpoint& checkpoint,
-                     ModelConfigs configs)
+LoadedModel::LoadedModel(const ModelRow& row, const families::Family& family,
+                         const weights::Checkpoint& checkpoint, ModelConfigs configs)
     : row_(row),
+      family_(family),
       path_(checkpoint.path()),
       pipeline_class_(checkpoint.pipeline_class()),
-      force_zeros_(checkpoint.force_zeros_for_empty_prompt()),
-      aesthetics_score_(checkpoint.requires_aesthetics_score()),
       configs_(std::move(configs)) {}
 
-absl::StatusOr<std::unique_ptr<const SdxlModel>> SdxlModel::Load(
-    const ModelRow& row, const weights::Checkpoint& checkpoint, weights::WeightStore& store,
-    compiler::GraphStore& graphs, const ModelOptions& options) {
-  ASSIGN_OR_RETURN(ModelConfigs configs,
-                   ReadModelConfigs(checkpoint, options.components, options.scheduler));
+absl::StatusOr<std::unique_ptr<const LoadedModel>> LoadedModel::Load(
+    const ModelRow& row, const families::Family& family, const weights::Checkpoint& checkpoint,
+    weights::WeightStore& store, compiler::GraphStore& graphs, const ModelOptions& options) {
+  ASSIGN_OR_RETURN(
+      ModelConfigs configs,
+      families::ReadModelConfigs(family, checkpoint, options.components, options.scheduler));
   if (options.vae_tiling_above) RETURN_IF_ERROR(CheckTiles(checkpoint.path(), configs.vae));
-  std::unique_ptr<SdxlModel> model(new SdxlModel(row, checkpoint, std::move(configs)));
+  std::unique_ptr<LoadedModel> model(new LoadedModel(row, family, checkpoint, std::move(configs)));
   model->files_read_ = checkpoint.files_read();
   if (IsOff(options.components, FlagNameOf(kUnetName, row.name))) return model;
   RETURN_IF_ERROR(CheckNeeds(row, model->configs_, options.components));
   ASSIGN_OR_RETURN(auto weights, LoadWeights(row, checkpoint, model->configs_, store));
   model->files_read_ = checkpoint.files_read();  // with indices
   auto declared =
-      ModelGraphs::Declare(row.name, model->configs_, std::move(weights), options, graphs);
+      ModelGraphs::Declare(row.name, family, model->configs_, std::move(weights), options, graphs);
   if (!declared.ok()) {
     return absl::Status(declared.status().code(),
                         absl::StrCat(model->path_, ": ", declared.status().message()));
@@ -88,7 +85,7 @@ absl::StatusOr<std::unique_ptr<const SdxlModel>> SdxlModel::Load(
   return model;
 }
 
-absl::StatusOr<schedulers::SchedulerConfig> SdxlModel::SchedulerWith(
+absl::StatusOr<schedulers::SchedulerConfig> LoadedModel::SchedulerWith(
     const schedulers::Overrides& overrides) const {
   schedulers::Overrides chosen = overrides;
   if (chosen.name.empty()) chosen.name = configs_.default_scheduler;
@@ -102,17 +99,9 @@ absl::StatusOr<schedulers::SchedulerConfig> SdxlModel::SchedulerWith(
   return configs_.scheduler->With(chosen);
 }
 
-int SdxlModel::max_clip_skip() const {
-  int64_t layers = text_encoders().front().config.num_hidden_layers;
-  for (const TextEncoder& encoder : text_encoders()) {
-    layers = std::min(layers, encoder.config.num_hidden_layers);
-  }
-  return static_cast<int>(layers) - 1;  // there are layers + 1 states, the last of which is skipped
-}
-
-Size SdxlModel::default_size() const {
+Size LoadedModel::default_size() const {
   const networks::ConfigReader::Size latent = configs_.unet.sample_size.value_or(
-      networks::ConfigReader::Size{kDefaultSampleSize, kDefaultSampleSize});
+      networks::ConfigReader::Size{family_.sample_side, family_.sample_side});
   const int scale = DownscaleOf(vae());
   return {static_cast<int>(latent.width) * scale, static_cast<int>(latent.height) * scale};
 }

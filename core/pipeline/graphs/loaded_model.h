@@ -11,7 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "core/compiler/graph_store.h"
-#include "core/pipeline/graphs/model_configs.h"
+#include "core/families/family/family.h"
 #include "core/pipeline/graphs/model_graphs.h"
 #include "core/pipeline/spec/model_table.h"
 #include "core/pipeline/spec/picture_spec.h"
@@ -22,21 +22,21 @@
 
 namespace latentd::pipeline {
 
-class SdxlModel {
+class LoadedModel {
  public:
   // Reads configurations and headers, and checks that every tensor that a network wants is there in
   // its shape. Errors name the file or component, and what is missing, off or not supported in it.
   // Of a model whose UNet is off only the configurations are read. `store` and `graphs` must
   // outlive the model.
-  static absl::StatusOr<std::unique_ptr<const SdxlModel>> Load(
-      const ModelRow& row, const weights::Checkpoint& checkpoint, weights::WeightStore& store,
-      compiler::GraphStore& graphs, const ModelOptions& options = {});
+  static absl::StatusOr<std::unique_ptr<const LoadedModel>> Load(
+      const ModelRow& row, const families::Family& family, const weights::Checkpoint& checkpoint,
+      weights::WeightStore& store, compiler::GraphStore& graphs, const ModelOptions& options = {});
 
   const ModelRow& row() const { return row_; }
+  const families::Family& family() const { return family_; }
+  const ModelConfigs& configs() const { return configs_; }
   const std::string& path() const { return path_; }
   const std::string& pipeline_class() const { return pipeline_class_; }
-  bool force_zeros_for_empty_prompt() const { return force_zeros_; }
-  bool requires_aesthetics_score() const { return aesthetics_score_; }
   // A sentence for each of the checkpoint's files of which something is ignored.
   const std::vector<std::string>& warnings() const { return configs_.warnings; }
   // The noise scheduler that a request names, or the default one, over the checkpoint's settings,
@@ -44,17 +44,14 @@ class SdxlModel {
   // violation of "scheduler".
   absl::StatusOr<schedulers::SchedulerConfig> SchedulerWith(
       const schedulers::Overrides& overrides) const;
-  // In the order in which their hidden states are joined; the last one's pooled state counts.
+  // In the order of their graphs.
   const std::vector<TextEncoder>& text_encoders() const { return configs_.text_encoders; }
   const VaeConfig& vae() const { return configs_.vae; }
-  const ConditioningSizes& conditioning() const { return configs_.conditioning; }
   int64_t latent_channels() const { return configs_.unet.in_channels; }
   // The files that its configurations and tokenizers were read from.
   const std::vector<std::shared_ptr<const weights::WatchedFile>>& files_read() const {
     return files_read_;
   }
-  // How many of the text encoders' last layers can be left out beyond the one that SDXL leaves out.
-  int max_clip_skip() const;
   // Size that it was trained at, in pixels.
   Size default_size() const;
 
@@ -64,13 +61,13 @@ class SdxlModel {
   ModelGraphs& graphs() const { return *graphs_; }
 
  private:
-  SdxlModel(const ModelRow& row, const weights::Checkpoint& checkpoint, ModelConfigs configs);
+  LoadedModel(const ModelRow& row, const families::Family& family,
+              const weights::Checkpoint& checkpoint, ModelConfigs configs);
 
   const ModelRow row_;
+  const families::Family& family_;
   const std::string path_;
   const std::string pipeline_class_;
-  const bool force_zeros_;
-  const bool aesthetics_score_;
   const ModelConfigs configs_;
   std::unique_ptr<ModelGraphs> graphs_;
   std::vector<std::shared_ptr<const weights::WatchedFile>> files_read_;

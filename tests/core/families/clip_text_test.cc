@@ -1,4 +1,4 @@
-#include "core/pipeline/graphs/text_graphs.h"
+#include "core/families/family/clip_text.h"
 
 #include <algorithm>
 #include <limits>
@@ -8,11 +8,18 @@
 #include "tests/core/pipeline/rig.h"
 #include "tests/support/temporary_directory.h"
 
-namespace latentd::pipeline {
+namespace latentd::families {
 namespace {
 
+using backends::NamedBuffers;
 using device::Buffer;
 using device::DType;
+using pipeline::ExecutablePointer;
+using pipeline::GraphKind;
+using pipeline::LoadedModel;
+using pipeline::ModelGraphs;
+using pipeline::Pipeline;
+using pipeline::Rig;
 using ::testing::UnorderedElementsAre;
 
 // Runs the graph on 77 ids of 0: returns its state of that layer.
@@ -22,7 +29,7 @@ NamedBuffers Encode(const ExecutablePointer& text, int64_t layer) {
                         {{"input_ids", Buffer::Allocate(DType::kI64, {1, 77})},
                          {"pooled_position", Buffer::Allocate(DType::kI64, {1})},
                          {"layer", Buffer::Wrap(&layer, DType::kI64, {1}, nullptr)}},
-                        {"hidden_state", "finite"});
+                        {"encoder_hidden_states.0", "finite"});
   EXPECT_OK(outputs);
   return outputs.value();
 }
@@ -33,11 +40,11 @@ ExecutablePointer FirstEncoder(const Pipeline& pipeline) {
 }
 
 std::vector<float> State(const ExecutablePointer& text, int64_t layer) {
-  const Buffer state = Encode(text, layer).at("hidden_state");
+  const Buffer state = Encode(text, layer).at("encoder_hidden_states.0");
   return {state.as<float>().begin(), state.as<float>().end()};
 }
 
-TEST(TextGraphTest, GivesTheStateOfEachLayer) {
+TEST(ClipTextTest, GivesTheStateOfEachLayer) {
   const Rig rig;
   const ExecutablePointer text = FirstEncoder(*rig.pipeline);
   const int64_t layers = rig.pipeline->first().text_encoders()[0].config.num_hidden_layers;
@@ -51,7 +58,7 @@ TEST(TextGraphTest, GivesTheStateOfEachLayer) {
   EXPECT_EQ(State(text, layers + 1), states.back());
 }
 
-TEST(TextGraphTest, SaysWhetherTheStateIsFinite) {
+TEST(ClipTextTest, SaysWhetherTheStateIsFinite) {
   const testing::TemporaryDirectory directory;
   const std::string path = directory.File("doctored");
   testing::MakeDoctoredCheckpoint(path, "text_encoder", "text_model.encoder.layers.0.mlp.fc1.bias",
@@ -64,7 +71,7 @@ TEST(TextGraphTest, SaysWhetherTheStateIsFinite) {
 
 TEST(RequestGraphTest, ReadsEachEncodersStateByItself) {
   const Rig rig;
-  const SdxlModel& model = rig.pipeline->first();
+  const LoadedModel& model = rig.pipeline->first();
   const ExecutablePointer request =
       model.graphs().Get(model.graphs().Find({.kind = GraphKind::kRequest}).value()).value();
   std::vector<std::string> names;
@@ -80,4 +87,4 @@ TEST(RequestGraphTest, ReadsEachEncodersStateByItself) {
 }
 
 }  // namespace
-}  // namespace latentd::pipeline
+}  // namespace latentd::families

@@ -1,4 +1,4 @@
-#include "core/pipeline/graphs/model_configs.h"
+#include "core/families/family/model_configs.h"
 
 #include <utility>
 #include <variant>
@@ -8,22 +8,16 @@
 #include "absl/strings/str_join.h"
 #include "core/base/status_macros.h"
 #include "core/base/text.h"
+#include "core/families/family/family.h"
 #include "core/schedulers/config.h"
 
-namespace latentd::pipeline {
+namespace latentd::families {
 namespace {
 
-// original size, crop and target size; or original size, crop and aesthetic score.
-constexpr int64_t kSizeTimeIds = 6;
-constexpr int64_t kAestheticTimeIds = 5;
+using pipeline::kVaeTinyName;
 
 std::string SourceOf(const weights::Checkpoint& checkpoint, absl::string_view component) {
   return absl::StrCat(checkpoint.path(), "/", component, "/config.json");
-}
-
-absl::Status Misfit(const weights::Checkpoint& checkpoint, absl::string_view component,
-                    absl::string_view what) {
-  return absl::InvalidArgumentError(absl::StrCat(SourceOf(checkpoint, component), ": ", what));
 }
 
 absl::StatusOr<TextEncoder> ReadTextEncoder(const weights::Checkpoint& checkpoint,
@@ -60,16 +54,10 @@ absl::StatusOr<std::vector<TextEncoder>> ReadTextEncoders(const weights::Checkpo
                      ReadTextEncoder(checkpoint, "text_encoder" + suffix, "tokenizer" + suffix));
     encoders.push_back(std::move(encoder));
   }
-  if (encoders.empty() || encoders.back().config.kind != networks::ClipTextKind::kWithProjection) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(checkpoint.path(),
-                     "/model_index.json: an SDXL checkpoint has a text_encoder_2 of the class "
-                     "CLIPTextModelWithProjection; this one has none"));
-  }
   return encoders;
 }
 
-absl::StatusOr<VaeConfig> ReadVae(const weights::Checkpoint& checkpoint) {
+absl::StatusOr<networks::VaeConfig> ReadVae(const weights::Checkpoint& checkpoint) {
   if (!checkpoint.Has("vae")) {
     return absl::InvalidArgumentError(absl::StrCat(checkpoint.path(), "/model_index.json: no vae"));
   }
@@ -182,43 +170,18 @@ void WarnOfUnknownFields(const weights::Checkpoint& checkpoint, ModelConfigs& co
   WarnOfUnknown(SourceOf(checkpoint, kVaeTinyName), configs.vae_tiny->unknown_fields, configs);
 }
 
-ConditioningSizes SizesOf(const weights::Checkpoint& checkpoint, const ModelConfigs& configs) {
-  ConditioningSizes sizes;
-  sizes.tokens = configs.text_encoders.front().tokenizer->max_length();
+absl::Status CheckText(const weights::Checkpoint& checkpoint, const ModelConfigs& configs) {
   for (const TextEncoder& encoder : configs.text_encoders) {
-    sizes.features.push_back(encoder.config.hidden_size);
-  }
-  sizes.pooled = configs.text_encoders.back().config.pooled_features();
-  sizes.time_ids = checkpoint.requires_aesthetics_score() ? kAestheticTimeIds : kSizeTimeIds;
-  return sizes;
-}
-
-absl::Status CheckConditioning(const weights::Checkpoint& checkpoint, const ModelConfigs& configs) {
-  const ConditioningSizes& sizes = configs.conditioning;
-  for (const TextEncoder& encoder : configs.text_encoders) {
-    if (encoder.tokenizer->max_length() != sizes.tokens) {
+    if (encoder.tokenizer->max_length() != configs.text_encoders.front().tokenizer->max_length()) {
       return absl::InvalidArgumentError(
           absl::StrCat(checkpoint.path(), ": the tokenizers' model_max_length differ"));
     }
   }
-  if (!configs.unet.text_time) {
-    return Misfit(checkpoint, "unet", "SDXL's addition_embed_type is text_time");
-  }
-  if (configs.unet.cross_attention_dim != sizes.joined_features()) {
-    return Misfit(
-        checkpoint, "unet",
-        absl::StrCat("cross_attention_dim ", configs.unet.cross_attention_dim, " is not the ",
-                     sizes.joined_features(), " of the text encoders together"));
-  }
-  if (configs.unet.TextEmbedFeatures(sizes.time_ids) != sizes.pooled) {
-    return Misfit(checkpoint, "unet",
-                  absl::StrCat("projection_class_embeddings_input_dim ",
-                               configs.unet.addition_input_dim, " does not fit ", sizes.time_ids,
-                               " time ids (requires_aesthetics_score in model_index.json decides) "
-                               "and a pooled text of ",
-                               sizes.pooled));
-  }
-  return absl::OkStatus();
+  if (configs.unet.cross_attention_dim == configs.joined_features()) return absl::OkStatus();
+  return Misfit(
+      checkpoint, "unet",
+      absl::StrCat("cross_attention_dim ", configs.unet.cross_attention_dim, " is not the ",
+                   configs.joined_features(), " of the text encoders together"));
 }
 
 absl::Status CheckLatents(const weights::Checkpoint& checkpoint, const ModelConfigs& configs) {
@@ -234,21 +197,35 @@ absl::Status CheckLatents(const weights::Checkpoint& checkpoint, const ModelConf
 
 }  // namespace
 
-absl::StatusOr<ModelConfigs> ReadModelConfigs(const weights::Checkpoint& checkpoint,
-                                              const ComponentModes& modes,
+int64_t ModelConfigs::joined_features() const {
+  int64_t features = 0;
+  for (const TextEncoder& encoder : text_encoders) features += encoder.config.hidden_size;
+  return features;
+}
+
+absl::Status Misfit(const weights::Checkpoint& checkpoint, absl::string_view component,
+                    absl::string_view what) {
+  return absl::InvalidArgumentError(absl::StrCat(SourceOf(checkpoint, component), ": ", what));
+}
+
+absl::StatusOr<ModelConfigs> ReadModelConfigs(const Family& family,
+                                              const weights::Checkpoint& checkpoint,
+                                              const pipeline::ComponentModes& modes,
                                               const std::string& scheduler) {
   ModelConfigs configs;
+  configs.force_zeros_for_empty_prompt = checkpoint.force_zeros_for_empty_prompt();
+  configs.requires_aesthetics_score = checkpoint.requires_aesthetics_score();
   RETURN_IF_ERROR(ReadScheduler(checkpoint, scheduler, configs));
   ASSIGN_OR_RETURN(configs.text_encoders, ReadTextEncoders(checkpoint));
   ASSIGN_OR_RETURN(configs.unet, ReadUnet(checkpoint));
   ASSIGN_OR_RETURN(configs.vae, ReadVae(checkpoint));
   const bool has_tiny_vae = checkpoint.Has(kVaeTinyName) && !IsOff(modes, kVaeTinyName);
   if (has_tiny_vae) RETURN_IF_ERROR(ReadTinyVae(checkpoint, configs));
-  configs.conditioning = SizesOf(checkpoint, configs);
-  RETURN_IF_ERROR(CheckConditioning(checkpoint, configs));
+  RETURN_IF_ERROR(family.check(checkpoint, configs));
+  RETURN_IF_ERROR(CheckText(checkpoint, configs));
   RETURN_IF_ERROR(CheckLatents(checkpoint, configs));
   WarnOfUnknownFields(checkpoint, configs);
   return configs;
 }
 
-}  // namespace latentd::pipeline
+}  // namespace latentd::families

@@ -1,0 +1,190 @@
+#include "core/families/families.h"
+
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "absl/algorithm/container.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
+#include "core/base/status_macros.h"
+#include "core/base/text.h"
+#include "core/families/sd1/sd1.h"
+#include "core/families/sdxl/sdxl.h"
+#include "core/weights/other_checkpoint.h"
+
+namespace latentd::families {
+namespace {
+
+using weights::Checkpoint;
+using weights::Component;
+
+constexpr const Family* kFamilies[] = {&sdxl::kBase, &sdxl::kRefiner, &sd1::kFamily};
+
+// A pipeline of diffusers that has the components of text-to-image, and draws with them as that
+// does but for what it adds. Its name follows a family's prefix.
+struct PipelineKind {
+  absl::string_view name;
+  bool starts_from_image;
+  absl::string_view adds;  // empty: nothing
+};
+constexpr absl::string_view kGuidance = "perturbed-attention guidance";
+constexpr absl::string_view kControl = "its ControlNet";
+constexpr absl::string_view kBoth = "its ControlNet and perturbed-attention guidance";
+constexpr PipelineKind kPipelines[] = {
+    {"Pipeline", false, ""},
+    {"Img2ImgPipeline", true, ""},
+    {"InpaintPipeline", true, ""},
+    {"PAGPipeline", false, kGuidance},
+    {"PAGImg2ImgPipeline", true, kGuidance},
+    {"PAGInpaintPipeline", true, kGuidance},
+    {"ControlNetPipeline", false, kControl},
+    {"ControlNetImg2ImgPipeline", true, kControl},
+    {"ControlNetInpaintPipeline", true, kControl},
+    {"ControlNetUnionPipeline", false, kControl},
+    {"ControlNetUnionImg2ImgPipeline", true, kControl},
+    {"ControlNetUnionInpaintPipeline", true, kControl},
+    {"ControlNetXSPipeline", false, kControl},
+    {"ControlNetPAGPipeline", false, kBoth},
+    {"ControlNetPAGImg2ImgPipeline", true, kBoth},
+    {"AdapterPipeline", false, "its T2I-Adapter"},
+};
+
+// Null: the class is none of the family's.
+const PipelineKind* FindKind(const Family& family, absl::string_view class_name) {
+  if (!absl::ConsumePrefix(&class_name, family.class_prefix)) return nullptr;
+  const auto found = absl::c_find_if(
+      kPipelines, [&](const PipelineKind& kind) { return kind.name == class_name; });
+  return found == std::end(kPipelines) ? nullptr : &*found;
+}
+
+// A component by its name in model_index.json, and what it can be.
+struct Supported {
+  const char* component;
+  const char* library;
+  std::vector<std::string> classes;
+};
+
+std::vector<Supported> SupportedComponents() {
+  const std::vector<std::string> tokenizers = {"CLIPTokenizer", "CLIPTokenizerFast"};
+  return {
+      {"unet", "diffusers", {"UNet2DConditionModel"}},
+      {"vae", "diffusers", {"AutoencoderKL", "AutoencoderTiny"}},
+      {"vae_tiny", "diffusers", {"AutoencoderTiny"}},
+      {"text_encoder", "transformers", {"CLIPTextModel", "CLIPTextModelWithProjection"}},
+      {"text_encoder_2", "transformers", {"CLIPTextModelWithProjection"}},
+      {"tokenizer", "transformers", tokenizers},
+      {"tokenizer_2", "transformers", tokenizers},
+  };
+}
+
+template <typename... Parts>
+absl::Status Refuse(const Checkpoint& checkpoint, const Parts&... parts) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(checkpoint.path(), "/model_index.json: ", parts...));
+}
+
+absl::Status CheckComponent(const Checkpoint& checkpoint, const Supported& supported) {
+  const auto found = checkpoint.components().find(supported.component);
+  if (found == checkpoint.components().end()) return absl::OkStatus();  // an error where it is used
+  const Component& component = found->second;
+  if (component.library == supported.library &&
+      absl::c_linear_search(supported.classes, component.class_name)) {
+    return absl::OkStatus();
+  }
+  return Refuse(checkpoint, supported.component, " is ", Excerpt(component.class_name), " of ",
+                Excerpt(component.library), "; supported: ", absl::StrJoin(supported.classes, ", "),
+                " of ", supported.library);
+}
+
+// Accepts any of diffusers': requests may name another.
+absl::Status CheckScheduler(const Checkpoint& checkpoint) {
+  const auto found = checkpoint.components().find("scheduler");
+  if (found == checkpoint.components().end()) return absl::OkStatus();
+  const Component& scheduler = found->second;
+  if (scheduler.library == "diffusers" && absl::EndsWith(scheduler.class_name, "Scheduler")) {
+    return absl::OkStatus();
+  }
+  return Refuse(checkpoint, "scheduler is ", Excerpt(scheduler.class_name), " of ",
+                Excerpt(scheduler.library),
+                "; supported: a scheduler of diffusers, such as EulerDiscreteScheduler");
+}
+
+// True if a model in that role can be drawn with by a family's pipeline of that kind.
+bool Plays(const pipeline::ModelRow& model, const Family& family, const PipelineKind& kind) {
+  return model.is_refiner ? family.starts_from_image && kind.starts_from_image
+                          : !family.starts_from_image;
+}
+
+// Classes that a model in that role can have, without those that add something.
+std::string ClassesFor(const pipeline::ModelRow& model) {
+  std::vector<std::string> names;
+  for (const Family* family : kFamilies) {
+    for (const PipelineKind& kind : kPipelines) {
+      if (!kind.adds.empty() || !Plays(model, *family, kind)) continue;
+      names.push_back(absl::StrCat(family->class_prefix, kind.name));
+    }
+  }
+  return absl::StrJoin(names, ", ");
+}
+
+absl::Status RefuseClass(const pipeline::ModelRow& model, const Checkpoint& checkpoint) {
+  const std::string& name = checkpoint.pipeline_class();
+  const std::string other = weights::DescribePipelineClass(name);
+  const bool is_base = absl::c_any_of(
+      kFamilies, [&](const Family* family) { return FindKind(*family, name) != nullptr; });
+  return Refuse(checkpoint, "_class_name is ", name.empty() ? "missing" : Excerpt(name),
+                other.empty() ? "" : ": ", other, "; supported for a ",
+                model.is_refiner ? "refiner: " : "base: ", ClassesFor(model),
+                model.is_refiner ? ", and those of PAG and ControlNet that start from an image"
+                                 : ", and those of PAG, ControlNet and T2I-Adapter",
+                is_base ? " (this is a base)" : "");
+}
+
+int MultipleOf8(int side) { return side / 8 * 8; }
+
+}  // namespace
+
+absl::Span<const Family* const> Families() { return kFamilies; }
+
+absl::StatusOr<const Family*> FindFamily(const pipeline::ModelRow& model,
+                                         const Checkpoint& checkpoint) {
+  const auto* const found = absl::c_find_if(kFamilies, [&](const Family* family) {
+    const PipelineKind* kind = FindKind(*family, checkpoint.pipeline_class());
+    return kind != nullptr && Plays(model, *family, *kind);
+  });
+  if (found == std::end(kFamilies)) return RefuseClass(model, checkpoint);
+  for (const Supported& supported : SupportedComponents()) {
+    RETURN_IF_ERROR(CheckComponent(checkpoint, supported));
+  }
+  RETURN_IF_ERROR(CheckScheduler(checkpoint));
+  return *found;
+}
+
+std::vector<std::string> FindLeftOut(const Family& family, const Checkpoint& checkpoint) {
+  constexpr size_t kMostNamed = 12;
+  const std::string file = absl::StrCat(checkpoint.path(), "/model_index.json");
+  std::vector<std::string> found;
+  const PipelineKind& kind = *FindKind(family, checkpoint.pipeline_class());
+  if (!kind.adds.empty()) {
+    found.push_back(absl::StrCat(file, ": _class_name is ", checkpoint.pipeline_class(),
+                                 "; pictures are drawn as by ", family.class_prefix,
+                                 "Pipeline, without ", kind.adds));
+  }
+  if (!checkpoint.passed_over().empty()) {
+    found.push_back(absl::StrCat(
+        file, ": not known, and ignored: ", ListSome(checkpoint.passed_over(), kMostNamed)));
+  }
+  return found;
+}
+
+std::vector<pipeline::Size> DefaultBuckets(const Family& family, const pipeline::Size& own) {
+  if (own == family.sizes.front()) return {family.sizes.begin(), family.sizes.end()};
+  return {own,
+          {MultipleOf8(own.width * 5 / 4), MultipleOf8(own.height * 3 / 4)},
+          {MultipleOf8(own.width * 3 / 4), MultipleOf8(own.height * 5 / 4)}};
+}
+
+}  // namespace latentd::families

@@ -1,0 +1,74 @@
+// A Family is a kind of checkpoint: the classes of its pipelines in diffusers, its defaults, which
+// fields of a request it reads, and what its networks read of prompts and settings. Everything else
+// about drawing is core/pipeline's, and the same for all families.
+//
+// Rows are constants; their functions are pure.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "core/families/family/model_configs.h"
+#include "core/graph/graph.h"
+#include "core/graph/graph_builder.h"
+#include "core/pipeline/spec/model_table.h"
+#include "core/pipeline/spec/picture_spec.h"
+#include "core/pipeline/spec/unused_parameters.h"
+#include "core/weights/checkpoint.h"
+
+namespace latentd::families {
+
+// The name of a graph's input, and its value.
+struct HostInput {
+  std::string name;
+  std::variant<std::vector<int64_t>, std::vector<float>> values;
+};
+
+// Host inputs of one row of an image.
+struct RowInputs {
+  // Inputs of each text graph. Empty: none runs, and all that they would give is zeros.
+  std::vector<std::vector<HostInput>> text;
+  // Inputs of the request graph, beside the results of the text graphs.
+  std::vector<HostInput> request;
+  int64_t dropped_tokens = 0;  // tokens of the longest prompt that no text encoder reads
+};
+
+struct Family {
+  absl::string_view name;   // to programs: "sdxl"
+  absl::string_view title;  // to people: "Stable Diffusion XL"
+  // Beginning of the names of diffusers' pipelines for it: "StableDiffusionXL".
+  absl::string_view class_prefix;
+  // True if it draws over images, and over latents that are handed over; not from noise alone.
+  bool starts_from_image = false;
+  const Family* hands_over_to = nullptr;  // family of its refiners; null: it has none
+  pipeline::ModelDefaults defaults;
+  int64_t sample_side = 0;  // trained at so many latents a side, where config.json does not say
+  // Sizes to have ready for a model that was trained at the first of them.
+  absl::Span<const pipeline::Size> sizes;
+
+  // Checks what is this family's alone. Errors name the file at fault.
+  absl::Status (*check)(const weights::Checkpoint& checkpoint, const ModelConfigs& configs);
+  // Fields of a request that it reads.
+  pipeline::ModelReads (*reads)(const ModelConfigs& configs);
+  // The largest clip_skip that its text encoders allow.
+  int (*max_clip_skip)(const ModelConfigs& configs);
+
+  // The graph of a text encoder. Its outputs are inputs of the request graph under their names, one
+  // row each, and "finite" u8 [1].
+  absl::StatusOr<graph::Graph> (*text_graph)(const ModelConfigs& configs, size_t encoder);
+  // The network's prediction for rows of latents. Adds the inputs of Rate::kRequest that it reads.
+  graph::Value (*predict)(graph::GraphBuilder& builder, const ModelConfigs& configs,
+                          graph::Value latents, graph::Value timestep);
+  // Inputs of the row of the prompt, or of the negative prompt. `resolved` has every default.
+  RowInputs (*row)(const ModelConfigs& configs, const pipeline::PictureSpec& resolved,
+                   bool negative);
+};
+
+}  // namespace latentd::families

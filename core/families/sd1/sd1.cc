@@ -1,0 +1,78 @@
+#include "core/families/sd1/sd1.h"
+
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "core/families/family/clip_text.h"
+
+namespace latentd::families::sd1 {
+namespace {
+
+using graph::GraphBuilder;
+using graph::Value;
+using pipeline::PictureSpec;
+using pipeline::Size;
+
+absl::Status Check(const weights::Checkpoint& checkpoint, const ModelConfigs& configs) {
+  if (configs.text_encoders.size() != 1 ||
+      configs.text_encoders.front().config.kind != networks::ClipTextKind::kPlain) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        checkpoint.path(), "/model_index.json: _class_name is ", checkpoint.pipeline_class(),
+        ", which has a text_encoder of the class CLIPTextModel and no other"));
+  }
+  if (!configs.unet.text_time) return absl::OkStatus();
+  return Misfit(checkpoint, "unet", "addition_embed_type text_time is of Stable Diffusion XL");
+}
+
+pipeline::ModelReads Reads(const ModelConfigs&) { return {.clip_skip = true, .sizes = false}; }
+
+int MaxClipSkip(const ModelConfigs& configs) {
+  return static_cast<int>(configs.text_encoders.front().config.num_hidden_layers);
+}
+
+absl::StatusOr<graph::Graph> TextGraph(const ModelConfigs& configs, size_t index) {
+  GraphBuilder b;
+  const TextEncoder& encoder = configs.text_encoders[index];
+  const Value state = EncodeClip(b, encoder).state;
+  OutputClip(b, index,
+             {networks::NormClipState(b, encoder.config, encoder.component, state), graph::kNone});
+  return std::move(b).Build();
+}
+
+Value Predict(GraphBuilder& b, const ModelConfigs& configs, Value latents, Value timestep) {
+  networks::Unet2dConditionInputs inputs;
+  inputs.sample = latents;
+  inputs.timestep = timestep;
+  inputs.encoder_hidden_states = JoinHiddenStates(b, configs, b.shape(latents)[0]);
+  return networks::Unet2dCondition(b, configs.unet, "unet", inputs);
+}
+
+// The negative prompt has no part in clip_skip.
+RowInputs Row(const ModelConfigs& configs, const PictureSpec& resolved, bool negative) {
+  const TextEncoder& encoder = configs.text_encoders.front();
+  const std::string prompt = negative ? resolved.negative_prompt.value_or("") : resolved.prompt;
+  const int64_t layer =
+      encoder.config.num_hidden_layers - (negative ? 0 : resolved.clip_skip.value_or(0));
+  ClipPrompt text = TokenizeForClip(encoder, prompt, layer);
+  return {.text = {std::move(text.inputs)}, .dropped_tokens = text.dropped_tokens};
+}
+
+constexpr Size kSizes[] = {{512, 512}, {576, 448}, {448, 576}, {640, 384}, {384, 640}};
+
+}  // namespace
+
+constinit const Family kFamily = {.name = "sd1",
+                                  .title = "Stable Diffusion 1 and 2",
+                                  .class_prefix = "StableDiffusion",
+                                  .defaults = {.steps = 50, .guidance_scale = 7.5, .strength = 0.8},
+                                  .sample_side = 64,
+                                  .sizes = kSizes,
+                                  .check = Check,
+                                  .reads = Reads,
+                                  .max_clip_skip = MaxClipSkip,
+                                  .text_graph = TextGraph,
+                                  .predict = Predict,
+                                  .row = Row};
+
+}  // namespace latentd::families::sd1

@@ -1,0 +1,231 @@
+// Stable Diffusion 1: what it reads of a request and what it does not, beside whole images against
+// diffusers (tests/golden).
+#include "core/families/sd1/sd1.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "core/families/families.h"
+#include "core/pipeline/units/latent_colors.h"
+#include "tests/core/families/sd1_checkpoint.h"
+#include "tests/core/pipeline/rig.h"
+#include "tests/support/temporary_directory.h"
+
+namespace latentd::families {
+namespace {
+
+using device::Buffer;
+using device::DType;
+using ::latentd::testing::IsOk;
+using ::latentd::testing::kDemoRefiner;
+using ::latentd::testing::MakeEditedCheckpoint;
+using ::latentd::testing::StatusIs;
+using pipeline::LoadOptions;
+using pipeline::LoadPipeline;
+using pipeline::PictureSpec;
+using pipeline::Rig;
+using pipeline::Size;
+using pipeline::SmallSpec;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::FloatNear;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Pointwise;
+
+constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
+
+class Sd1Test : public ::testing::Test {
+ protected:
+  Sd1Test() { testing::MakeSd1Checkpoint(Path()); }
+
+  std::string Path(const std::string& name = "sd1") const { return directory_.File(name); }
+  Rig Load() const { return Rig(LoadOptions{.base = Path()}); }
+  absl::Status LoadEdited(const std::string& file, const std::string& field,
+                          const std::string& value) const {
+    MakeEditedCheckpoint(Path("edited"), Path(), file, field, value);
+    Rig rig;
+    return LoadPipeline({.base = Path("edited")}, rig.weights, rig.graphs).status();
+  }
+
+  const testing::TemporaryDirectory directory_;
+};
+
+int64_t LayerOf(const RowInputs& row) {
+  const std::vector<HostInput>& inputs = row.text.at(0);
+  const auto layer = std::find_if(inputs.begin(), inputs.end(),
+                                  [](const HostInput& input) { return input.name == "layer"; });
+  return std::get<std::vector<int64_t>>(layer->values).at(0);
+}
+
+TEST_F(Sd1Test, HasItsOwnDefaults) {
+  const Rig rig = Load();
+  ASSERT_OK_AND_ASSIGN(const auto plan, rig.Resolve(PictureSpec()));
+  EXPECT_EQ(plan->spec.num_inference_steps, 50);
+  EXPECT_EQ(plan->spec.guidance_scale, 7.5);
+  EXPECT_EQ(rig.pipeline->table().rows().front().family, "sd1");
+  EXPECT_EQ(rig.pipeline->table().rows().front().defaults.strength, 0.8);
+  EXPECT_EQ(rig.pipeline->first().default_size(), (Size{256, 256}));
+}
+
+TEST_F(Sd1Test, WasTrainedAt512WhereItsConfigDoesNotSay) {
+  MakeEditedCheckpoint(Path("edited"), Path(), "unet/config.json", "sample_size", "");
+  const Rig rig({.base = Path("edited")});
+  EXPECT_EQ(rig.pipeline->first().default_size(), (Size{512, 512}));
+  EXPECT_THAT(
+      rig.pipeline->DefaultBuckets(),
+      ElementsAre(Size{512, 512}, Size{576, 448}, Size{448, 576}, Size{640, 384}, Size{384, 640}));
+}
+
+// Runs the first text graph on 77 ids of 0: returns its state of that layer.
+std::vector<float> State(const Rig& rig, int64_t layer) {
+  pipeline::ModelGraphs& graphs = rig.pipeline->first().graphs();
+  const auto text = graphs.Get(graphs.Find({.kind = pipeline::GraphKind::kText}).value()).value();
+  const auto outputs =
+      testing::RunNamed(text,
+                        {{"input_ids", Buffer::Allocate(DType::kI64, {1, 77})},
+                         {"pooled_position", Buffer::Allocate(DType::kI64, {1})},
+                         {"layer", Buffer::Wrap(&layer, DType::kI64, {1}, nullptr)}},
+                        {"encoder_hidden_states.0"});
+  EXPECT_OK(outputs);
+  return pipeline::ValuesOf(outputs->at("encoder_hidden_states.0"));
+}
+
+// Rows of so many features, each with a mean of 1 and a deviation of 1.
+std::vector<float> Normed(std::vector<float> rows, size_t features) {
+  for (auto row = rows.begin(); row != rows.end(); row += features) {
+    double mean = 0, square = 0;
+    for (size_t i = 0; i < features; ++i) mean += row[i] / features;
+    for (size_t i = 0; i < features; ++i) square += (row[i] - mean) * (row[i] - mean) / features;
+    for (size_t i = 0; i < features; ++i) row[i] = (row[i] - mean) / std::sqrt(square + 1e-5) + 1;
+  }
+  return rows;
+}
+
+TEST_F(Sd1Test, ReadsTheNormedStateOfEachLayer) {
+  testing::MakeFilledCheckpoint(
+      Path("filled"), "text_encoder",
+      {"text_model.final_layer_norm.weight", "text_model.final_layer_norm.bias"}, 1);
+  testing::MakeSd1Checkpoint(Path("sd1 filled"), Path("filled"));
+  const Rig sdxl({.base = Path("filled")}), sd1({.base = Path("sd1 filled")});
+  const networks::ClipTextConfig& config = sd1.pipeline->first().text_encoders().front().config;
+  for (int64_t layer = 0; layer <= config.num_hidden_layers; ++layer) {
+    EXPECT_THAT(State(sd1, layer),
+                Pointwise(FloatNear(1e-4f), Normed(State(sdxl, layer), config.hidden_size)))
+        << layer;
+  }
+}
+
+TEST_F(Sd1Test, SkipsLayersForThePromptAlone) {
+  const Rig rig = Load();
+  const ModelConfigs& configs = rig.pipeline->first().configs();
+  const int64_t layers = configs.text_encoders.front().config.num_hidden_layers;
+  PictureSpec spec = SmallSpec();
+  EXPECT_EQ(LayerOf(sd1::kFamily.row(configs, spec, /*negative=*/false)), layers);
+  spec.clip_skip = 2;
+  EXPECT_EQ(LayerOf(sd1::kFamily.row(configs, spec, /*negative=*/false)), layers - 2);
+  EXPECT_EQ(LayerOf(sd1::kFamily.row(configs, spec, /*negative=*/true)), layers);
+  spec.clip_skip = static_cast<int>(layers);
+  EXPECT_THAT(rig.Resolve(spec), IsOk());
+  spec.clip_skip = static_cast<int>(layers) + 1;
+  EXPECT_THAT(rig.Resolve(spec), StatusIs(kInvalid, HasSubstr("clip_skip")));
+}
+
+TEST_F(Sd1Test, EncodesAnAbsentNegativePromptAsAnEmptyOne) {
+  const Rig rig = Load();
+  PictureSpec empty = SmallSpec();
+  empty.negative_prompt = "";
+  PictureSpec other = SmallSpec();
+  other.negative_prompt = "a green square";
+  const std::vector<float> absent = rig.Latents(SmallSpec());
+  EXPECT_EQ(absent, rig.Latents(empty));
+  EXPECT_NE(absent, rig.Latents(other));
+}
+
+TEST_F(Sd1Test, ReadsNothingOfAPromptButItsState) {
+  const Rig rig = Load();
+  pipeline::ModelGraphs& graphs = rig.pipeline->first().graphs();
+  ASSERT_OK_AND_ASSIGN(const auto handle, graphs.Find({.kind = pipeline::GraphKind::kRequest}));
+  ASSERT_OK_AND_ASSIGN(const auto request, graphs.Get(handle));
+  std::vector<std::string> names;
+  for (const backends::Port& port : request->inputs()) names.push_back(port.name);
+  EXPECT_THAT(names, ElementsAre("encoder_hidden_states.0"));
+}
+
+TEST_F(Sd1Test, SaysOfEachFieldOfSdxlThatItHasNoEffect) {
+  const Rig rig = Load();
+  PictureSpec spec = SmallSpec();
+  spec.prompt_2 = "a star";
+  spec.negative_prompt_2 = "a square";
+  spec.original_size = spec.target_size = spec.negative_original_size = spec.negative_target_size =
+      Size{32, 32};
+  spec.crops_coords_top_left = spec.negative_crops_coords_top_left = pipeline::Offset{1, 2};
+  spec.aesthetic_score = spec.negative_aesthetic_score = 1;
+  ASSERT_OK_AND_ASSIGN(const auto plan, rig.Resolve(spec));
+  const auto says = [](const char* field, const char* why) {
+    return AllOf(::testing::StartsWith(absl::StrCat(field, " has no effect: ")), HasSubstr(why));
+  };
+  EXPECT_THAT(
+      plan->unused,
+      ElementsAre(says("prompt_2", "one text encoder"),
+                  says("negative_prompt_2", "one text encoder"), says("original_size", "no sizes"),
+                  says("target_size", "no sizes"), says("crops_coords_top_left", "no sizes"),
+                  says("negative_original_size", "no sizes"),
+                  says("negative_target_size", "no sizes"),
+                  says("negative_crops_coords_top_left", "no sizes"),
+                  says("aesthetic_score", "refiner"), says("negative_aesthetic_score", "refiner")));
+  EXPECT_EQ(rig.Latents(spec), rig.Latents(SmallSpec()));
+}
+
+TEST_F(Sd1Test, TakesWhatAnswersSayWithoutAWord) {
+  const Rig rig = Load();
+  ASSERT_OK_AND_ASSIGN(const auto plan, rig.Resolve(SmallSpec()));
+  ASSERT_OK_AND_ASSIGN(const auto again, rig.Resolve(plan->spec));
+  EXPECT_THAT(again->unused, IsEmpty());
+}
+
+TEST_F(Sd1Test, HasNoRefiner) {
+  const Rig rig = Load();
+  PictureSpec spec = SmallSpec();
+  spec.refine = true;
+  EXPECT_THAT(rig.Resolve(spec), StatusIs(kInvalid, AllOf(HasSubstr("refine"), HasSubstr("sd1"),
+                                                          Not(HasSubstr("--refiner")))));
+  Rig other;
+  EXPECT_THAT(LoadPipeline({.base = Path(), .refiner = kDemoRefiner}, other.weights, other.graphs),
+              StatusIs(kInvalid, AllOf(HasSubstr("--refiner=" + kDemoRefiner), HasSubstr(Path()),
+                                       HasSubstr("has no refiners"))));
+  EXPECT_THAT(LoadPipeline({.base = Path(), .refiner = Path()}, other.weights, other.graphs),
+              StatusIs(kInvalid, HasSubstr("supported for a refiner: StableDiffusionXLImg2Img")));
+}
+
+TEST_F(Sd1Test, RefusesOtherComponents) {
+  EXPECT_THAT(LoadEdited("model_index.json", "text_encoder",
+                         R"(["transformers", "CLIPTextModelWithProjection"])"),
+              StatusIs(kInvalid, HasSubstr("text_encoder of the class CLIPTextModel")));
+}
+
+TEST_F(Sd1Test, RefusesTheAddedEmbeddingsOfSdxl) {
+  EXPECT_THAT(LoadEdited("unet/config.json", "addition_embed_type", R"("text_time")"),
+              StatusIs(kInvalid, HasSubstr("addition_embed_type")));
+}
+
+TEST_F(Sd1Test, RefusesTheUnetOfInpainting) {
+  EXPECT_THAT(LoadEdited("unet/config.json", "in_channels", "9"),
+              StatusIs(kInvalid, HasSubstr("inpainting")));
+}
+
+TEST_F(Sd1Test, HasKnownColours) {
+  networks::AutoencoderKlConfig vae;
+  vae.latent_channels = 4;
+  vae.scaling_factor = 0.18215;
+  const auto colors = pipeline::KnownColors(vae);
+  ASSERT_TRUE(colors.has_value());
+  EXPECT_EQ(colors->bias, pipeline::Color());
+}
+
+}  // namespace
+}  // namespace latentd::families
