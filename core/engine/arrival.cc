@@ -43,7 +43,6 @@ uint64_t ContentOf(const GenerateSpec& spec) {
 batching::Need NeedOf(const pipeline::Picture& picture) {
   return {.kind = picture.next,
           .lane = picture.lane(),
-          .rows = picture.rows(),
           .lane_rows = picture.most_rows(),
           .lane_capacity = picture.place ? picture.place->lane()->capacity() : batching::kMostRows,
           .lane_places = picture.place ? picture.place->lane()->rows() : picture.lane_rows(),

@@ -1,6 +1,7 @@
 #include "core/pipeline/pipeline.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "absl/algorithm/container.h"
@@ -216,11 +217,10 @@ absl::Status Pipeline::Complete(const PictureSpec& asked, Plan& plan) const {
                                                    SizeText(executed), ": ask for that")}});
   }
   spec.scheduler.name = SchedulerNameOf(plan.stages);
-  SetGuided(*spec.guidance_interval, plan.stages);
   plan.latents = LatentsOf(executed);
   plan.image_latents = LatentsOf(size);
   plan.rows = UsesGuidance(spec) ? 2 : 1;
-  plan.has_unguided_steps = plan.guided() && *spec.guidance_interval != GuidanceInterval();
+  PlanRows(*spec.guidance_interval, plan.rows, plan.stages);
   plan.alone = spec.batch_invariant && !HasBatchInvariantSteps(plan.stages);
   plan.units = UnitsFor(plan.stages.size(), spec.has_image, !spec.output_latents);
   PlanGraphs(plan);
@@ -241,7 +241,7 @@ void Pipeline::PlanGraphs(Plan& plan) const {
                    .image = plan.spec.has_image,
                    .decoded = !plan.spec.output_latents};
   for (const PlannedStage& stage : plan.stages) needs.models.push_back(stage.model);
-  if (plan.has_unguided_steps) needs.rows.push_back(1);
+  if (plan.guided() && plan.row_counts().contains(1)) needs.rows.push_back(1);
   plan.graphs = GraphsFor(needs);
   for (const LoadedModel* model : needs.models) {
     for (int rows : RowCountsAt(plan.executed_size)) {
@@ -342,10 +342,8 @@ absl::Status Pipeline::CheckLatents(const Inputs& inputs, const Plan& plan) cons
 
 std::vector<std::string> Pipeline::UnusedParameters(const PictureSpec& asked,
                                                     const Plan& plan) const {
-  const bool guided =
-      !plan.has_unguided_steps || absl::c_any_of(plan.stages, [](const auto& stage) {
-        return stage.guided_begin < stage.guided_end;
-      });
+  const std::set<int> rows = plan.row_counts();
+  const bool guided = rows.empty() || rows.contains(plan.rows);
   std::vector<ModelReads> reads;
   for (const PlannedStage& stage : plan.stages) {
     const LoadedModel& model = *stage.model;

@@ -288,7 +288,7 @@ absl::Status AdmissionControl::CheckDeadlines(Question& question) {
   if (overrun <= absl::ZeroDuration()) return absl::OkStatus();
   const Need& need = question.first().need;
   // A cost that was guessed from other sizes is measured as soon as that disturbs no other request.
-  if (question.admitted.empty() && !question.costs.HasMeasured(need.ahead, need.rows)) {
+  if (question.admitted.empty() && !question.costs.HasMeasured(need.ahead)) {
     return absl::OkStatus();
   }
   const absl::Duration delay = DelayBehindAll(
@@ -381,7 +381,7 @@ absl::Status AdmissionControl::TellToComeBack(const Question& question, absl::Du
 double AdmissionControl::PartOf(const Question& question) {
   const std::string& caller = question.first().caller;
   const Need& need = question.first().need;
-  const absl::Duration each = question.costs.Shared(need.ahead, need.rows, need.lane_rows);
+  const absl::Duration each = question.costs.Shared(need.ahead, need.lane_rows);
   const absl::Duration asked = each * static_cast<int>(question.asking.size());
   if (!question.comes_back) demand_.Add(caller, asked, question.now);  // else it has been
   return demand_.PartOf(caller, question.now);

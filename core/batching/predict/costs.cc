@@ -81,10 +81,11 @@ int Costs::CountThatPays(const Lane& lane, absl::Span<const int> rows, int limit
   return best;
 }
 
-bool Costs::HasMeasured(const Ahead& ahead, int rows) const {
+bool Costs::HasMeasured(const Ahead& ahead) const {
   for (const Ahead::Stage& stage : ahead.stages) {
-    if (stage.full() > 0 && !HasMeasuredStep(stage.lane, rows)) return false;
-    if (stage.full() < stage.evaluations && !HasMeasuredStep(stage.lane, 1)) return false;
+    for (const StepRun& run : stage.runs) {
+      if (!HasMeasuredStep(stage.lane, run.rows)) return false;
+    }
   }
   return true;
 }
@@ -94,26 +95,23 @@ bool Costs::HasMeasuredStep(const Lane& lane, int rows) const {
   return found != times_.end() && found->second.measured >= kEnough;
 }
 
-absl::Duration Costs::Alone(const Ahead& ahead, int rows) const {
-  return Left(ahead, rows,
-              [this](const Lane& lane, int own) { return Of(UnitKind::kStep, lane, own); });
+absl::Duration Costs::Alone(const Ahead& ahead) const {
+  return Left(ahead, [this](const Lane& lane, int own) { return Of(UnitKind::kStep, lane, own); });
 }
 
-absl::Duration Costs::Shared(const Ahead& ahead, int rows, int evaluated) const {
-  return Left(ahead, rows, [&](const Lane& lane, int own) {
+absl::Duration Costs::Shared(const Ahead& ahead, int evaluated) const {
+  return Left(ahead, [&](const Lane& lane, int own) {
     const absl::Duration full = Of(UnitKind::kStep, lane, evaluated);
     return std::min(Of(UnitKind::kStep, lane, own), full * own / evaluated);
   });
 }
 
 absl::Duration Costs::Left(
-    const Ahead& ahead, int rows,
-    absl::FunctionRef<absl::Duration(const Lane& lane, int rows)> step) const {
+    const Ahead& ahead, absl::FunctionRef<absl::Duration(const Lane& lane, int rows)> step) const {
   absl::Duration time;
   for (const Ahead::Stage& stage : ahead.stages) {
     if (stage.text) time += Of(UnitKind::kText, stage.lane);
-    time += stage.full() * step(stage.lane, rows);
-    time += (stage.narrow_first + stage.narrow_last) * step(stage.lane, 1);
+    for (const StepRun& run : stage.runs) time += run.count * step(stage.lane, run.rows);
     time += stage.previews * Of(UnitKind::kPreview, stage.lane);
   }
   const Lane& lane = ahead.stages.front().lane;

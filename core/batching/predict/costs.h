@@ -32,12 +32,12 @@ class Costs {
   int CountThatPays(const Lane& lane, absl::Span<const int> rows, int limit) const;
 
   // True if the picture's steps have been measured, at its size, often enough to trust.
-  bool HasMeasured(const Ahead& ahead, int rows) const;
+  bool HasMeasured(const Ahead& ahead) const;
 
-  // Remaining time of a picture that takes that many rows, if no other shares its steps.
-  absl::Duration Alone(const Ahead& ahead, int rows) const;
+  // Remaining time of a picture, if no other shares its steps.
+  absl::Duration Alone(const Ahead& ahead) const;
   // Device time charged to it if others take part in its steps, up to so many evaluated rows.
-  absl::Duration Shared(const Ahead& ahead, int rows, int evaluated) const;
+  absl::Duration Shared(const Ahead& ahead, int evaluated) const;
 
  private:
   // Prompts are as long at every size; what the VAE does is the same for each UNet.
@@ -72,7 +72,7 @@ class Costs {
   };
   using Guesses = absl::flat_hash_map<Shape, std::optional<Guess>>;
 
-  absl::Duration Left(const Ahead& ahead, int rows,
+  absl::Duration Left(const Ahead& ahead,
                       absl::FunctionRef<absl::Duration(const Lane& lane, int rows)> step) const;
   bool HasMeasuredStep(const Lane& lane, int rows) const;
   const std::optional<Guess>& GuessOf(const Shape& wanted) const;

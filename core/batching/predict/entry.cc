@@ -60,13 +60,12 @@ bool IsRunnable(const Entry& entry) {
 }
 
 double RequestWorkOf(const Entry& entry) {
-  return WorkOf(entry.need.ahead, entry.need.rows) * entry.together / entry.weight;
+  return WorkOf(entry.need.ahead) * entry.together / entry.weight;
 }
 
 ForecastPicture PictureOf(const Entry& entry) {
   const Need& need = entry.need;
   ForecastPicture picture{.ahead = need.ahead,
-                          .rows = need.rows,
                           .lane_rows = std::min(need.lane_rows, need.lane_capacity),
                           .lane_places = need.lane_places,
                           .weight = entry.weight,
@@ -88,8 +87,7 @@ Entries AsDue(Entries entries) {
 absl::Duration AloneTime(const Entries& request, const Costs& costs) {
   absl::Duration time;
   for (const Entry* entry : request) {
-    const ForecastPicture picture = PictureOf(*entry);
-    time += costs.Alone(picture.ahead, picture.rows);
+    time += costs.Alone(PictureOf(*entry).ahead);
   }
   return time;
 }

@@ -261,10 +261,9 @@ class ByDeadline {
     std::vector<int> rows;
     const Player* end = playback_.players().data() + playback_.players().size();
     for (Player* player = &first; player != end; ++player) {
-      if (!player->is_at(lane) || player->now().evaluations == 0 || !HasRows(*player)) continue;
+      if (!player->is_at(lane) || player->now().runs.empty() || !HasRows(*player)) continue;
       in_lane.push_back(player);
-      const int next = player->now().next_rows(player->picture->rows);
-      rows.push_back(player->in_lane ? player->rows() : next);
+      rows.push_back(player->rows());
     }
     in_lane.resize(costs_.CountThatPays(lane, rows, first.picture->lane_rows));
     return in_lane;

@@ -28,7 +28,6 @@ struct ForecastPicture {
   int places() const { return std::max(lane_rows, lane_places); }
 
   Ahead ahead;
-  int rows = 1;
   int lane_rows = 1;    // the most that its lane evaluates at once
   int lane_places = 0;  // places that its lane has, where those are more
   double weight = 1;

@@ -14,15 +14,14 @@ int SizeOf(double work) { return std::ilogb(work); }
 
 }  // namespace
 
-double WorkOf(const Ahead& ahead, int rows) {
+double WorkOf(const Ahead& ahead) {
   if (!ahead.is_known()) return 0;
   const auto pixels = [](const Lane& lane) {
     return static_cast<double>(lane.width) * lane.height;
   };
   double work = kTextAndDecode * pixels(ahead.stages.front().lane);
   for (const Ahead::Stage& stage : ahead.stages) {
-    const double narrow = stage.narrow_first + stage.narrow_last;
-    work += (stage.full() * rows + narrow) * pixels(stage.lane);
+    for (const StepRun& run : stage.runs) work += run.count * run.rows * pixels(stage.lane);
   }
   return work;
 }

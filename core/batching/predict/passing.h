@@ -26,7 +26,7 @@ inline constexpr double kGain = 1.35;
 // How much a picture asks for before it begins: evaluations by their rows and pixels, of which its
 // prompts and its decoding count as two. Not measured, so that pictures that ask for the same are
 // alike from the first on. 0: it is not known yet.
-double WorkOf(const Ahead& ahead, int rows);
+double WorkOf(const Ahead& ahead);
 
 // A picture that may pass others, or be passed.
 struct Runner {

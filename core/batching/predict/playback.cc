@@ -4,17 +4,6 @@
 #include <utility>
 
 namespace latentd::batching {
-namespace {
-
-constexpr int kParts = 3;  // parts of a stage
-
-int PartLength(const Player& player) {
-  const Ahead::Stage& stage = player.now();
-  if (player.part == 1) return stage.full();
-  return player.part == 0 ? stage.narrow_first : stage.narrow_last;
-}
-
-}  // namespace
 
 Playback::Playback(absl::Span<const ForecastPicture> pictures, const Costs& costs)
     : costs_(costs), outlooks_(pictures.size()) {
@@ -22,7 +11,7 @@ Playback::Playback(absl::Span<const ForecastPicture> pictures, const Costs& cost
 }
 
 void Playback::SkipEmptyStages(Player& player) {
-  for (; !player.past_stages() && player.now().evaluations == 0; ++player.stage) {
+  for (; !player.past_stages() && player.now().runs.empty(); ++player.stage) {
     if (player.now().text) now_ += costs_.Of(UnitKind::kText, player.now().lane);
   }
 }
@@ -33,31 +22,30 @@ int& Playback::RowsOf(const Lane& lane) {
   return found == lanes_.end() ? lanes_.emplace_back(LaneRows{lane}).kept : found->kept;
 }
 
-void Playback::EnterPart(Player& player) {
-  while (player.part < kParts && PartLength(player) == 0) ++player.part;
-  player.in_lane = player.part < kParts;
+void Playback::EnterRun(Player& player) {
+  player.in_lane = player.run < player.now().runs.size();
   if (player.in_lane) {
-    player.left = PartLength(player);
+    player.left = player.now().runs[player.run].count;
     return;
   }
   ++player.stage;
-  player.part = 0;
+  player.run = 0;
   player.began_stage = false;
 }
 
 void Playback::EnterLane(Player& player) {
-  EnterPart(player);
+  EnterRun(player);
   RowsOf(player.now().lane) += player.kept_rows();
 }
 
 bool Playback::Advance(Player& player, double evaluations) {
-  constexpr double kNothing = 1e-6;  // the part of an evaluation that rounding may leave
+  constexpr double kNothing = 1e-6;  // of an evaluation, which rounding may leave
   player.left -= evaluations;
   if (player.left > kNothing) return false;
   int& kept = RowsOf(player.now().lane);
   kept -= player.kept_rows();
-  ++player.part;
-  EnterPart(player);
+  ++player.run;
+  EnterRun(player);
   if (player.in_lane) kept += player.kept_rows();
   return true;
 }

@@ -15,24 +15,23 @@
 
 namespace latentd::batching {
 
-// One picture. A stage has parts, by the rows that its evaluations take: of one row, of all, of one
-// again.
+// One picture.
 struct Player {
   const Ahead::Stage& now() const { return picture->ahead.stages[stage]; }
   bool past_stages() const { return stage == picture->ahead.stages.size(); }
   bool is_at(const Lane& lane) const { return !done && !past_stages() && now().lane == lane; }
 
   // Rows of its lane: that are computed now, and that are kept for it.
-  int rows() const { return part == 1 ? picture->rows : 1; }
-  int kept_rows() const { return part == 2 ? 1 : now().most_rows(picture->rows); }
+  int rows() const { return now().runs[run].rows; }
+  int kept_rows() const { return now().most_rows(run); }
   double previews_per_step() const {
-    return static_cast<double>(now().previews) / now().evaluations;
+    return static_cast<double>(now().previews) / now().evaluations();
   }
 
   const ForecastPicture* picture;
   size_t stage = 0;
-  int part = 0;
-  double left = 0;           // evaluations of the part
+  size_t run = 0;
+  double left = 0;           // evaluations of the run
   bool begun = false;        // its first unit has run
   bool began_stage = false;  // the units before the stage's steps have run
   bool in_lane = false, done = false;
@@ -54,7 +53,7 @@ class Playback {
   // Plays the units before the steps of its stage, once. REQUIRES: it is in one.
   void BeginStage(Player& player);
   // Plays so many evaluations, which may end the stage: then it leaves the lane. True if they end
-  // the part: then it has other rows.
+  // the run: then it has other rows.
   bool Advance(Player& player, double evaluations);
   // Plays the units after its last stage.
   void End(Player& player);
@@ -68,8 +67,8 @@ class Playback {
   };
 
   int& RowsOf(const Lane& lane);
-  // To the first part from here on that has evaluations, or to the next stage.
-  static void EnterPart(Player& player);
+  // To its run, or to the next stage behind the last.
+  static void EnterRun(Player& player);
   Outlook& OutlookOf(const Player& player) { return outlooks_[&player - players_.data()]; }
   void BeginOnce(Player& player);
 

@@ -1,7 +1,9 @@
 // The words of batching: what a picture needs next, and what the engine is to run now.
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <utility>
 
@@ -42,6 +44,13 @@ enum class UnitKind : uint8_t {
 };
 inline constexpr int kUnitKinds = static_cast<int>(UnitKind::kPreview) + 1;
 
+// Evaluations of the UNet one after the other that take as many rows each.
+struct StepRun {
+  int count = 0, rows = 1;
+
+  bool operator==(const StepRun&) const = default;
+};
+
 // Remaining work of a picture, its next unit included.
 struct Ahead {
   // Else it is not known yet.
@@ -49,17 +58,22 @@ struct Ahead {
 
   struct Stage {
     Lane lane;
-    bool text = false;    // its prompts are to be encoded
-    int evaluations = 0;  // evaluations of the UNet
-    // The first and the last of these that take one row, of a picture that takes more.
-    int narrow_first = 0, narrow_last = 0;
-    int previews = 0;  // units beside them
+    bool text = false;                     // its prompts are to be encoded
+    absl::InlinedVector<StepRun, 3> runs;  // in order
+    int previews = 0;                      // units beside its evaluations
 
-    // Evaluations that take all of the picture's rows.
-    int full() const { return evaluations - narrow_first - narrow_last; }
-    // Rows of `rows` that the picture takes: at most, from now on; and by the next evaluation.
-    int most_rows(int rows) const { return evaluations > 0 && full() == 0 ? 1 : rows; }
-    int next_rows(int rows) const { return narrow_first > 0 ? 1 : most_rows(rows); }
+    int evaluations() const {
+      int count = 0;
+      for (const StepRun& run : runs) count += run.count;
+      return count;
+    }
+    // Rows of the next one; and of those from that run on, at most.
+    int next_rows() const { return runs.empty() ? 1 : runs.front().rows; }
+    int most_rows(size_t from = 0) const {
+      int most = 1;
+      for (; from < runs.size(); ++from) most = std::max(most, runs[from].rows);
+      return most;
+    }
 
     bool operator==(const Stage&) const = default;
   };
@@ -72,7 +86,6 @@ struct Ahead {
 struct Need {
   UnitKind kind = UnitKind::kText;
   Lane lane;          // lane of the stage that it is in
-  int rows = 1;       // the most rows that the picture takes of an evaluation
   int lane_rows = 1;  // the most rows of one evaluation, by the graphs that the picture brings
   int lane_capacity = kMostRows;  // the same, by memory, as far as is known
   int lane_places = 0;   // rows of the lane, where those are more: pictures not evaluated rest
@@ -81,8 +94,8 @@ struct Need {
   Ahead ahead;
 
   // Rows of its lane: from now on, at most; and by its next evaluation.
-  int most_rows() const { return ahead.stages.front().most_rows(rows); }
-  int next_rows() const { return ahead.stages.front().next_rows(rows); }
+  int most_rows() const { return ahead.stages.front().most_rows(); }
+  int next_rows() const { return ahead.stages.front().next_rows(); }
 
   bool operator==(const Need&) const = default;
 };

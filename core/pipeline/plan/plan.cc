@@ -1,20 +1,10 @@
 #include "core/pipeline/plan/plan.h"
 
-#include <algorithm>
-
 #include "absl/algorithm/container.h"
 #include "core/base/status_macros.h"
 
 namespace latentd::pipeline {
 namespace {
-
-// The first evaluation that belongs to a step not before this one.
-size_t FirstEvaluationOf(int step, const schedulers::Schedule& schedule) {
-  const auto first = std::partition_point(
-      schedule.steps.begin(), schedule.steps.end(),
-      [&](const schedulers::StepCoefficients& line) { return line.denoising_index < step; });
-  return static_cast<size_t>(first - schedule.steps.begin());
-}
 
 // Collects graphs of one model and size.
 class GraphList {
@@ -49,6 +39,12 @@ bool IsAsLarge(const PlannedGraph& larger, const PlannedGraph& smaller, bool gro
 }
 
 }  // namespace
+
+std::set<int> Plan::row_counts() const {
+  std::set<int> counts;
+  for (const PlannedStage& stage : stages) counts.insert(stage.rows.begin(), stage.rows.end());
+  return counts;
+}
 
 int Plan::total_steps() const {
   return stages.back().first_step + stages.back().schedule.denoising_steps();
@@ -98,14 +94,16 @@ absl::StatusOr<std::vector<GraphHandle>> HandlesOf(absl::Span<const PlannedGraph
 
 // As _is_cfg_enabled of diffusers' ClassifierFreeGuidance counts, but that the two evaluations of a
 // step of Heun's method are one step.
-void SetGuided(const GuidanceInterval& interval, std::vector<PlannedStage>& stages) {
+void PlanRows(const GuidanceInterval& interval, int rows, std::vector<PlannedStage>& stages) {
   const PlannedStage& last = stages.back();
   const int total = last.first_step + last.schedule.denoising_steps();
   const int begin = static_cast<int>(interval.start * total);
   const int end = static_cast<int>(interval.stop * total);
   for (PlannedStage& stage : stages) {
-    stage.guided_begin = FirstEvaluationOf(begin - stage.first_step, stage.schedule);
-    stage.guided_end = FirstEvaluationOf(end - stage.first_step, stage.schedule);
+    for (const schedulers::StepCoefficients& line : stage.schedule.steps) {
+      const int step = stage.first_step + line.denoising_index;
+      stage.rows.push_back(step >= begin && step < end ? rows : 1);
+    }
   }
 }
 

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -31,14 +32,8 @@ struct PlannedStage {
   const LoadedModel* model = nullptr;
   schedulers::SchedulerConfig scheduler;
   schedulers::Schedule schedule;
-  // Evaluations of the schedule that are guided where the images are: from this one, and before
-  // that.
-  size_t guided_begin = 0, guided_end = 0;
-  int first_step = 0;  // steps, as users count them, of the stages before
-
-  bool IsGuided(size_t evaluation) const {
-    return evaluation >= guided_begin && evaluation < guided_end;
-  }
+  std::vector<int> rows;  // rows of an image's evaluations, by the lines of the schedule
+  int first_step = 0;     // steps, as users count them, of the stages before
 };
 
 struct PlannedGraph {
@@ -56,6 +51,8 @@ struct PlannedUnit {
 
 struct Plan {
   bool guided() const { return rows > 1; }
+  // Numbers of rows that evaluations have.
+  std::set<int> row_counts() const;
   int total_steps() const;  // steps as users count them, of all stages
   // Model whose latents become the images.
   const LoadedModel& last_model() const { return *stages.back().model; }
@@ -66,10 +63,8 @@ struct Plan {
   Size executed_size;        // size that the networks run at; the images are its centre
   LatentSize latents;        // the same in latents
   LatentSize image_latents;  // the images' own size in latents
-  int rows = 1;              // rows of each image: 2 with guidance
-  // And 1 in some of its steps (guidance_interval).
-  bool has_unguided_steps = false;
-  bool alone = false;  // its images share steps with no other, not with each other either
+  int rows = 1;              // rows of each image, at most: 2 with guidance
+  bool alone = false;        // its images share steps with no other, not with each other either
   std::vector<PlannedStage> stages;  // an ensemble has two
   std::vector<PlannedUnit> units;    // in order; previews come beside them
   std::vector<PlannedGraph> graphs;  // each once
@@ -105,9 +100,9 @@ bool Covers(absl::Span<const PlannedGraph> larger, absl::Span<const PlannedGraph
 absl::StatusOr<std::vector<GraphHandle>> HandlesOf(absl::Span<const PlannedGraph> graphs,
                                                    ModelGraphs::IfUnknown unknown);
 
-// Sets which evaluations are guided, of all stages together; steps are counted as users do, those
-// that are run only.
-void SetGuided(const GuidanceInterval& interval, std::vector<PlannedStage>& stages);
+// Gives evaluations that are guided so many rows, and one the others; steps of all stages are
+// counted together, as users do, those that are run only.
+void PlanRows(const GuidanceInterval& interval, int rows, std::vector<PlannedStage>& stages);
 
 // The units of images with these stages, in order.
 std::vector<PlannedUnit> UnitsFor(size_t stages, bool image, bool decoded);

@@ -1,7 +1,5 @@
 #include "core/pipeline/units/picture.h"
 
-#include <algorithm>
-
 #include "absl/algorithm/container.h"
 #include "core/pipeline/units/preview.h"
 
@@ -18,12 +16,12 @@ void Picture::Advance() {
   next = unit < plan().units.size() ? plan().units[unit].kind : UnitKind::kDone;
 }
 
-int Picture::next_rows() const { return stage().planned.IsGuided(evaluation) ? rows() : 1; }
-
-int Picture::rows_ahead() const {
-  const PlannedStage& planned = stage().planned;
-  return std::max(evaluation, planned.guided_begin) < planned.guided_end ? rows() : 1;
+int Picture::next_rows() const {
+  const std::vector<int>& rows = stage().planned.rows;
+  return evaluation < rows.size() ? rows[evaluation] : 1;
 }
+
+int Picture::rows_ahead() const { return StepsAhead(stage_index).most_rows(); }
 
 bool Picture::has_preview() const {
   const bool steps =
@@ -58,17 +56,16 @@ batching::Ahead Picture::ahead() const {
 }
 
 batching::Ahead::Stage Picture::StepsAhead(size_t index) const {
-  const PlannedStage& left = plan().stages[index];
+  const PlannedStage& planned = plan().stages[index];
+  batching::Ahead::Stage ahead = {.lane = LaneOf(planned.model->row().id),
+                                  .text = !request->conditioning[index].has_value(),
+                                  .previews = PreviewsAhead(*this, index)};
   const size_t done = index == stage_index ? evaluation : 0;
-  const size_t all = left.schedule.steps.size();
-  const size_t guided_end = std::max(left.guided_end, done);
-  const size_t guided_begin = std::clamp(left.guided_begin, done, guided_end);
-  return {.lane = LaneOf(left.model->row().id),
-          .text = !request->conditioning[index].has_value(),
-          .evaluations = static_cast<int>(all - done),
-          .narrow_first = static_cast<int>(guided_begin - done),
-          .narrow_last = static_cast<int>(all - guided_end),
-          .previews = PreviewsAhead(*this, index)};
+  for (int rows : absl::MakeConstSpan(planned.rows).subspan(done)) {
+    if (ahead.runs.empty() || ahead.runs.back().rows != rows) ahead.runs.push_back({0, rows});
+    ++ahead.runs.back().count;
+  }
+  return ahead;
 }
 
 }  // namespace latentd::pipeline

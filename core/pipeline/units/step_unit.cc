@@ -42,7 +42,6 @@ absl::Status JoinLane(Picture& picture, Lanes& lanes, device::Stream& stream) {
 
 // A guidance_interval begins or ends before its next step.
 absl::Status SetRows(const Picture& picture, device::Stream& stream) {
-  if (!picture.plan().has_unguided_steps) return absl::OkStatus();
   StepLane& lane = *picture.place->lane();
   if (lane.RowCount(*picture.place) == picture.next_rows()) return absl::OkStatus();
   return lane.SetRows(*picture.place, RowsOf(picture), stream);

@@ -54,7 +54,7 @@ TEST_F(AdmissionControlTest, WhoWasToldToComeBackWaitsNoLongerThanItMay) {
                  {.kind = UnitKind::kStep,
                   .lane = kLane,
                   .joined = true,
-                  .ahead = {.stages = {{{kLane, false, 20 - step - 1}}}, .decode = true}});
+                  .ahead = {.stages = {{{kLane, false, {{20 - step - 1}}}}}, .decode = true}});
   }
   EXPECT_EQ(delay, absl::Seconds(18));
   EXPECT_OK(AskOf(queue, {.steps = 20, .content = 2}));
@@ -155,7 +155,7 @@ TEST_F(AdmissionControlTest, ARetryDelayHolds) {
   queue_.Update(1, {.kind = UnitKind::kStep,
                     .lane = kLane,
                     .joined = true,
-                    .ahead = {.stages = {{{kLane, false, steps_left}}}}});
+                    .ahead = {.stages = {{{kLane, false, {{steps_left}}}}}}});
   clock_.Advance(delay);
   // Others that come first find the time taken.
   EXPECT_EQ(GetReason(Ask({.steps = 8, .deadline = absl::Seconds(12), .content = 8}).status()),

@@ -57,7 +57,7 @@ class AdmissionRig : public ::testing::Test {
          .need = {.kind = UnitKind::kText,
                   .lane = kLane,
                   .lane_rows = 1,
-                  .ahead = {.stages = {{{kLane, true, options.steps}}}, .decode = true}},
+                  .ahead = {.stages = {{{kLane, true, {{options.steps}}}}}, .decode = true}},
          .bytes = bytes,
          .caller = options.caller,
          .priority = options.priority,

@@ -63,23 +63,24 @@ TEST(CostsTest, OfRowsAreThoseOfTheLeastThatAreEnough) {
 
 TEST(CostsTest, AreTrustedWhenTheyHaveBeenMeasuredOften) {
   Costs costs;
-  const Ahead ahead{.stages = {{{kSmall, false, 3}}}};
+  const Ahead ahead{.stages = {{{kSmall, false, {{3, 2}}}}}};
+  const Ahead narrow{.stages = {{{kSmall, false, {{3, 1}}}}}};
   for (int i = 0; i < 4; ++i) {
-    EXPECT_FALSE(costs.HasMeasured(ahead, 2));
+    EXPECT_FALSE(costs.HasMeasured(ahead));
     costs.Measure(UnitKind::kStep, kSmall, 2, Ms(10));
   }
-  EXPECT_TRUE(costs.HasMeasured(ahead, 2));
-  EXPECT_FALSE(costs.HasMeasured(ahead, 1));
+  EXPECT_TRUE(costs.HasMeasured(ahead));
+  EXPECT_FALSE(costs.HasMeasured(narrow));
 }
 
 TEST(CostsTest, AreTrustedForAllRowCountsThatStepsHave) {
   Costs costs;
-  const Ahead ahead{.stages = {{{.lane = kSmall, .evaluations = 3, .narrow_last = 1}}}};
+  const Ahead ahead{.stages = {{{.lane = kSmall, .runs = {{2, 2}, {1, 1}}}}}};
   for (int i = 0; i < 4; ++i) costs.Measure(UnitKind::kStep, kSmall, 2, Ms(10));
-  EXPECT_FALSE(costs.HasMeasured(ahead, 2));
+  EXPECT_FALSE(costs.HasMeasured(ahead));
   for (int i = 0; i < 4; ++i) costs.Measure(UnitKind::kStep, kSmall, 1, Ms(6));
-  EXPECT_TRUE(costs.HasMeasured(ahead, 2));
-  EXPECT_EQ(costs.Alone(ahead, 2), Ms(2 * 10 + 6));
+  EXPECT_TRUE(costs.HasMeasured(ahead));
+  EXPECT_EQ(costs.Alone(ahead), Ms(2 * 10 + 6));
 }
 
 TEST(CostsTest, AreThoseOfOneNetworkAndKind) {
@@ -97,11 +98,11 @@ TEST(CostsTest, SharedIsAPartOfTheLargestEvaluation) {
   Costs costs;
   costs.Measure(UnitKind::kStep, kSmall, 2, Ms(10));
   costs.Measure(UnitKind::kStep, kSmall, 8, Ms(16));
-  const Ahead ahead{.stages = {{{kSmall, false, 5}}}};
-  EXPECT_EQ(costs.Shared(ahead, 2, 8), Ms(5 * 4));
-  EXPECT_EQ(costs.Alone(ahead, 2), Ms(5 * 10));
+  const Ahead ahead{.stages = {{{kSmall, false, {{5, 2}}}}}};
+  EXPECT_EQ(costs.Shared(ahead, 8), Ms(5 * 4));
+  EXPECT_EQ(costs.Alone(ahead), Ms(5 * 10));
   costs.Measure(UnitKind::kStep, kSmall, 8, Ms(400));  // dearer together, so never done
-  EXPECT_EQ(costs.Shared(ahead, 2, 8), Ms(5 * 10));
+  EXPECT_EQ(costs.Shared(ahead, 8), Ms(5 * 10));
 }
 
 TEST(CostsTest, AloneAreThoseOfAllUnitsThatAreLeft) {
@@ -111,17 +112,18 @@ TEST(CostsTest, AloneAreThoseOfAllUnitsThatAreLeft) {
   costs.Measure(UnitKind::kStep, kRefiner, 2, Ms(100));
   costs.Measure(UnitKind::kEncode, kSmall, 1, Ms(1000));
   costs.Measure(UnitKind::kDecode, kSmall, 1, Ms(10000));
-  const Ahead ahead{
-      .stages = {{{kSmall, true, 3}, {kRefiner, false, 2}}}, .encode = true, .decode = true};
-  EXPECT_EQ(costs.Alone(ahead, 2), Ms(1 + 30 + 200 + 1000 + 10000));
+  const Ahead ahead{.stages = {{{kSmall, true, {{3, 2}}}, {kRefiner, false, {{2, 2}}}}},
+                    .encode = true,
+                    .decode = true};
+  EXPECT_EQ(costs.Alone(ahead), Ms(1 + 30 + 200 + 1000 + 10000));
 }
 
 TEST(CostsTest, OfPreviewsCount) {
   Costs costs;
   costs.Measure(UnitKind::kStep, kSmall, 1, Ms(10));
   costs.Measure(UnitKind::kPreview, kSmall, 1, Ms(1));
-  const Ahead ahead{.stages = {{{.lane = kSmall, .evaluations = 3, .previews = 2}}}};
-  EXPECT_EQ(costs.Alone(ahead, 1), Ms(30 + 2));
+  const Ahead ahead{.stages = {{{.lane = kSmall, .runs = {{3}}, .previews = 2}}}};
+  EXPECT_EQ(costs.Alone(ahead), Ms(30 + 2));
 }
 
 TEST(CostsTest, ForgetShapesWhenClientsChooseTooMany) {

@@ -41,12 +41,12 @@ class DeadlinesTest : public ::testing::Test {
     Lane lane = kLane;
   };
   absl::Status Admit(PictureId picture, const Options& options) {
-    needs_[picture] = {.kind = UnitKind::kText,
-                       .lane = options.lane,
-                       .rows = options.rows,
-                       .lane_rows = 4,
-                       .lane_places = 8,
-                       .ahead = {.stages = {{{options.lane, true, options.steps}}}}};
+    needs_[picture] = {
+        .kind = UnitKind::kText,
+        .lane = options.lane,
+        .lane_rows = 4,
+        .lane_places = 8,
+        .ahead = {.stages = {{{options.lane, true, {{options.steps, options.rows}}}}}}};
     return queue_
         .Admit({.pictures = {picture},
                 .need = needs_[picture],
@@ -66,10 +66,10 @@ class DeadlinesTest : public ::testing::Test {
     Need& need = needs_.at(picture);
     Ahead::Stage& stage = need.ahead.stages[0];
     need.joined = ran == UnitKind::kStep;
-    stage.evaluations -= need.joined ? 1 : 0;
+    if (need.joined && --stage.runs[0].count == 0) stage.runs.clear();
     stage.text = false;
     need.kind = UnitKind::kStep;
-    stage.evaluations > 0 ? queue_.Update(picture, need) : queue_.Remove(picture);
+    !stage.runs.empty() ? queue_.Update(picture, need) : queue_.Remove(picture);
   }
   // The pictures of the next steps.
   std::vector<std::vector<PictureId>> Steps(int count) {

@@ -23,9 +23,9 @@ class ForecastTest : public ::testing::Test {
   }
 
   static ForecastPicture Picture(const Lane& lane, int steps, int rows = 1) {
-    return {.ahead = {.stages = {{{lane, false, steps}}}, .decode = true},
-            .rows = rows,
-            .lane_rows = 4};
+    ForecastPicture picture = {.ahead = {.stages = {{{lane}}}, .decode = true}, .lane_rows = 4};
+    if (steps > 0) picture.ahead.stages[0].runs = {{steps, rows}};
+    return picture;
   }
   // When they end, in milliseconds.
   std::vector<double> Ends(const std::vector<ForecastPicture>& pictures) const {
@@ -90,8 +90,7 @@ TEST_F(ForecastTest, WhoFindsNoRowsWaitsAndNobodyOvertakes) {
 // 10 steps: 2 of one row, 5 of two, 3 of one.
 TEST_F(ForecastTest, StepsOfOneRowTakeTheTimeOfOne) {
   ForecastPicture picture = Picture(kSmall, 10, 2);
-  picture.ahead.stages[0].narrow_first = 2;
-  picture.ahead.stages[0].narrow_last = 3;
+  picture.ahead.stages[0].runs = {{2, 1}, {5, 2}, {3, 1}};
   ExpectEnds({picture}, {2 * 10 + 5 * 20 + 3 * 10});
   ExpectEnds({picture, Picture(kSmall, 4)}, {2 * 20 + 2 * 30 + 3 * 20 + 3 * 10, 2 * 20 + 2 * 30});
 }
@@ -99,8 +98,8 @@ TEST_F(ForecastTest, StepsOfOneRowTakeTheTimeOfOne) {
 // The first takes one row until its last step but two, and then two; the second has the others.
 TEST_F(ForecastTest, RowsAreKeptForWhoTakesThemLater) {
   ForecastPicture later = Picture(kSmall, 4, 2), earlier = Picture(kSmall, 4, 2);
-  later.ahead.stages[0].narrow_first = 2;
-  earlier.ahead.stages[0].narrow_last = 2;
+  later.ahead.stages[0].runs = {{2, 1}, {2, 2}};
+  earlier.ahead.stages[0].runs = {{2, 2}, {2, 1}};
   const ForecastPicture wide = Picture(kSmall, 1, 3), one = Picture(kSmall, 1, 3);
   ExpectEnds({later, wide}, {2 * 10 + 2 * 20, 60 + 30});
   ExpectEnds({earlier, one}, {2 * 20 + 40 + 10, 2 * 20 + 40});
@@ -117,7 +116,7 @@ TEST_F(ForecastTest, PreviewsHoldUpAllThatAreInTheLane) {
 
 TEST_F(ForecastTest, ARefinerComesAfterTheBase) {
   ForecastPicture picture = Picture(kSmall, 4);
-  picture.ahead.stages[1] = {kRefiner, false, 2};
+  picture.ahead.stages[1] = {kRefiner, false, {{2}}};
   ExpectEnds({picture}, {60});
 }
 
@@ -177,7 +176,7 @@ TEST_F(ForecastTest, ByDeadlineWhatComesBeforeAndAfterStepsTakesItsTime) {
   costs_.Measure(UnitKind::kDecode, kSmall, 1, absl::Milliseconds(3));
   ForecastPicture picture = Picture(kSmall, 4);
   picture.ahead.stages[0].text = true;
-  picture.ahead.stages[1] = {kRefiner, false, 2};
+  picture.ahead.stages[1] = {kRefiner, false, {{2}}};
   EXPECT_THAT(EndsByDeadline({picture, picture}), ElementsAre(64, 128));
 }
 

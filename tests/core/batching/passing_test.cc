@@ -19,19 +19,20 @@ namespace {
 
 constexpr Lane kLane{.width = 512, .height = 512};
 
-Ahead AheadOf(int steps) { return {.stages = {{{.lane = kLane, .evaluations = steps}}}}; }
+Ahead AheadOf(int steps, int rows) {
+  return {.stages = {{{.lane = kLane, .runs = {{steps, rows}}}}}};
+}
 
 TEST(WorkTest, IsWhatStepsComputeAndALittleMore) {
-  EXPECT_EQ(WorkOf(AheadOf(10), 2) / WorkOf(AheadOf(0), 2), 11);
-  EXPECT_EQ(WorkOf(AheadOf(10), 1) / WorkOf(AheadOf(0), 1), 6);
-  Ahead narrow = AheadOf(10);
-  narrow.stages[0].narrow_first = 3;
-  narrow.stages[0].narrow_last = 1;
-  EXPECT_EQ(WorkOf(narrow, 2) / WorkOf(AheadOf(0), 2), 9);
-  Ahead refined = AheadOf(10);
-  refined.stages[1] = {.lane = {.network = 1, .width = 512, .height = 512}, .evaluations = 4};
-  EXPECT_EQ(WorkOf(refined, 2) / WorkOf(AheadOf(0), 2), 15);
-  EXPECT_EQ(WorkOf(Ahead(), 2), 0);
+  EXPECT_EQ(WorkOf(AheadOf(10, 2)) / WorkOf(AheadOf(0, 2)), 11);
+  EXPECT_EQ(WorkOf(AheadOf(10, 1)) / WorkOf(AheadOf(0, 1)), 6);
+  Ahead narrow = AheadOf(0, 2);
+  narrow.stages[0].runs = {{3, 1}, {6, 2}, {1, 1}};
+  EXPECT_EQ(WorkOf(narrow) / WorkOf(AheadOf(0, 2)), 9);
+  Ahead refined = AheadOf(10, 2);
+  refined.stages[1] = {.lane = {.network = 1, .width = 512, .height = 512}, .runs = {{4, 2}}};
+  EXPECT_EQ(WorkOf(refined) / WorkOf(AheadOf(0, 2)), 15);
+  EXPECT_EQ(WorkOf(Ahead()), 0);
 }
 
 TEST(WhoPassesTest, IsWhoAsksForLeast) {

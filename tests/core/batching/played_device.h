@@ -122,12 +122,12 @@ class PlayedQueue {
   void Admit(size_t index) {
     const PlayedRequest& request = requests_[index];
     const Lane lane{.width = request.size, .height = request.size};
-    const Need need{.kind = UnitKind::kText,
-                    .lane = lane,
-                    .rows = request.rows,
-                    .lane_rows = device_.lane_rows(),
-                    .lane_places = device_.lane_places,
-                    .ahead = {.stages = {{{lane, true, request.steps}}}, .decode = true}};
+    const Need need{
+        .kind = UnitKind::kText,
+        .lane = lane,
+        .lane_rows = device_.lane_rows(),
+        .lane_places = device_.lane_places,
+        .ahead = {.stages = {{{lane, true, {{request.steps, request.rows}}}}}, .decode = true}};
     std::vector<PictureId> ids;
     for (int i = 0; i < request.pictures; ++i) {
       ids.push_back(++last_id_);
@@ -143,7 +143,7 @@ class PlayedQueue {
 
   int RowsOf(const Unit& unit) const {
     int rows = 0;
-    for (PictureId id : unit.pictures) rows += pictures_.at(id).need.rows;
+    for (PictureId id : unit.pictures) rows += pictures_.at(id).need.next_rows();
     return rows;
   }
 
@@ -159,9 +159,9 @@ class PlayedQueue {
       if (unit.kind == UnitKind::kDecode) {
         need.kind = UnitKind::kWait;
       } else {
-        if (unit.kind == UnitKind::kStep) --stage.evaluations;
-        need.joined = unit.kind == UnitKind::kStep && stage.evaluations > 0;
-        need.kind = stage.evaluations > 0 ? UnitKind::kStep : UnitKind::kDecode;
+        if (unit.kind == UnitKind::kStep && --stage.runs[0].count == 0) stage.runs.clear();
+        need.joined = unit.kind == UnitKind::kStep && !stage.runs.empty();
+        need.kind = !stage.runs.empty() ? UnitKind::kStep : UnitKind::kDecode;
       }
       stage.text = false;
       queue_.Update(id, need);

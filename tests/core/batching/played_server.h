@@ -200,10 +200,10 @@ class PlayedServer {
     const PictureId id = ++next_id_;
     const Need need{.kind = UnitKind::kText,
                     .lane = client.lane,
-                    .rows = client.rows,
                     .lane_rows = load_.lane_rows,
                     .lane_places = load_.lane_places,
-                    .ahead = {.stages = {{{client.lane, true, client.steps}}}, .decode = true}};
+                    .ahead = {.stages = {{{client.lane, true, {{client.steps, client.rows}}}}},
+                              .decode = true}};
     const auto admitted = queue_.Admit({.pictures = {&id, 1},
                                         .need = need,
                                         .bytes = load_.bursts.bytes,
@@ -261,7 +261,7 @@ class PlayedServer {
 
   void RunUnit(const Unit& unit) {
     int rows = 0;
-    for (PictureId id : unit.pictures) rows += running_.at(id).need.rows;
+    for (PictureId id : unit.pictures) rows += running_.at(id).need.next_rows();
     const absl::Duration took = Measure(unit, std::bit_ceil(static_cast<unsigned>(rows)));
     AdvanceTo(Now() + took * load_.device_slowness);
     result_.busy += took * load_.device_slowness;
@@ -274,10 +274,10 @@ class PlayedServer {
     if (kind == UnitKind::kDecode) return Serve(id, client);
     if (kind == UnitKind::kStep) {
       need.joined = true;
-      --stage.evaluations;
+      if (--stage.runs[0].count == 0) stage.runs.clear();
     }
     stage.text = false;
-    need.kind = stage.evaluations > 0 ? UnitKind::kStep : UnitKind::kDecode;
+    need.kind = !stage.runs.empty() ? UnitKind::kStep : UnitKind::kDecode;
     queue_.Update(id, need);
   }
 

@@ -18,9 +18,9 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 constexpr Lane kLane{.width = 64, .height = 64}, kOther{.width = 96, .height = 64};
-constexpr Need kWait{.kind = UnitKind::kWait, .lane = kLane};
-constexpr Need kText{.kind = UnitKind::kText, .lane = kLane};
-constexpr Need kStep{.kind = UnitKind::kStep, .lane = kLane};
+const Need kWait{.kind = UnitKind::kWait, .lane = kLane};
+const Need kText{.kind = UnitKind::kText, .lane = kLane};
+const Need kStep{.kind = UnitKind::kStep, .lane = kLane};
 
 class QueueTest : public ::testing::Test {
  protected:
@@ -33,7 +33,7 @@ TEST_F(QueueTest, SaysWhenWhatItHasWillBeDone) {
   EXPECT_EQ(queue_.backlog().ends, absl::ZeroDuration());
   EXPECT_TRUE(queue_.backlog().known);
   Need need = kStep;
-  need.ahead = {.stages = {{{kLane, false, 10}}}};
+  need.ahead = {.stages = {{{kLane, false, {{10}}}}}};
   ASSERT_OK(queue_.Admit({.pictures = {1, 2}, .need = need}));
   EXPECT_EQ(queue_.backlog().pictures, 2);
   EXPECT_FALSE(queue_.backlog().known);

@@ -22,7 +22,10 @@ using ::testing::Pair;
 constexpr Lane kLane{.width = 64, .height = 64}, kOther{.width = 96, .height = 64};
 
 Need Text(int rows, Lane lane = kLane) {
-  return {.kind = UnitKind::kText, .lane = lane, .rows = rows, .lane_rows = 4};
+  return {.kind = UnitKind::kText,
+          .lane = lane,
+          .lane_rows = 4,
+          .ahead = {.stages = {{{.runs = {{1, rows}}}}}}};
 }
 
 Need Step(const Need& text, bool joined) {
@@ -332,7 +335,7 @@ class RandomSchedule {
       ASSERT_TRUE(pictures_.contains(id));
       EXPECT_EQ(pictures_[id].need.kind, UnitKind::kStep);
       EXPECT_EQ(pictures_[id].need.lane, unit.lane);
-      rows += pictures_[id].need.rows;
+      rows += pictures_[id].need.next_rows();
     }
     EXPECT_LE(rows, 4);
     for (const auto& [id, state] : pictures_) {

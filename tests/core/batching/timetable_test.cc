@@ -18,7 +18,7 @@ constexpr Lane kLane{.width = 64, .height = 64};
 Need StepsOf(int steps) {
   return {.kind = UnitKind::kStep,
           .lane = kLane,
-          .ahead = {.stages = {{{.lane = kLane, .evaluations = steps}}}}};
+          .ahead = {.stages = {{{.lane = kLane, .runs = {{steps}}}}}}};
 }
 
 class TimetableTest : public ::testing::Test {

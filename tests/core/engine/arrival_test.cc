@@ -86,19 +86,19 @@ TEST_F(ArrivalTest, OfAPictureAllUnitsAreAheadThatItHasNotHad) {
   pipeline::Picture& picture = *job->pictures[0];
   batching::Ahead ahead = NeedOf(picture).ahead;
   EXPECT_EQ(ahead.stages[0].lane, picture.lane());
-  EXPECT_EQ(ahead.stages[0].evaluations, 4);
-  EXPECT_EQ(ahead.stages[1].evaluations, 0);  // there is no refiner
+  EXPECT_EQ(ahead.stages[0].evaluations(), 4);
+  EXPECT_EQ(ahead.stages[1].evaluations(), 0);  // there is no refiner
   EXPECT_TRUE(ahead.stages[0].text && ahead.decode);
   EXPECT_FALSE(ahead.encode);
   picture.Advance();
   EXPECT_EQ(picture.next, batching::UnitKind::kStep);
   picture.evaluation = 3;
-  EXPECT_EQ(NeedOf(picture).ahead.stages[0].evaluations, 1);
+  EXPECT_EQ(NeedOf(picture).ahead.stages[0].evaluations(), 1);
   picture.Advance();
   EXPECT_EQ(picture.next, batching::UnitKind::kDecode);
   picture.evaluation = 0;  // no further stage has any
   ahead = NeedOf(picture).ahead;
-  EXPECT_EQ(ahead.stages[0].evaluations, 0);
+  EXPECT_EQ(ahead.stages[0].evaluations(), 0);
   EXPECT_TRUE(ahead.decode);
   EXPECT_EQ(ahead.stages[0].lane, picture.lane());
 }
@@ -129,7 +129,6 @@ TEST_F(ArrivalTest, OfStepsWithoutGuidanceOneRowIsAhead) {
   std::vector<std::pair<int, int>> rows;  // rows of the next step, and at most from there on
   for (picture.evaluation = 0; picture.evaluation < 4; ++picture.evaluation) {
     const batching::Need need = NeedOf(picture);
-    EXPECT_EQ(need.rows, 2);
     EXPECT_EQ(need.next_rows(), picture.next_rows());
     EXPECT_EQ(need.most_rows(), picture.rows_ahead());
     rows.emplace_back(need.next_rows(), need.most_rows());

@@ -1,15 +1,20 @@
 // Pictures of which some steps are guided, and what each step takes.
+#include <gmock/gmock.h>
+
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_join.h"
 #include "absl/types/span.h"
 #include "core/backends/cpu/cpu_backend.h"
 #include "tests/core/pipeline/rig.h"
 
 namespace latentd::pipeline {
 namespace {
+
+using ::testing::ElementsAre;
 
 PictureSpec WithInterval(PictureSpec spec, double start, double stop) {
   spec.guidance_interval = GuidanceInterval{start, stop};
@@ -176,30 +181,28 @@ schedulers::Schedule StepsOf(int steps) {
   return schedule;
 }
 
-// [begin, end) of each stage.
-std::vector<std::pair<size_t, size_t>> Guided(const GuidanceInterval& interval,
-                                              const std::vector<int>& steps) {
+// Rows of the evaluations of each stage.
+std::vector<std::string> Rows(const GuidanceInterval& interval, const std::vector<int>& steps) {
   std::vector<PlannedStage> stages;
   int first_step = 0;
   for (int count : steps) {
     stages.push_back({.schedule = StepsOf(count), .first_step = first_step});
     first_step += count;
   }
-  SetGuided(interval, stages);
-  std::vector<std::pair<size_t, size_t>> guided;
-  for (const PlannedStage& stage : stages)
-    guided.emplace_back(stage.guided_begin, stage.guided_end);
-  return guided;
+  PlanRows(interval, /*rows=*/2, stages);
+  std::vector<std::string> rows;
+  for (const PlannedStage& stage : stages) rows.push_back(absl::StrJoin(stage.rows, ""));
+  return rows;
 }
 
-TEST(SetGuidedTest, CountsTheStepsOfAllStagesTogether) {
-  using Ranges = std::vector<std::pair<size_t, size_t>>;
-  EXPECT_EQ(Guided({0, 1}, {8, 2}), (Ranges{{0, 8}, {0, 2}}));
-  EXPECT_EQ(Guided({0.2, 0.9}, {8, 2}), (Ranges{{2, 8}, {0, 1}}));
-  EXPECT_EQ(Guided({0.9, 1}, {8, 2}), (Ranges{{8, 8}, {1, 2}}));
-  EXPECT_EQ(Guided({0, 0.5}, {8, 2}), (Ranges{{0, 5}, {0, 0}}));
-  EXPECT_EQ(Guided({0, 0.29}, {100}), (Ranges{{0, 28}}));  // as Python's int(0.29 * 100)
-  EXPECT_EQ(Guided({0.5, 1}, {0, 4}), (Ranges{{0, 0}, {2, 4}}));
+TEST(PlanRowsTest, CountsTheStepsOfAllStagesTogether) {
+  EXPECT_THAT(Rows({0, 1}, {8, 2}), ElementsAre("22222222", "22"));
+  EXPECT_THAT(Rows({0.2, 0.9}, {8, 2}), ElementsAre("11222222", "21"));
+  EXPECT_THAT(Rows({0.9, 1}, {8, 2}), ElementsAre("11111111", "12"));
+  EXPECT_THAT(Rows({0, 0.5}, {8, 2}), ElementsAre("22222111", "11"));
+  // As Python's int(0.29 * 100).
+  EXPECT_THAT(Rows({0, 0.29}, {100}), ElementsAre(std::string(28, '2') + std::string(72, '1')));
+  EXPECT_THAT(Rows({0.5, 1}, {0, 4}), ElementsAre("", "1122"));
 }
 
 }  // namespace
