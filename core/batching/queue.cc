@@ -24,13 +24,13 @@ absl::StatusOr<Prospect> Queue::Admit(const Arrival& arrival) {
                      .together = static_cast<int>(arrival.pictures.size()),
                      .admitted = now,
                      .deadline = arrival.deadline,
-                     .due = DueOf(now, arrival.deadline, weight)});
+                     .due = DueOf(now, arrival.deadline, weight),
+                     .devices = arrival.devices});
     added.back().work = RequestWorkOf(added.back());
     asking.push_back(&added.back());
   }
   ASSIGN_OR_RETURN(const Prospect prospect,
-                   control_.Check(foresight(), asking, {arrival.content, arrival.comes_back},
-                                  callers_, costs_, now));
+                   control_.Check(foresight(), asking, arrival.content, callers_, costs_, now));
   entries_.reserve(entries_.size() + added.size());
   // From here on nothing asks for memory: all of it happens, or nothing has.
   for (auto entry = added.begin(); entry != added.end(); ++entry) {
@@ -49,15 +49,9 @@ Foresight& Queue::foresight() const {
     Entries all;
     all.reserve(order_.size());
     for (const Entry& entry : order_) all.push_back(&entry);
-    foresight_.emplace(std::move(all), callers_, costs_);
+    foresight_.emplace(std::move(all), callers_, costs_, static_cast<int>(devices_.size()));
   }
   return *foresight_;
-}
-
-absl::Time Queue::NextDeadline() const {
-  absl::Time next = absl::InfiniteFuture();
-  for (const Entry& entry : order_) next = std::min(next, entry.deadline);
-  return next;
 }
 
 std::vector<std::pair<PictureId, Prospect>> Queue::Waiting() const {
@@ -74,11 +68,13 @@ std::vector<std::pair<PictureId, Prospect>> Queue::Waiting() const {
   return waiting;
 }
 
-Backlog Queue::backlog() const {
-  const Timetable& timetable = foresight().At(clock_.Monotonic());
+Backlog Queue::backlog(int device) const {
+  const Timetable& timetable = foresight().At(clock_.Monotonic(), device);
   const bool known =
       absl::c_all_of(timetable.outlooks, [](const Outlook& outlook) { return outlook.known; });
-  return {.pictures = size(), .ends = timetable.LastEnd(), .known = known};
+  return {.pictures = static_cast<int>(timetable.order.size()),
+          .ends = timetable.LastEnd(),
+          .known = known};
 }
 
 void Queue::Update(PictureId picture, const Need& need) {
@@ -111,29 +107,28 @@ void Queue::LookForRowsAgain() {
   for (Entry& entry : order_) entry.found_no_rows = false;
 }
 
-bool Queue::CanRun(bool may_begin) const {
+bool Queue::CanRun(bool may_begin, int device) const {
   return std::any_of(order_.begin(), order_.end(), [&](const Entry& entry) {
-    return IsRunnable(entry) && (entry.started || may_begin);
+    return IsRunnable(entry) && (entry.started || may_begin) && entry.MayRunOn(device);
   });
 }
 
-Queue::Works Queue::WorkByLane(const Timetable& timetable, bool may_begin,
+Queue::Works Queue::WorkByLane(Entries order, Sharing sharing, bool may_begin,
                                const Entry*& passes) const {
   Works works;
   const auto work_of = [&](const Entry& entry) -> LaneWork& {
     const Lane& lane = entry.need.lane;
     const auto work =
         absl::c_find_if(works, [&](const LaneWork& other) { return other.lane() == lane; });
-    return work == works.end() ? works.emplace_back(lane, timetable.sharing) : *work;
+    return work == works.end() ? works.emplace_back(lane, sharing) : *work;
   };
-  Entries order = timetable.order;
-  if (timetable.sharing == Sharing::kByDeadline) {
+  if (sharing == Sharing::kByDeadline) {
     absl::c_stable_partition(order, [](const Entry* entry) { return !entry->found_no_rows; });
   }
   for (const Entry* entry : order) {
     if (entry->started && IsRunnable(*entry)) work_of(*entry).KeepRows(*entry);
   }
-  if (timetable.sharing == Sharing::kInTurns) {
+  if (sharing == Sharing::kInTurns) {
     passes = WhoPassesOthers(order, works, may_begin);
     if (passes != nullptr) work_of(*passes).LetPass(*passes);
   }
@@ -142,13 +137,13 @@ Queue::Works Queue::WorkByLane(const Timetable& timetable, bool may_begin,
     if (!IsRunnable(entry) || (!entry.started && !may_begin)) continue;
     work_of(entry).Add(entry, i);
   }
-  if (timetable.sharing == Sharing::kByDeadline) {
+  if (sharing == Sharing::kByDeadline) {
     for (LaneWork& work : works) work.KeepWhoPays(costs_);
   }
   return works;
 }
 
-const LaneWork* Queue::NextLane(const Works& works, Sharing sharing) const {
+const LaneWork* Queue::NextLane(const Works& works, Sharing sharing, const DeviceTime& device) {
   if (sharing == Sharing::kByDeadline) {
     const auto first = absl::c_min_element(works, [](const LaneWork& a, const LaneWork& b) {
       return a.first_place() < b.first_place();
@@ -159,7 +154,7 @@ const LaneWork* Queue::NextLane(const Works& works, Sharing sharing) const {
   for (const LaneWork& work : works) {
     if (work.any()) lanes.push_back(work.lane());
   }
-  const std::optional<Lane> next = turns_.Next(lanes);
+  const std::optional<Lane> next = device.turns.Next(lanes);
   if (!next) return nullptr;
   return &*absl::c_find_if(works, [&](const LaneWork& work) { return work.lane() == *next; });
 }
@@ -193,8 +188,8 @@ bool Queue::IsHeldUp(const Need& need, absl::Duration round, int lanes) const {
 }
 
 // Nothing where it is the others' turn, or where it is not held up by them.
-std::optional<Unit> Queue::PassingUnit(const Works& works, const Entry& passes,
-                                       bool others_run) const {
+std::optional<Unit> Queue::PassingUnit(const Works& works, const Entry& passes, bool others_run,
+                                       const DeviceTime& device) const {
   const Need& need = passes.need;
   Unit unit{.kind = need.kind, .lane = need.lane, .pictures = {passes.picture}};
   unit.expected = costs_.Of(unit.kind, unit.lane, RowsOf(unit));
@@ -214,14 +209,15 @@ std::optional<Unit> Queue::PassingUnit(const Works& works, const Entry& passes,
   unit.expected = costs_.Of(unit.kind, unit.lane, RowsOf(unit));
   unit.in_turn = false;
   unit.passes = true;
-  if (others_run && !passing_.Allows(unit.expected, round)) return std::nullopt;
+  if (others_run && !device.passing.Allows(unit.expected, round)) return std::nullopt;
   return unit;
 }
 
-bool Queue::GoesBeforeTheStep(UnitKind kind, const Entry& entry, const Lane& lane,
-                              const Unit& step) const {
-  const auto found = between_.find(lane);
-  const Between between = found == between_.end() ? Between{} : found->second;
+bool Queue::GoesBeforeTheStep(UnitKind kind, const Entry& entry, const Unit& step,
+                              const DeviceTime& device) const {
+  const Lane& lane = step.lane;
+  const auto found = device.between.find(lane);
+  const Between between = found == device.between.end() ? Between{} : found->second;
   const auto has_run = [&] {
     if (kind == UnitKind::kDecode) return between.decoded;
     if (kind == UnitKind::kPreview) return between.previewed;
@@ -233,7 +229,7 @@ bool Queue::GoesBeforeTheStep(UnitKind kind, const Entry& entry, const Lane& lan
   return cost > absl::ZeroDuration() && between.expected + cost <= taken;
 }
 
-Unit Queue::UnitOf(const LaneWork& work) const {
+Unit Queue::UnitOf(const LaneWork& work, const DeviceTime& device) const {
   const Lane& lane = work.lane();
   const Unit step = StepOf(work);
   const Entry& first = *work.first();
@@ -242,7 +238,7 @@ Unit Queue::UnitOf(const LaneWork& work) const {
   }
   const auto may_run = [&](UnitKind kind, const Entry* entry) {
     return entry != nullptr &&
-           (step.pictures.empty() || GoesBeforeTheStep(kind, *entry, lane, step));
+           (step.pictures.empty() || GoesBeforeTheStep(kind, *entry, step, device));
   };
   for (const Entry* entry : {work.decode(), work.prepare()}) {
     if (entry == nullptr || !may_run(entry->need.kind, entry)) continue;
@@ -256,7 +252,7 @@ Unit Queue::UnitOf(const LaneWork& work) const {
 
 void Queue::Remember(const Unit& unit) {
   if (unit.passes && !unit.in_turn && unit.kind != UnitKind::kStep) return;
-  Between& between = between_[unit.lane];
+  Between& between = devices_[unit.device].between[unit.lane];
   if (unit.kind == UnitKind::kStep) {
     between = {};
     return;
@@ -272,17 +268,21 @@ void Queue::Remember(const Unit& unit) {
   }
 }
 
-std::optional<Unit> Queue::Next(bool may_begin) {
-  const Timetable& timetable = foresight().OrderAt(clock_.Monotonic());
+std::optional<Unit> Queue::Next(bool may_begin, int device) {
+  DeviceTime& time = devices_[device];
+  const Timetable& timetable = foresight().OrderAt(clock_.Monotonic(), device);
   const Sharing sharing = timetable.sharing;
+  const bool idle =
+      absl::c_none_of(timetable.order, [](const Entry* entry) { return IsRunnable(*entry); });
   const Entry* passes = nullptr;
-  const Works works = WorkByLane(timetable, may_begin, passes);
+  const Works works = WorkByLane(idle ? foresight().FirstWaiting(device) : timetable.order, sharing,
+                                 may_begin, passes);
   std::optional<Unit> next;
-  const LaneWork* const work = NextLane(works, sharing);
-  if (passes != nullptr) next = PassingUnit(works, *passes, /*others_run=*/work != nullptr);
+  const LaneWork* const work = NextLane(works, sharing, time);
+  if (passes != nullptr) next = PassingUnit(works, *passes, /*others_run=*/work != nullptr, time);
   if (!next && work == nullptr) return std::nullopt;
   if (!next) {
-    next = UnitOf(*work);
+    next = UnitOf(*work, time);
     next->weight = work->weight();
     next->expected = costs_.Of(next->kind, next->lane, RowsOf(*next));
     next->in_turn = sharing != Sharing::kByDeadline;
@@ -290,11 +290,12 @@ std::optional<Unit> Queue::Next(bool may_begin) {
     next->passes = passes != nullptr && next->pictures.size() == 1 &&
                    next->pictures.front() == passes->picture;
   }
-  if (passes == nullptr) passing_.Forget();
-  const Unit unit = *std::move(next);
+  if (passes == nullptr) time.passing.Forget();
+  Unit unit = *std::move(next);
+  unit.device = device;
   BeginTurn(unit);
   Start(unit);
-  absl::erase_if(between_, [&](const auto& entry) {
+  absl::erase_if(time.between, [&](const auto& entry) {
     return absl::c_none_of(works,
                            [&](const LaneWork& other) { return other.lane() == entry.first; });
   });
@@ -303,8 +304,9 @@ std::optional<Unit> Queue::Next(bool may_begin) {
 }
 
 void Queue::BeginTurn(const Unit& unit) {
-  if (unit.in_turn) turns_.Begin(unit.lane, unit.expected / unit.weight);
-  if (unit.in_turn || unit.passes) passing_.Add(unit.passes, CountedTime(unit.expected));
+  DeviceTime& device = devices_[unit.device];
+  if (unit.in_turn) device.turns.Begin(unit.lane, unit.expected / unit.weight);
+  if (unit.in_turn || unit.passes) device.passing.Add(unit.passes, CountedTime(unit.expected));
 }
 
 int Queue::RowsOf(const Unit& unit) const {
@@ -323,15 +325,16 @@ void Queue::Start(const Unit& unit) {
     if (std::exchange(entry.started, true)) continue;
     ForgetForesight();
     ++changes_;
-    if (!entry.request_started) StartRequest(entry.request);
+    if (!entry.request_started) StartRequest(entry.request, unit.device);
   }
 }
 
-void Queue::StartRequest(PictureId request) {
+void Queue::StartRequest(PictureId request, int device) {
   Entries pictures;
   for (Entry& entry : order_) {
     if (entry.request != request) continue;
     entry.request_started = true;
+    entry.device = device;
     pictures.push_back(&entry);
   }
   const Entry& first = *pictures.front();
@@ -339,9 +342,11 @@ void Queue::StartRequest(PictureId request) {
 }
 
 void Queue::Measure(const Unit& unit, int computed_rows, absl::Duration took) {
-  if (unit.in_turn) turns_.Correct(unit.lane, unit.expected / unit.weight, took / unit.weight);
+  DeviceTime& device = devices_[unit.device];
+  if (unit.in_turn)
+    device.turns.Correct(unit.lane, unit.expected / unit.weight, took / unit.weight);
   if (unit.in_turn || unit.passes) {
-    passing_.Add(unit.passes, CountedTime(took) - CountedTime(unit.expected));
+    device.passing.Add(unit.passes, CountedTime(took) - CountedTime(unit.expected));
   }
   if (computed_rows == 0) return;
   if (unit.kind == UnitKind::kStep) LookForRowsAgain();

@@ -29,6 +29,10 @@
 // the policy changes this directory and nothing outside it; forecasts (forecast.h) and what is
 // run change together.
 //
+// A queue of several devices, which are equal, has this policy on each of them. A request waits for
+// all that could run it, and belongs to the one that takes its first unit. A device begins what is
+// foreseen on it, and if there is nothing, the first request that waits.
+//
 // Not thread-safe: the engine guards it with its own lock.
 #pragma once
 
@@ -68,7 +72,7 @@ struct Arrival {
   absl::Time deadline = absl::InfiniteFuture();  // in the clock's monotonic time
   // Tells it from others of its caller; the same when it is retried after a refusal.
   uint64_t content = 0;
-  bool comes_back = true;  // after one; else no room is kept for it
+  uint64_t devices = 1;  // by bits, those that could run it
 };
 
 // Admitted pictures that are not done.
@@ -81,7 +85,8 @@ struct Backlog {
 class Queue {
  public:
   // `clock` must outlive the queue.
-  Queue(Limits limits, const Clock& clock) : clock_(clock), control_(std::move(limits)) {}
+  Queue(Limits limits, const Clock& clock)
+      : clock_(clock), devices_(limits.devices), control_(std::move(limits)) {}
   Queue(const Queue&) = delete;
   Queue& operator=(const Queue&) = delete;
 
@@ -94,10 +99,10 @@ class Queue {
   // The picture is finished, failed or cancelled. Ignored if it has been removed before.
   void Remove(PictureId picture);
 
-  // The unit to run now; nothing if no picture can run. `may_begin`: else only pictures of which a
-  // unit has run.
-  std::optional<Unit> Next(bool may_begin = true);
-  bool CanRun(bool may_begin = true) const;
+  // The unit to run now on that device; nothing if no picture can run there. `may_begin`: else only
+  // pictures of which a unit has run.
+  std::optional<Unit> Next(bool may_begin = true, int device = 0);
+  bool CanRun(bool may_begin = true, int device = 0) const;
 
   // Learns the time of a unit that Next gave; an evaluation computed that many rows. 0: it did
   // nothing, or failed, and says nothing about others.
@@ -106,12 +111,10 @@ class Queue {
   // Pictures that are admitted.
   int size() const { return static_cast<int>(order_.size()); }
 
-  // The first to pass, of pictures that are admitted.
-  absl::Time NextDeadline() const;
-
   // Prospects of the requests of which nothing has run. By their first pictures.
   std::vector<std::pair<PictureId, Prospect>> Waiting() const;
-  Backlog backlog() const;
+  // Of the pictures that are foreseen on that device.
+  Backlog backlog(int device = 0) const;
   // Grows with whatever changes what Waiting says.
   uint64_t changes() const { return changes_; }
 
@@ -124,36 +127,42 @@ class Queue {
     absl::Duration expected;
   };
 
+  // What a device has done.
+  struct DeviceTime {
+    Turns<Lane> turns;
+    PassingTime passing;
+    absl::flat_hash_map<Lane, Between> between;  // for lanes that have work
+  };
+
   // Cached forecast of all; reset when anything that it depends on changes.
   Foresight& foresight() const;
   void ForgetForesight() { foresight_.reset(); }
   // Also finds the picture that passes others.
-  Works WorkByLane(const Timetable& timetable, bool may_begin, const Entry*& passes) const;
-  const LaneWork* NextLane(const Works& works, Sharing sharing) const;
-  Unit UnitOf(const LaneWork& work) const;
+  Works WorkByLane(Entries order, Sharing sharing, bool may_begin, const Entry*& passes) const;
+  static const LaneWork* NextLane(const Works& works, Sharing sharing, const DeviceTime& device);
+  Unit UnitOf(const LaneWork& work, const DeviceTime& device) const;
   const Entry* WhoPassesOthers(const Entries& order, const Works& works, bool may_begin) const;
   bool IsHeldUp(const Need& need, absl::Duration round, int lanes) const;
-  std::optional<Unit> PassingUnit(const Works& works, const Entry& passes, bool others_run) const;
+  std::optional<Unit> PassingUnit(const Works& works, const Entry& passes, bool others_run,
+                                  const DeviceTime& device) const;
   void BeginTurn(const Unit& unit);
   static Unit StepOf(const LaneWork& work);
-  bool GoesBeforeTheStep(UnitKind kind, const Entry& entry, const Lane& lane,
-                         const Unit& step) const;
+  bool GoesBeforeTheStep(UnitKind kind, const Entry& entry, const Unit& step,
+                         const DeviceTime& device) const;
   void LookForRowsAgain();
   void Remember(const Unit& unit);
   void Start(const Unit& unit);
-  void StartRequest(PictureId request);
+  void StartRequest(PictureId request, int device);
   const Entry& EntryOf(PictureId picture) const { return *entries_.find(picture)->second; }
   int RowsOf(const Unit& unit) const;
 
   const Clock& clock_;
+  std::vector<DeviceTime> devices_;
   AdmissionControl control_;
   Costs costs_;
   std::list<Entry> order_;
   absl::flat_hash_map<PictureId, std::list<Entry>::iterator> entries_;
-  Turns<Lane> turns_;
-  PassingTime passing_;
   Callers callers_;
-  absl::flat_hash_map<Lane, Between> between_;  // for lanes that have work
   mutable std::optional<Foresight> foresight_;  // a queue that refuses many asks it for each
   uint64_t changes_ = 0;
   uint64_t previews_ = 0;  // previews that it gave

@@ -13,7 +13,9 @@ AdmittedJobs::AdmittedJobs(batching::Limits limits, Callbacks callbacks, EngineM
     : callbacks_(std::move(callbacks)),
       metrics_(metrics),
       clock_(clock),
-      queue_(std::move(limits), clock) {}
+      state_bytes_(limits.devices),
+      queue_(limits, clock),
+      begun_cancelled_(limits.devices) {}
 
 absl::Status AdmittedJobs::Add(const std::shared_ptr<Job>& job, size_t input_bytes,
                                Queued& queued) {
@@ -36,10 +38,12 @@ absl::Status AdmittedJobs::Add(const std::shared_ptr<Job>& job, size_t input_byt
   return absl::OkStatus();
 }
 
-void AdmittedJobs::Begin(Job& job, std::vector<std::unique_ptr<pipeline::Picture>> pictures) {
+void AdmittedJobs::Begin(Job& job, Job::Pictures pictures,
+                         std::vector<std::pair<size_t, Job::Pictures>> others) {
   absl::MutexLock lock(&mutex_);
   if (!jobs_.contains(job.handle)) return;
   job.pictures = std::move(pictures);
+  job.others = std::move(others);
   UpdateAll(job);
 }
 
@@ -59,8 +63,12 @@ void AdmittedJobs::Cancel(CancelCause cause, Member& member) {
   if (member.cancelled != CancelCause::kNone) return;
   const bool is_late = member.job->spec.deadline <= clock_.Monotonic() + kDeadlineSlack;
   member.cancelled = cause == CancelCause::kClient && is_late ? CancelCause::kDeadline : cause;
-  ++cancellations_;
+  ++CountOf(member);
   if (!member.begun) callbacks_.end_early(member.job, member.cancelled);
+}
+
+int& AdmittedJobs::CountOf(const Member& cancelled) {
+  return cancelled.begun ? begun_cancelled_[cancelled.job->device] : unbegun_cancelled_;
 }
 
 void AdmittedJobs::CancelAll(CancelCause cause) {
@@ -78,10 +86,12 @@ void AdmittedJobs::Drain(absl::Time deadline) {
   mutex_.Await(absl::Condition(&idle));
 }
 
-void AdmittedJobs::EndForFault() {
+void AdmittedJobs::EndForFault(size_t device) {
   absl::MutexLock lock(&mutex_);
   device_failed_ = true;
-  CancelAll(CancelCause::kDeviceFault);
+  for (auto& [handle, member] : jobs_) {
+    if (!member.begun || member.job->device == device) Cancel(CancelCause::kDeviceFault, member);
+  }
 }
 
 bool AdmittedJobs::Remove(const Job& job, const absl::Status& end, const char* rejection) {
@@ -89,9 +99,9 @@ bool AdmittedJobs::Remove(const Job& job, const absl::Status& end, const char* r
   for (batching::PictureId id : job.ids) RemovePicture(job, id);
   const auto member = jobs_.find(job.handle);
   if (member == jobs_.end()) return false;
-  if (member->second.cancelled != CancelCause::kNone) --cancellations_;
+  if (member->second.cancelled != CancelCause::kNone) --CountOf(member->second);
   jobs_.erase(member);
-  if (job.started) state_bytes_ -= job.state_bytes();
+  if (job.started) state_bytes_[job.device] -= job.state_bytes();
   metrics_.requests().Ended(job.spec.priority, job.started, end, rejection);
   return true;
 }
@@ -118,49 +128,61 @@ bool AdmittedJobs::IsWanted(const Job& job) const {
   return found != jobs_.end() && found->second.cancelled == CancelCause::kNone;
 }
 
-batching::Backlog AdmittedJobs::backlog() const {
+batching::Backlog AdmittedJobs::backlog(size_t device) const {
   absl::MutexLock lock(&mutex_);
-  return queue_.backlog();
+  return queue_.backlog(static_cast<int>(device));
 }
 
-bool AdmittedJobs::WaitToBegin(absl::FunctionRef<bool()> holds) const {
+bool AdmittedJobs::WaitToBegin(absl::FunctionRef<bool()> holds, size_t place) const {
+  const auto device = static_cast<int>(place);
   absl::MutexLock lock(&mutex_);
-  return !queue_.CanRun(/*may_begin=*/false) && queue_.CanRun(/*may_begin=*/true) && holds();
+  return !queue_.CanRun(/*may_begin=*/false, device) && queue_.CanRun(/*may_begin=*/true, device) &&
+         holds();
 }
 
-AdmittedJobs::Work AdmittedJobs::Next(bool may_enqueue, bool idle, ThreadWatch& loop) {
+AdmittedJobs::Work AdmittedJobs::Next(bool may_enqueue, bool idle, ThreadWatch& loop,
+                                      size_t device) {
   absl::MutexLock lock(&mutex_);
-  if (idle) AwaitWork(loop);
+  if (idle) AwaitWork(loop, device);
   CancelLate();
-  if (cancellations_ > 0) {
+  if (HasCancelled(device)) {
     for (const auto& [handle, member] : jobs_) {
       if (member.cancelled == CancelCause::kNone) continue;
+      if (member.begun && member.job->device != device) continue;
       return {.cancelled = member.job, .cause = member.cancelled};
     }
   }
   if (!may_enqueue) return {};
-  return NextUnit();
+  return NextUnit(device);
 }
 
-void AdmittedJobs::AwaitWork(ThreadWatch& loop) {
-  const auto is_news = [this, seen = queue_.changes()]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return HasWork() || queue_.changes() != seen;
-  };
+void AdmittedJobs::AwaitWork(ThreadWatch& loop, size_t device) {
+  const auto is_news = [this, device, seen = queue_.changes()]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(
+                           mutex_) { return HasWork(device) || queue_.changes() != seen; };
   const ThreadWatch::Activity waits(loop, ThreadWatch::kIdle);
-  mutex_.AwaitWithTimeout(absl::Condition(&is_news), queue_.NextDeadline() - clock_.Monotonic());
+  mutex_.AwaitWithTimeout(absl::Condition(&is_news), NextDeadline() - clock_.Monotonic());
 }
 
-void AdmittedJobs::AwaitCancellation(absl::Time until, ThreadWatch& loop) {
+absl::Time AdmittedJobs::NextDeadline() const {
+  absl::Time next = absl::InfiniteFuture();
+  for (const auto& [handle, member] : jobs_) {
+    if (member.cancelled == CancelCause::kNone) next = std::min(next, member.job->spec.deadline);
+  }
+  return next;
+}
+
+void AdmittedJobs::AwaitCancellation(absl::Time until, ThreadWatch& loop, size_t device) {
   absl::MutexLock lock(&mutex_);
-  const auto is_news = [this]()
-                           ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return cancellations_ > 0; };
+  const auto is_news = [this, device]()
+                           ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return HasCancelled(device); };
   const ThreadWatch::Activity waits(loop, ThreadWatch::kIdle);
   mutex_.AwaitWithTimeout(absl::Condition(&is_news),
-                          std::min(until, queue_.NextDeadline()) - clock_.Monotonic());
+                          std::min(until, NextDeadline()) - clock_.Monotonic());
 }
 
-bool AdmittedJobs::HasWork() const {
-  return stop_ || cancellations_ > 0 || queue_.CanRun(callbacks_.may_begin());
+bool AdmittedJobs::HasWork(size_t device) const {
+  return stop_ || HasCancelled(device) ||
+         queue_.CanRun(callbacks_.may_begin(), static_cast<int>(device));
 }
 
 // The client's own cancellation may be late, or never come.
@@ -171,13 +193,14 @@ void AdmittedJobs::CancelLate() {
   }
 }
 
-AdmittedJobs::Work AdmittedJobs::NextUnit() {
-  Work work = {.unit = queue_.Next(callbacks_.may_begin())};
+AdmittedJobs::Work AdmittedJobs::NextUnit(size_t device) {
+  Work work = {.unit = queue_.Next(callbacks_.may_begin(), static_cast<int>(device))};
   work.stop = stop_ && !work.unit;
   if (!work.unit) return work;
   for (batching::PictureId id : work.unit->pictures) {
     work.pictures.push_back(pictures_.find(id)->second);
-    jobs_.find(work.pictures.back().job->handle)->second.begun = true;
+    Job& job = *work.pictures.back().job;
+    if (!std::exchange(jobs_.find(job.handle)->second.begun, true)) job.DrawOn(device);
   }
   return work;
 }
@@ -197,7 +220,7 @@ AdmittedJobs::Prospects AdmittedJobs::ChangedProspects() {
 }
 
 void AdmittedJobs::Started(Job& job) {
-  state_bytes_ += job.state_bytes();
+  state_bytes_[job.device] += job.state_bytes();
   job.started = true;  // its end takes that back
   metrics_.requests().Began(job.spec.priority);
 }

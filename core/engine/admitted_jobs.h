@@ -2,7 +2,7 @@
 // queue: all under one lock, so that a job is a member in all of it or in nothing. Any thread may
 // end one; what a unit or the encoder brings for a picture that is gone is dropped.
 //
-// Thread-safe; what is said to be the loop's is called by the loop's thread alone.
+// Thread-safe; what is said to be a loop's is called by the thread of its device alone.
 #pragma once
 
 #include <atomic>
@@ -41,7 +41,7 @@ class AdmittedJobs {
     // A job has been cancelled of which nothing has begun. Called under the lock; does not fail.
     std::function<void(const std::shared_ptr<Job>& job, CancelCause cause)> end_early;
   };
-  // The loop's next work: one of the three, or nothing.
+  // A loop's next work: one of the three, or nothing.
   struct Work {
     std::shared_ptr<Job> cancelled;
     CancelCause cause = CancelCause::kNone;
@@ -64,9 +64,10 @@ class AdmittedJobs {
   absl::Status Add(const std::shared_ptr<Job>& job, size_t input_bytes, Queued& queued)
       ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // The pictures of a job that was admitted without. Dropped if it has ended.
-  void Begin(Job& job, std::vector<std::unique_ptr<pipeline::Picture>> pictures)
-      ABSL_LOCKS_EXCLUDED(mutex_);
+  // The pictures of a job that was admitted without: those for its device, and for others that
+  // could begin it. Dropped if it has ended.
+  void Begin(Job& job, Job::Pictures pictures,
+             std::vector<std::pair<size_t, Job::Pictures>> others = {}) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // The loop ends it then, or end_early does if nothing of it has begun. The first cause counts.
   // Does not fail for want of memory.
@@ -76,8 +77,9 @@ class AdmittedJobs {
   // rest and waits for them.
   void Drain(absl::Time deadline) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Admits nothing more, and cancels all, for a device that has failed.
-  void EndForFault() ABSL_LOCKS_EXCLUDED(mutex_);
+  // Admits nothing more, and cancels all that other devices have not begun, for a device that has
+  // failed.
+  void EndForFault(size_t device = 0) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // The job has come to this end, which is counted (as RequestCounts::Ended), and which the caller
   // publishes. False: it had ended before.
@@ -88,19 +90,22 @@ class AdmittedJobs {
   bool Contains(const Job& job) const ABSL_LOCKS_EXCLUDED(mutex_);
   bool IsWanted(const Job& job) const ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Backlog of the pictures that were admitted and are not done.
-  batching::Backlog backlog() const ABSL_LOCKS_EXCLUDED(mutex_);
-  // Bytes that begun pictures hold.
-  int64_t state_bytes() const { return state_bytes_; }
-  // True if pictures could run, but none that has begun, while `holds`: asked under the lock, so
-  // that no picture begins, or is given another unit, in between.
-  bool WaitToBegin(absl::FunctionRef<bool()> holds) const ABSL_LOCKS_EXCLUDED(mutex_);
+  // Backlog of the pictures that are foreseen on the device.
+  batching::Backlog backlog(size_t device = 0) const ABSL_LOCKS_EXCLUDED(mutex_);
+  // Bytes that pictures hold that the device has begun.
+  int64_t state_bytes(size_t device = 0) const { return state_bytes_[device]; }
+  // True if pictures could run on the device, but none that has begun, while `holds`: asked under
+  // the lock, so that no picture begins, or is given another unit, in between.
+  bool WaitToBegin(absl::FunctionRef<bool()> holds, size_t device = 0) const
+      ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // The loop's. The next work, cancellations first; no unit if not `may_enqueue`. `idle`: there is
-  // nothing else to do, so it waits for work, or for news of it.
-  Work Next(bool may_enqueue, bool idle, ThreadWatch& loop) ABSL_LOCKS_EXCLUDED(mutex_);
-  // The loop's. Waits until `until` (monotonic), or until a job is cancelled, or late.
-  void AwaitCancellation(absl::Time until, ThreadWatch& loop) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Of the device's loop. The next work, cancellations first; no unit if not `may_enqueue`. `idle`:
+  // there is nothing else to do, so it waits for work, or for news of it.
+  Work Next(bool may_enqueue, bool idle, ThreadWatch& loop, size_t device = 0)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  // Of the device's loop. Waits until `until` (monotonic), or until a job is cancelled, or late.
+  void AwaitCancellation(absl::Time until, ThreadWatch& loop, size_t device = 0)
+      ABSL_LOCKS_EXCLUDED(mutex_);
   // Prospects of waiting requests whose places and times have changed since they were reported.
   Prospects ChangedProspects() ABSL_LOCKS_EXCLUDED(mutex_);
   void Started(Job& job);
@@ -125,12 +130,19 @@ class AdmittedJobs {
     batching::Prospect told = {};  // by the last Queued
   };
 
-  void AwaitWork(ThreadWatch& loop) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  bool HasWork() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void AwaitWork(ThreadWatch& loop, size_t device) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool HasWork(size_t device) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // A cancelled job that has begun is ended by its device's loop, another by any.
+  bool HasCancelled(size_t device) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return unbegun_cancelled_ > 0 || begun_cancelled_[device] > 0;
+  }
+  int& CountOf(const Member& cancelled) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The first to pass, of those that are not cancelled.
+  absl::Time NextDeadline() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void CancelLate() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void CancelAll(CancelCause cause) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Cancel(CancelCause cause, Member& member) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  Work NextUnit() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Work NextUnit(size_t device) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void UpdateAll(const Job& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void RemovePicture(const Job& job, batching::PictureId id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
@@ -138,7 +150,7 @@ class AdmittedJobs {
   EngineMetrics& metrics_;
   const Clock& clock_;
   std::atomic<uint64_t> next_id_ = 1;
-  std::atomic<int64_t> state_bytes_ = 0;
+  std::vector<std::atomic<int64_t>> state_bytes_;  // by device
 
   mutable absl::Mutex mutex_;
   bool draining_ ABSL_GUARDED_BY(mutex_) = false;
@@ -147,8 +159,9 @@ class AdmittedJobs {
   batching::Queue queue_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<uint64_t, Member> jobs_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<batching::PictureId, JobPicture> pictures_ ABSL_GUARDED_BY(mutex_);
-  uint64_t changes_told_ ABSL_GUARDED_BY(mutex_) = 0;  // the queue's changes() at that time
-  int cancellations_ ABSL_GUARDED_BY(mutex_) = 0;      // members with a cause
+  uint64_t changes_told_ ABSL_GUARDED_BY(mutex_) = 0;         // the queue's changes() at that time
+  int unbegun_cancelled_ ABSL_GUARDED_BY(mutex_) = 0;         // members with a cause
+  std::vector<int> begun_cancelled_ ABSL_GUARDED_BY(mutex_);  // the same by device
 };
 
 }  // namespace latentd::engine

@@ -65,7 +65,7 @@ batching::Arrival ArrivalOf(const Job& job, size_t image_bytes) {
           .priority = job.spec.priority,
           .deadline = job.spec.deadline,
           .content = job.content,
-          .comes_back = job.comes_back};
+          .devices = job.devices};
 }
 
 batching::Limits LimitsOf(batching::Limits limits, const PictureBytes& bytes) {

@@ -13,7 +13,6 @@
 #include "core/base/status_macros.h"
 #include "core/base/text.h"
 #include "core/compiler/compile.h"
-#include "core/engine/device_pool.h"
 #include "core/engine/local_engine.h"
 #include "core/engine/threads_needed.h"
 #include "core/schedulers/config.h"
@@ -126,23 +125,27 @@ void WarnOfSlowPrecision(const Config& config) {
   }
 }
 
-absl::StatusOr<std::unique_ptr<Engine>> MakePool(const Config& config, const Clock& clock) {
-  std::vector<DevicePool::Device> devices;
+absl::StatusOr<std::vector<LocalEngine::Device>> MakeDevices(const Config& config) {
+  std::vector<LocalEngine::Device> devices;
+  if (config.devices.size() <= 1) {
+    ASSIGN_OR_RETURN(std::unique_ptr<backends::Backend> backend, MakeBackend(config));
+    devices.push_back({.backend = std::move(backend)});
+    return devices;
+  }
   for (int ordinal : config.devices) {
     ASSIGN_OR_RETURN(std::unique_ptr<backends::Backend> backend, MakeCudaBackend(config, ordinal));
     devices.push_back({ordinal, std::move(backend)});
   }
-  return DevicePool::Create(config, std::move(devices), clock);
+  return devices;
 }
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(Config config, const Clock& clock) {
   RETURN_IF_ERROR(CheckForm(config));
-  if (config.devices.size() > 1) return MakePool(config, clock);
-  ASSIGN_OR_RETURN(std::unique_ptr<backends::Backend> backend, MakeBackend(config));
+  ASSIGN_OR_RETURN(std::vector<LocalEngine::Device> devices, MakeDevices(config));
   WarnOfSlowPrecision(config);
-  return std::make_unique<LocalEngine>(std::move(config), std::move(backend), clock);
+  return LocalEngine::Create(config, std::move(devices), clock);
 }
 
 int TryKernels([[maybe_unused]] int ordinal) {

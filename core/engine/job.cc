@@ -56,13 +56,23 @@ Job::Job(uint64_t handle, pipeline::SharedPlan planned, GenerateSpec asked,
       published_(static_cast<size_t>(picture_count())),
       sink_(std::move(sink)) {}
 
+void Job::DrawOn(size_t other) {
+  for (auto& [its, its_pictures] : others) {
+    if (its != other) continue;
+    std::swap(its, device);
+    std::swap(its_pictures, pictures);
+    return;
+  }
+}
+
 void Job::Publish(Event event) {
   absl::MutexLock lock(&publishing_);
   PublishLocked(std::move(event));
 }
 
 void Job::PublishLocked(Event event) {
-  if (ended_) return;
+  if (ended_ || (started_ && std::holds_alternative<Queued>(event))) return;
+  started_ = started_ || std::holds_alternative<Started>(event);
   const auto* preview = std::get_if<Preview>(&event);
   if (preview != nullptr && published_[preview->image_index]) return;
   if (const auto* image = std::get_if<Image>(&event)) published_[image->index] = true;

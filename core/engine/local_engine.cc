@@ -1,36 +1,57 @@
 #include "core/engine/local_engine.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
+#include "absl/algorithm/container.h"
+#include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
-#include "core/backends/cpu/cpu_backend.h"
-#include "core/backends/reference/reference_backend.h"
 #include "core/base/error_details.h"
 #include "core/base/memory_limit.h"
 #include "core/base/out_of_memory.h"
+#include "core/base/split_work.h"
 #include "core/base/status_macros.h"
-#include "core/base/text.h"
 #include "core/base/threads.h"
-#include "core/device/device_fault.h"
 #include "core/engine/arrival.h"
-#include "core/engine/capabilities.h"
-#include "core/engine/model_name.h"
+#include "core/engine/device_reports.h"
 #include "core/engine/serving.h"
-#include "core/engine/start_up.h"
-#include "core/engine/threads_needed.h"
-#include "core/pipeline/spec/components.h"
+#include "core/engine/stores.h"
 
 namespace latentd::engine {
 namespace {
 
-using compiler::GetMode;
+std::vector<std::string> NamesOf(const std::vector<LocalEngine::Device>& devices) {
+  if (devices.size() == 1) return {""};
+  std::vector<std::string> names;
+  for (const LocalEngine::Device& device : devices) {
+    names.push_back(absl::StrCat("device ", device.ordinal));
+  }
+  return names;
+}
+
+std::vector<LocalEngine::Device> Only(std::unique_ptr<backends::Backend> backend) {
+  std::vector<LocalEngine::Device> devices;
+  devices.push_back({.backend = std::move(backend)});
+  return devices;
+}
+
+// All load the same checkpoints: the first says what of them is ignored.
+Config ConfigOf(const Config& config, const std::string& device, bool is_first) {
+  Config own = config;
+  own.warns_of_checkpoints = is_first;
+  if (!config.warn || device.empty()) return own;
+  own.warn = [warn = config.warn, device](absl::string_view what) {
+    warn(absl::StrCat(device, ": ", what));
+  };
+  return own;
+}
 
 // One thread encodes some eighty pictures of 1024x1024 a second. With a GPU more share the parts of
 // one picture, of which a PNG of that size has eight, and are idle else; a CPU backend's own
 // threads have better things to do.
-int EncodersOf(const Config& config) {
-  return config.backend == "cuda" ? std::clamp(UsableCpus() / 2, 1, 8) : 1;
+int EncodersOf(const Config& config, int devices) {
+  return config.backend == "cuda" ? std::clamp(UsableCpus() / 2, 1, 8 * devices) : 1;
 }
 
 // An eighth of the host's memory: that is 512 MiB from 4 GiB on. A budget for a device with memory
@@ -45,266 +66,215 @@ int64_t PictureBytesOf(const Config& config, const device::Device& device) {
   return std::min(PictureLoop::Options().picture_bytes, memory / kShare);
 }
 
-// Describes requests that a ready server refuses all the same; empty: none.
-std::string RestrictionOf(const Config& config) {
-  if (!pipeline::IsOff(config.components, "unet_base")) return "";
-  return "unet_base is off (--components), so that only the refiner draws, from an image: requests "
-         "without model MODEL_REFINER are refused";
+template <typename Part, typename Runtimes>
+std::vector<Part> PartsOf(const Runtimes& devices, Part (DeviceRuntime::*part)()) {
+  std::vector<Part> parts;
+  for (const auto& device : devices) parts.push_back((*device.*part)());
+  return parts;
 }
 
-// Default row counts, worth their compilation and memory: a GPU evaluates more rows
-// in little more time, and the reference backend in as much more.
-std::vector<int> DefaultRows(const std::string& backend) {
-  if (backend == "cuda") return {1, 2, 4, 8, 16};
-  if (backend == "cpu") return {1, 2, 4};
-  return {1, 2};
-}
-
-Config WithDefaults(Config config) {
-  if (config.rows.empty()) config.rows = DefaultRows(config.backend);
-  return config;
-}
-
-// True if some of its steps could have been shared in more rows.
-bool BringsFewerRows(const pipeline::Picture& picture, const pipeline::Pipeline& pipeline) {
-  const int most = pipeline.RowCountsAt(picture.executed_size()).back();
-  const std::vector<pipeline::Stage>& stages = picture.request->stages;
-  return std::any_of(stages.begin(), stages.end(), [&](const pipeline::Stage& stage) {
-    return stage.steps.rbegin()->first < most;
-  });
+// Failure of the start: a device that was stopped since another failed is not the reason.
+absl::Status FirstFailure(const std::vector<absl::Status>& loaded) {
+  absl::Status first;
+  for (const absl::Status& status : loaded) {
+    if (!status.ok() && !absl::IsCancelled(status)) return status;
+    first.Update(status);
+  }
+  return first;
 }
 
 }  // namespace
 
-LocalEngine::LocalEngine(Config config, std::unique_ptr<backends::Backend> backend,
+absl::StatusOr<std::unique_ptr<LocalEngine>> LocalEngine::Create(const Config& config,
+                                                                 std::vector<Device> devices,
+                                                                 const Clock& clock) {
+  const std::string first = devices.front().backend->Fingerprint();
+  for (const Device& device : devices) {
+    const std::string other = device.backend->Fingerprint();
+    if (other == first) continue;
+    return absl::InvalidArgumentError(absl::StrCat("devices ", devices.front().ordinal, " and ",
+                                                   device.ordinal, " are not equal (", first, "; ",
+                                                   other, "): start a server for each kind"));
+  }
+  return absl::WrapUnique(new LocalEngine(config, std::move(devices), clock));
+}
+
+LocalEngine::LocalEngine(const Config& config, std::unique_ptr<backends::Backend> backend,
                          const Clock& clock)
-    : LocalEngine(std::move(config), std::move(backend), clock, /*shared=*/nullptr) {}
+    : LocalEngine(config, Only(std::move(backend)), clock) {}
 
-LocalEngine::LocalEngine(Config config, std::unique_ptr<backends::Backend> backend,
-                         const Clock& clock, const SharedParts& shared)
-    : LocalEngine(std::move(config), std::move(backend), clock, &shared) {}
-
-LocalEngine::LocalEngine(Config config, std::unique_ptr<backends::Backend> backend,
-                         const Clock& clock, const SharedParts* shared)
-    : config_(WithDefaults(std::move(config))),
-      clock_(clock),
-      registry_(shared == nullptr ? nullptr : &shared->registry),
-      board_(clock, registry_),
-      backend_(std::move(backend)),
-      stores_(
-          config_, shared == nullptr ? OpenDiskCache(config_, clock, registry_) : shared->disk,
-          *backend_, clock, registry_, stop_,
-          [this](const auto& label, const auto& needs, const auto& leaves) {
-            return memory_.CheckFits(label, needs, leaves);
-          },
-          [this](const absl::Status& fault) { EndForFault(fault); }),
-      admission_(config_, models_, stores_.graphs, budget_),
-      loop_({.queue = {.pictures = config_.queue_capacity, .wait = config_.max_queue_time},
-             .picture_bytes = PictureBytesOf(config_, stores_.weights.device()),
-             .encoders = EncodersOf(config_),
-             .units = {.warn = config_.warn,
-                       .ask_lane_room =
-                           [this](const pipeline::LaneMemory& lane) {
-                             return memory_.AskLaneRoom(lane);
-                           },
-                       .enqueue_late = !backend_->device().SharesHostMemory()},
-             .begin_thread = [this] { BringThreads(); },
-             .on_device_fault = [this](const absl::Status& fault) { ShowFault(fault); }},
-            backend_->device(), metrics_, clock),
-      cold_({.models = models_,
-             .graphs = stores_.graphs,
-             .admission = admission_,
-             .loop = loop_,
-             .preparer = preparer_,
-             .changed = [this] { ShowBuckets(); }}),
-      memory_({.stores = stores_, .loop = loop_, .budget = budget_}),
-      preparer_(stores_.graphs, stop_, clock, [this] { BringThreads(); }),
-      kept_(backend_->device(), preparer_, clock),
-      shared_step_graphs_({.config = config_,
-                           .models = models_,
-                           .graphs = stores_.graphs,
-                           .board = board_,
-                           .kept = kept_,
-                           .preparer = preparer_,
-                           .clock = clock,
-                           .stop = stop_}),
-      admin_({.stores = stores_,
-              .memory = memory_,
-              .preparer = preparer_,
-              .stop = stop_,
-              .changed = [this] { ShowBuckets(); }}),
-      watch_(registry_, config_.warn, [this] { ShowBuckets(); }),
-      cache_watch_({.look = [this] { stores_.graphs.LookAtDisk(); },
-                    .changed = [this] { ShowBuckets(); },
-                    .clock = clock,
-                    .registry = registry_}) {
-  const pipeline::ModelTable models =
-      pipeline::ModelTable::FromFlags(config_.base, config_.refiner);
-  registry_.Declare(metrics::Declared::kModels, models.Names());
-  registry_.GetGauge(metrics::kQueueCapacity).Set(config_.queue_capacity);
-  registry_.GetGauge(metrics::kBackendInfo, {backend_->Fingerprint()}).Set(1);
+LocalEngine::LocalEngine(const Config& config, std::vector<Device> devices, const Clock& clock)
+    : clock_(clock),
+      names_(NamesOf(devices)),
+      board_(clock, registry_, names_),
+      devices_(RuntimesOf(config, std::move(devices))),
+      loop_(LoopOptions(config), PartsOf(devices_, &DeviceRuntime::device), metrics_, clock),
+      admin_(names_, PartsOf(devices_, &DeviceRuntime::graphs)) {
+  registry_.GetGauge(metrics::kQueueCapacity).Set(loop_.queue_capacity());
 }
 
-// ATen's first: the first time it sets the number to its own.
-void LocalEngine::BringThreads() const {
-  backends::reference::BringThreads();
-  if (config_.backend == "cpu") backends::cpu::BringThreads(ComputingThreads(config_));
+LocalEngine::Runtimes LocalEngine::RuntimesOf(const Config& config, std::vector<Device> devices) {
+  const std::shared_ptr<cache::DiskCache> disk = OpenDiskCache(config, clock_, registry_);
+  Runtimes runtimes;
+  for (size_t i = 0; i < devices.size(); ++i) {
+    runtimes.push_back(std::make_unique<DeviceRuntime>(
+        ConfigOf(config, names_[i], /*is_first=*/i == 0), i, std::move(devices[i].backend),
+        DeviceRuntime::Parts{clock_, registry_, board_, disk, loop_}));
+  }
+  return runtimes;
 }
 
-// Stops the preparation before the objects that it reports to.
+// Each device brings as much as it could take alone.
+PictureLoop::Options LocalEngine::LoopOptions(const Config& config) const {
+  const auto count = static_cast<int>(devices_.size());
+  const device::Device& first = devices_.front()->device().device;
+  return {.queue = {.pictures = config.queue_capacity * count, .wait = config.max_queue_time},
+          .picture_bytes = PictureBytesOf(config, first) * count,
+          .encoders = EncodersOf(config, count),
+          .units = {.warn = config.warn},
+          .begin_thread = [this] { devices_.front()->BringThreads(); },
+          .on_device_fault = [this](const absl::Status& fault,
+                                    size_t device) { devices_[device]->ShowFault(fault); }};
+}
+
 LocalEngine::~LocalEngine() {
   Drain(clock_.Monotonic());
-  preparer_.Stop();
+  for (const auto& device : devices_) device->End();
+}
+
+void LocalEngine::OnEach(const std::function<void(size_t device)>& call) {
+  const auto count = static_cast<int>(devices_.size());
+  SplitWorkOn(count, count, [&](int device) { call(static_cast<size_t>(device)); });
 }
 
 absl::Status LocalEngine::Load() {
-  absl::Status loaded = TryLoad();
-  if (device::IsFault(loaded)) EndForFault(loaded);
-  return loaded;
+  std::vector<absl::Status> loaded(devices_.size());
+  OnEach([&](size_t device) { loaded[device] = LoadDevice(device); });
+  return FirstFailure(loaded);
 }
 
-absl::Status LocalEngine::TryLoad() {
-  StartUp start({.config = config_,
-                 .clock = clock_,
-                 .registry = registry_,
-                 .board = board_,
-                 .stores = stores_,
-                 .budget = budget_,
-                 .preparer = preparer_,
-                 .models = models_,
-                 .stop = stop_,
-                 .loaded = [this] { OpenModels(); },
-                 .show_buckets = [this](bool warmed) { ShowBuckets(warmed); }});
-  RETURN_IF_ERROR(start.Run());
-  shared_step_graphs_.Begin();
-  if (config_.load_waits_for_shared_steps) FinishPreparing();
-  return stop_ ? absl::CancelledError("stopped while preparing graphs") : absl::OkStatus();
-}
-
-void LocalEngine::OpenModels() {
-  admin_.Open(*models_.buckets);
-  for (const ModelInfo& model : CapabilitiesOf(*models_.pipeline, config_, {}).models) {
-    registry_
-        .GetGauge(metrics::kModelInfo,
-                  {model.component, NameOf(model), model.class_name, config_.backend})
-        .Set(1);
+absl::Status LocalEngine::LoadDevice(size_t device) {
+  const absl::Status loaded = devices_[device]->Load();
+  if (loaded.ok() || absl::IsCancelled(loaded)) return loaded;
+  for (const auto& other : devices_) {
+    if (other != devices_[device]) other->Stop();
   }
-  watch_.Open(models_.pipeline->CheckpointFiles());
+  return OfDevice(names_[device], loaded);
 }
 
-// The first is what happened; what comes after it follows from it.
-void LocalEngine::ShowFault(const absl::Status& fault) {
-  board_.Update([&](ServerStatus& status) {
-    if (!status.device_fault.empty()) return;
-    status.state = State::kFailed;
-    status.device_fault = std::string(fault.message());
-    status.reason = absl::StrCat("the device works no more in this process: ", fault.message());
-  });
-}
-
-void LocalEngine::EndForFault(const absl::Status& fault) {
-  ShowFault(fault);
-  loop_.EndForFault();
-}
-
-void LocalEngine::ShowBuckets(bool warmed) {
-  // Asked within Update, so that what is newer is shown later.
-  board_.Update([&](ServerStatus& status) {
-    status.buckets.clear();
-    std::vector<std::string> missing;
-    const std::vector<BucketGraphs::BucketState> states = models_.buckets->BucketStates();
-    ShowWarm(states);
-    for (const BucketGraphs::BucketState& state : states) {
-      const ServerStatus::Bucket& bucket = state.bucket;
-      status.buckets.push_back(bucket);
-      if (!state.configured) continue;
-      if (bucket.ready) continue;
-      missing.push_back(absl::StrCat(SizeText(bucket.size), ": ", bucket.reason));
-    }
-    for (const std::string& path : watch_.edited()) {
-      missing.push_back(absl::StrCat(path, " was changed while it is in use: restart the server"));
-    }
-    if (!warmed && status.state != State::kReady && status.state != State::kDegraded) return;
-    status.state = missing.empty() ? State::kReady : State::kDegraded;
-    status.reason = missing.empty() ? RestrictionOf(config_) : ListSome(missing, kMostNamed, "; ");
-  });
+void LocalEngine::FinishPreparing() {
+  for (const auto& device : devices_) device->FinishPreparing();
 }
 
 void LocalEngine::RefreshMetrics() {
-  memory_.Show(registry_);
   metrics_.ShowHangs(FindHangs(), loop_.threads());
-  registry_.GetGauge(metrics::kLanes).Set(loop_.lanes());
-  registry_.GetGauge(metrics::kLaneBytes).Set(static_cast<double>(loop_.lane_bytes()));
-  if (!admin_.is_open()) return;
-  stores_.graphs.RefreshMetrics();
-  ShowWarm(models_.buckets->BucketStates());
+  for (const auto& device : devices_) device->RefreshMetrics();
 }
 
 void LocalEngine::CheckFiles() {
-  watch_.CheckSoon();
-  if (!admin_.is_open()) return;
-  if (stores_.disk != nullptr) cache_watch_.LookIfDue();
-  ShowBuckets();  // graphs that have left memory meanwhile, even while the disk does not answer
+  for (const auto& device : devices_) device->CheckFiles();
 }
 
-void LocalEngine::ShowWarm(const std::vector<BucketGraphs::BucketState>& states) {
-  for (const BucketGraphs::BucketState& state : states) {
-    if (!state.configured) continue;
-    registry_.GetGauge(metrics::kBucketWarm, {SizeText(state.bucket.size)}).Set(state.warm ? 1 : 0);
-  }
+void LocalEngine::GiveBackMemory() {
+  for (const auto& device : devices_) device->GiveBackMemory();
 }
 
 Capabilities LocalEngine::capabilities() const {
-  return CapabilitiesOf(*models_.pipeline, config_, board_.status().buckets);
+  Capabilities capabilities = devices_.front()->capabilities();
+  capabilities.queue_capacity *= static_cast<int>(devices_.size());
+  return capabilities;
 }
 
 std::vector<FieldViolation> LocalEngine::Validate(const GenerateSpec& spec) const {
-  return GetFieldViolations(admission_.Resolve(spec).status());
+  return devices_.front()->Validate(spec);
+}
+
+std::vector<size_t> LocalEngine::FreeFirst() const {
+  if (devices_.size() == 1) return {0};
+  std::vector<batching::Backlog> backlogs;
+  for (size_t i = 0; i < devices_.size(); ++i) backlogs.push_back(loop_.backlog(i));
+  const bool known =
+      absl::c_all_of(backlogs, [](const batching::Backlog& one) { return one.known; });
+  std::vector<size_t> order(devices_.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  absl::c_stable_sort(order, [&](size_t a, size_t b) {
+    if (known && backlogs[a].ends != backlogs[b].ends) return backlogs[a].ends < backlogs[b].ends;
+    return backlogs[a].pictures < backlogs[b].pictures;
+  });
+  return order;
 }
 
 absl::StatusOr<uint64_t> LocalEngine::Submit(GenerateSpec spec, std::shared_ptr<EventSink> sink) {
   // A border, where refusals are counted.
-  absl::StatusOr<uint64_t> handle = CatchOutOfMemory(
-      [&] { return Admit(std::move(spec), std::move(sink), AfterRefusal::kComesBack); });
+  absl::StatusOr<uint64_t> handle =
+      CatchOutOfMemory([&] { return Admit(std::move(spec), std::move(sink)); });
   if (!handle.ok()) metrics_.requests().Refused(RejectionOf(handle.status()));
   return handle;
 }
 
-void LocalEngine::CountAdjusted(const pipeline::Plan& plan) {
-  if (plan.executed_size != pipeline::Size{*plan.spec.width, *plan.spec.height}) {
-    metrics_.Adjusted(plan.spec.bucket_policy);
-  }
-}
-
-absl::StatusOr<uint64_t> LocalEngine::Admit(GenerateSpec spec, std::shared_ptr<EventSink> sink,
-                                            AfterRefusal refused) {
+absl::StatusOr<uint64_t> LocalEngine::Admit(GenerateSpec spec, std::shared_ptr<EventSink> sink) {
   RETURN_IF_ERROR(CheckServing(board_.status()));
-  ASSIGN_OR_RETURN(const pipeline::SharedPlan plan, admission_.Resolve(spec));
+  pipeline::SharedInputs inputs;
+  ASSIGN_OR_RETURN(Offers offers, FindOffers(spec, inputs));
+  const Offer& first = offers.front();
+  const pipeline::SharedPlan plan = first.plan;
   const uint64_t content = ContentOf(spec);
-  pipeline::SharedInputs inputs = std::exchange(spec.inputs, nullptr);
-  if (inputs != nullptr) RETURN_IF_ERROR(CheckInputBytes(*inputs));
-  inputs = loop_.Count(std::move(inputs));
-  const size_t input_bytes = inputs == nullptr ? 0 : inputs->bytes();
-  RETURN_IF_ERROR(admission_.CheckResponseBytes(spec, *plan));
-  ASSIGN_OR_RETURN(Pictures pictures, StartIfReady(plan, inputs));
+  spec.inputs = nullptr;
   const auto job = std::make_shared<Job>(loop_.NextHandle(), plan, std::move(spec), std::move(sink),
                                          clock_.Monotonic());
   job->content = content;
-  job->comes_back = refused == AfterRefusal::kComesBack;
-  const bool cold = pictures.empty();
-  if (!cold) job->need = WaitingNeedOf(*pictures.front());
-  const bool lacks_some = !cold && LacksGraphs(*pictures.front());
-  RETURN_IF_ERROR(loop_.Admit(job, input_bytes));
+  job->device = first.device;
+  job->devices = 0;
+  for (const Offer& offer : offers) job->devices |= uint64_t{1} << offer.device;
+  const bool cold = first.pictures.empty();
+  if (!cold) job->need = WaitingNeedOf(*first.pictures.front());
+  RETURN_IF_ERROR(loop_.Admit(job, inputs == nullptr ? 0 : inputs->bytes()));
   // A border: from here on the request is the loop's, which says how it ends.
   const absl::Status begun = CatchOutOfMemory([&] {
-    CountAdjusted(*plan);
-    if (cold) return cold_.Add(job, std::move(inputs));
-    loop_.Begin(*job, std::move(pictures));
-    models_.buckets->Touch(plan->executed_size);
-    if (lacks_some) shared_step_graphs_.LoadAgain(plan->executed_size);
+    if (plan->executed_size != pipeline::Size{*plan->spec.width, *plan->spec.height}) {
+      metrics_.Adjusted(plan->spec.bucket_policy);
+    }
+    if (cold) return devices_[first.device]->Prepare(job, std::move(inputs));
+    Begin(*job, std::move(offers));
   });
   if (!begun.ok()) loop_.Abandon(job->handle);
   return job->handle;
+}
+
+absl::StatusOr<LocalEngine::Offers> LocalEngine::FindOffers(GenerateSpec spec,
+                                                            pipeline::SharedInputs& inputs) {
+  Offers offers;
+  absl::Status refused;
+  for (size_t device : FreeFirst()) {
+    absl::StatusOr<Offer> offer = OfferOf(device, spec, inputs);
+    refused.Update(offer.status());
+    if (!offer.ok()) continue;
+    if (offers.empty()) {
+      offers.push_back(*std::move(offer));
+      if (offers.front().pictures.empty()) break;
+      spec.picture.seeds = offers.front().plan->spec.seeds;  // the others would draw the same
+      spec.picture.seed.reset();
+    } else if (!offer->pictures.empty() &&
+               offer->plan->executed_size == offers.front().plan->executed_size) {
+      offers.push_back(*std::move(offer));
+    }
+  }
+  if (offers.empty()) return refused;
+  return offers;
+}
+
+absl::StatusOr<LocalEngine::Offer> LocalEngine::OfferOf(size_t device, const GenerateSpec& spec,
+                                                        pipeline::SharedInputs& inputs) {
+  DeviceRuntime& runtime = *devices_[device];
+  Offer offer{.device = device};
+  ASSIGN_OR_RETURN(offer.plan, runtime.Resolve(spec));
+  if (spec.inputs != nullptr && inputs == nullptr) {
+    RETURN_IF_ERROR(CheckInputBytes(*spec.inputs));
+    inputs = loop_.Count(spec.inputs);
+  }
+  ASSIGN_OR_RETURN(offer.pictures, runtime.Start(spec, offer.plan, inputs));
+  offer.lacks_graphs = !offer.pictures.empty() && runtime.LacksGraphs(*offer.pictures.front());
+  return offer;
 }
 
 absl::Status LocalEngine::CheckInputBytes(const pipeline::Inputs& inputs) const {
@@ -316,35 +286,25 @@ absl::Status LocalEngine::CheckInputBytes(const pipeline::Inputs& inputs) const 
                                       ": a half of what this server holds for pictures")}});
 }
 
-// True if there are graphs that the picture could have used and that are not loaded.
-bool LocalEngine::LacksGraphs(const pipeline::Picture& picture) const {
-  const pipeline::Request& request = *picture.request;
-  const bool in_colors = request.preview == nullptr && request.plan->wants_tiny_vae();
-  return in_colors || BringsFewerRows(picture, *models_.pipeline);
-}
-
-// None where their graphs have to be made ready first, and may be.
-absl::StatusOr<LocalEngine::Pictures> LocalEngine::StartIfReady(
-    const pipeline::SharedPlan& plan, const pipeline::SharedInputs& inputs) {
-  auto pictures = models_.pipeline->Start(plan, inputs, {.mode = GetMode::kReady});
-  if (pictures.ok() || !IsCold(pictures.status())) return pictures;
-  const absl::Status may_wait = admission_.CheckCold(*plan);
-  // Another process may have compiled it: the next request may find it.
-  if (absl::IsFailedPrecondition(may_wait) && stores_.disk != nullptr) cache_watch_.LookSoon();
-  if (device::IsFault(may_wait)) return DeviceFaultError();
-  RETURN_IF_ERROR(may_wait);
-  return Pictures();
+void LocalEngine::Begin(Job& job, Offers offers) {
+  std::vector<std::pair<size_t, Job::Pictures>> others;
+  for (size_t i = 1; i < offers.size(); ++i) {
+    others.emplace_back(offers[i].device, std::move(offers[i].pictures));
+  }
+  loop_.Begin(job, std::move(offers.front().pictures), std::move(others));
+  for (const Offer& offer : offers) {
+    devices_[offer.device]->Touch(offer.plan->executed_size, offer.lacks_graphs);
+  }
 }
 
 // The loop ends the request between two units; what is held for it goes now.
 void LocalEngine::Cancel(uint64_t handle) {
-  cold_.Remove(handle);
+  for (const auto& device : devices_) device->Forget(handle);
   loop_.Cancel(handle);
 }
 
 void LocalEngine::Drain(absl::Time deadline) {
-  stop_ = true;
-  board_.Update([](ServerStatus& status) { status.state = State::kDraining; });
+  for (const auto& device : devices_) device->Stop();
   loop_.Drain(deadline);
 }
 

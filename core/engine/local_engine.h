@@ -1,47 +1,54 @@
-// The engine that runs models in this process: the owner of its parts, and the way of a request
-// through them. One thread runs units of work, one encodes finished pictures (PictureLoop), one
-// compiles and loads graphs (Preparer).
+// A LocalEngine runs models in this process, on one device or on several equal ones: each is a
+// DeviceRuntime with its own weights, graphs and arena. One queue has the requests of all, and one
+// PictureLoop a thread for each. A request waits for every device that has its graphs ready, and is
+// drawn by the one that is free first; where the device that has least to do has to make them ready
+// and may, it waits for that one.
+//
+// Devices load at the same time. Their graphs have the same keys, and the disk cache lets one
+// compile what the others wait for and load, so that they draw the same bytes. Without a cache
+// directory each compiles its own, and one may choose otherwise than another.
+//
+// The server is ready once all devices are. One that cannot load ends the start; one that fails
+// later (core/device/device_fault.h) ends the process as if it were alone, since a supervisor then
+// starts all of them again: new requests are refused, and what the others are at is drained.
 #pragma once
 
-#include <atomic>
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "core/backends/backend.h"
-#include "core/engine/admission.h"
-#include "core/engine/bucket_graphs.h"
-#include "core/engine/cache_watch.h"
-#include "core/engine/checkpoint_watch.h"
-#include "core/engine/cold_requests.h"
+#include "core/base/clock.h"
+#include "core/engine/device_runtime.h"
 #include "core/engine/engine.h"
 #include "core/engine/engine_metrics.h"
-#include "core/engine/kept_memory.h"
+#include "core/engine/job.h"
 #include "core/engine/local_graph_admin.h"
-#include "core/engine/memory_budget.h"
-#include "core/engine/memory_use.h"
 #include "core/engine/picture_loop.h"
-#include "core/engine/preparer.h"
-#include "core/engine/shared_step_graphs.h"
 #include "core/engine/status_board.h"
-#include "core/engine/stores.h"
-#include "core/pipeline/units/picture.h"
+#include "core/metrics/registry.h"
+#include "core/pipeline/plan/plan.h"
 
 namespace latentd::engine {
 
-// Parts that engines of one process have in common, one for each device.
-struct SharedParts {
-  metrics::Registry& registry;  // parent of theirs
-  std::shared_ptr<cache::DiskCache> disk;
-};
-
 class LocalEngine : public Engine {
  public:
-  // `clock` must outlive the engine; `backend` is the one that config.backend names.
-  LocalEngine(Config config, std::unique_ptr<backends::Backend> backend, const Clock& clock);
-  // The same beside others, which have the same configuration and equal devices.
-  LocalEngine(Config config, std::unique_ptr<backends::Backend> backend, const Clock& clock,
-              const SharedParts& shared);
+  struct Device {
+    int ordinal = 0;  // by which messages name it, if there are several
+    std::unique_ptr<backends::Backend> backend;
+  };
+  // INVALID_ARGUMENT: the devices are not equal. What `config` bounds it bounds for each device.
+  // REQUIRES: there are some. `clock` must outlive the engine.
+  static absl::StatusOr<std::unique_ptr<LocalEngine>> Create(const Config& config,
+                                                             std::vector<Device> devices,
+                                                             const Clock& clock);
+  // Of one device; `backend` is the one that config.backend names.
+  LocalEngine(const Config& config, std::unique_ptr<backends::Backend> backend, const Clock& clock);
   ~LocalEngine() override;
 
   absl::Status Load() override;
@@ -52,68 +59,57 @@ class LocalEngine : public Engine {
   metrics::Registry& metrics() override { return registry_; }
   void RefreshMetrics() override;
   void CheckFiles() override;
-  void GiveBackMemory() override { kept_.GiveBackUnused(); }
+  void GiveBackMemory() override;
+  // Its queue_capacity is of all devices together.
   Capabilities capabilities() const override;
   std::vector<FieldViolation> Validate(const GenerateSpec& spec) const override;
   absl::StatusOr<uint64_t> Submit(GenerateSpec spec, std::shared_ptr<EventSink> sink) override;
-  // The same for a caller that counts refusals, and may ask another engine then: for a request that
-  // does, this one keeps no room for when it comes back. Throws std::bad_alloc, and has refused it.
-  enum class AfterRefusal : uint8_t { kComesBack, kAsksElsewhere };
-  absl::StatusOr<uint64_t> Admit(GenerateSpec spec, std::shared_ptr<EventSink> sink,
-                                 AfterRefusal refused);
-  // Backlog of admitted work that is not done.
-  batching::Backlog backlog() const { return loop_.backlog(); }
-  // Waits until no graph is left to be made ready.
-  void FinishPreparing() { preparer_.Flush(); }
   void Cancel(uint64_t handle) override;
   Hangs FindHangs() const override { return loop_.FindHangs(); }
   bool WaitsForReaders() const override { return loop_.WaitsForReaders(); }
   void Drain(absl::Time deadline) override;
 
+  // Waits until no graph is left to be made ready.
+  void FinishPreparing();
+
  private:
-  using Pictures = std::vector<std::unique_ptr<pipeline::Picture>>;
+  using Runtimes = std::vector<std::unique_ptr<DeviceRuntime>>;
+  // A request as a device can draw it.
+  struct Offer {
+    size_t device = 0;
+    pipeline::SharedPlan plan;
+    Job::Pictures pictures;  // none: their graphs have to be made ready first
+    bool lacks_graphs = false;
+  };
+  using Offers = std::vector<Offer>;
 
-  // Null: it shares nothing.
-  LocalEngine(Config config, std::unique_ptr<backends::Backend> backend, const Clock& clock,
-              const SharedParts* shared);
-  // For the calling thread.
-  void BringThreads() const;
-  void OpenModels();
-  absl::Status TryLoad();
-  // Says so by the status, for good.
-  void ShowFault(const absl::Status& fault);
-  // And ends what was admitted.
-  void EndForFault(const absl::Status& fault);
-  // Brings the status up to date with how the graphs stand; `warmed`: warming is over.
-  void ShowBuckets(bool warmed = false);
-  void ShowWarm(const std::vector<BucketGraphs::BucketState>& states);
-  void CountAdjusted(const pipeline::Plan& plan);
+  LocalEngine(const Config& config, std::vector<Device> devices, const Clock& clock);
+
+  Runtimes RuntimesOf(const Config& config, std::vector<Device> devices);
+  PictureLoop::Options LoopOptions(const Config& config) const;
+  // Calls the function for all devices, at the same time where there are threads for it, and waits.
+  void OnEach(const std::function<void(size_t device)>& call);
+  absl::Status LoadDevice(size_t device);
+  // In the order in which they will have done what is foreseen on them.
+  std::vector<size_t> FreeFirst() const;
+  absl::StatusOr<uint64_t> Admit(GenerateSpec spec, std::shared_ptr<EventSink> sink);
+  // Of all devices that have its graphs ready, the first of FreeFirst first; or of that one alone,
+  // if it has to make them ready. `inputs` becomes the request's, counted.
+  absl::StatusOr<Offers> FindOffers(GenerateSpec spec, pipeline::SharedInputs& inputs);
+  absl::StatusOr<Offer> OfferOf(size_t device, const GenerateSpec& spec,
+                                pipeline::SharedInputs& inputs);
   absl::Status CheckInputBytes(const pipeline::Inputs& inputs) const;
-  bool LacksGraphs(const pipeline::Picture& picture) const;
-  absl::StatusOr<Pictures> StartIfReady(const pipeline::SharedPlan& plan,
-                                        const pipeline::SharedInputs& inputs);
+  // Begins a job that the loop has admitted.
+  void Begin(Job& job, Offers offers);
 
-  const Config config_;
   const Clock& clock_;
-  metrics::Registry registry_;
+  const std::vector<std::string> names_;  // of the devices; empty: of the only one
+  metrics::Registry registry_;            // the devices' are its parts
   EngineMetrics metrics_{registry_};
   StatusBoard board_;
-  const std::unique_ptr<backends::Backend> backend_;
-  MemoryBudget budget_;
-  std::atomic<bool> stop_ = false;  // loading and warming
-  Stores stores_;
-  Models models_;
-  Admission admission_;
+  const Runtimes devices_;
   PictureLoop loop_;
-  ColdRequests cold_;
-  MemoryUse memory_;
-  Preparer preparer_;
-  KeptMemory kept_;
-  SharedStepGraphs shared_step_graphs_;
   LocalGraphAdmin admin_;
-  // Last: their threads use the others.
-  CheckpointWatch watch_;
-  CacheWatch cache_watch_;
 };
 
 }  // namespace latentd::engine

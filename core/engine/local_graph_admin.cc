@@ -3,15 +3,18 @@
 #include <malloc.h>
 
 #include <algorithm>
+#include <iterator>
+#include <map>
 #include <set>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/error_details.h"
 #include "core/base/status_macros.h"
 #include "core/base/text.h"
 #include "core/compiler/artifact.h"
-#include "core/engine/graph_selection.h"
+#include "core/engine/device_reports.h"
 #include "core/engine/serving.h"
 
 namespace latentd::engine {
@@ -19,7 +22,9 @@ namespace {
 
 using compiler::GraphStatus;
 using compiler::GraphStore;
+using Device = LocalGraphAdmin::Device;
 using RowCounts = BucketGraphs::RowCounts;
+using WarmPlan = LocalGraphAdmin::WarmPlan;
 
 bool IsLoaded(const GraphStatus& info) {
   return info.state == GraphState::kReady || info.state == GraphState::kLoading;
@@ -46,90 +51,170 @@ void AddOnce(const GraphHandles& more, GraphHandles& graphs) {
   }
 }
 
+absl::Status CheckNotStopping(const Device& device) {
+  return device.stop ? DrainingError() : absl::OkStatus();
+}
+
+absl::Status CheckSizes(const BucketGraphs& buckets, const std::vector<pipeline::Size>& sizes) {
+  std::vector<FieldViolation> violations;
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    for (FieldViolation& found : GetFieldViolations(buckets.CheckSize(sizes[i]))) {
+      found.field = absl::StrCat("selector.buckets[", i, "].", found.field);
+      violations.push_back(std::move(found));
+    }
+  }
+  return violations.empty() ? absl::OkStatus() : InvalidFields(violations);
+}
+
+void RecordOutcomes(const WarmPlan& plan, const std::map<std::string, absl::Status>& failures,
+                    BucketGraphs& buckets) {
+  for (pipeline::Size bucket : plan.buckets) {
+    absl::Status outcome = buckets.OutcomeOf(bucket, failures);
+    if (outcome.ok()) outcome = buckets.Add(bucket);
+    buckets.SetOutcome(bucket, outcome);
+  }
+}
+
+absl::StatusOr<MemoryPrediction> Predict(const Device& device, const WarmPlan& plan) {
+  return device.buckets().Predict(plan.named, plan.buckets,
+                                  [&](const std::function<absl::Status()>& part) -> absl::Status {
+                                    RETURN_IF_ERROR(CheckNotStopping(device));
+                                    return device.preparer.Run(part);
+                                  });
+}
+
+void AddOutcome(const WarmOutcome& one, WarmOutcome& all) {
+  all.compiled += one.compiled;
+  all.loaded += one.loaded;
+  all.ready_before += one.ready_before;
+  all.failed += one.failed;
+  all.predicted = Sum(all.predicted, one.predicted);
+}
+
+absl::StatusOr<EntryResult> ImportTo(const Device& device, const GraphStatus& info,
+                                     const compiler::ArtifactPointer& artifact) {
+  EntryResult result = ResultOf(info, device.stores.graphs.Import(artifact));
+  device.changed();
+  if (absl::IsFailedPrecondition(result.status)) return result;
+  RETURN_IF_ERROR(result.status);
+  result.unused = WhyUnused(info, device.stores.graphs.Declared(), device.buckets().Needs());
+  return result;
+}
+
 }  // namespace
 
 absl::Status LocalGraphAdmin::CheckOpen() const {
-  return is_open() ? absl::OkStatus() : LoadingError();
+  const bool open =
+      absl::c_all_of(devices_, [](const Device& device) { return device.open.load(); });
+  return open ? absl::OkStatus() : LoadingError();
 }
 
-absl::Status LocalGraphAdmin::CheckNotStopping() const {
-  return parts_.stop ? DrainingError() : absl::OkStatus();
-}
-
-absl::StatusOr<std::vector<GraphStatus>> LocalGraphAdmin::Selected(
-    const GraphSelector& selector) const {
-  RETURN_IF_ERROR(CheckOpen());
-  return Select(selector, buckets().Known(), buckets().Needs());
-}
-
-absl::StatusOr<std::vector<GraphStatus>> LocalGraphAdmin::SelectedToRelease(
+absl::StatusOr<LocalGraphAdmin::Graphs> LocalGraphAdmin::Selected(
     const GraphSelector& selector, bool (*kept)(const GraphStatus&)) const {
   RETURN_IF_ERROR(CheckOpen());
-  return SelectToRelease(selector, buckets().Known(), buckets().Needs(), kept);
+  Graphs graphs;
+  std::vector<GraphStatus> all;
+  std::vector<BucketNeeds> needs;
+  for (const Device& device : devices_) {
+    graphs.push_back(device.buckets().Known());
+    absl::c_copy(graphs.back(), std::back_inserter(all));
+    absl::c_move(device.buckets().Needs(), std::back_inserter(needs));
+  }
+  ASSIGN_OR_RETURN(const std::vector<GraphStatus> selected,
+                   kept != nullptr ? SelectToRelease(selector, all, needs, kept)
+                                   : Select(selector, std::move(all), needs));
+  std::set<std::string> ids;
+  for (const GraphStatus& info : selected) ids.insert(info.id);
+  for (std::vector<GraphStatus>& of_device : graphs) {
+    std::erase_if(of_device, [&](const GraphStatus& info) { return !ids.contains(info.id); });
+  }
+  return graphs;
 }
 
 absl::StatusOr<std::vector<GraphEntry>> LocalGraphAdmin::List(const GraphSelector& selector) const {
-  ASSIGN_OR_RETURN(const std::vector<GraphStatus> infos, Selected(selector));
-  std::vector<GraphEntry> entries;
-  entries.reserve(infos.size());
-  for (const GraphStatus& info : infos) entries.push_back(EntryOf(info));
-  return entries;
+  ASSIGN_OR_RETURN(const Graphs graphs, Selected(selector));
+  std::vector<std::vector<GraphEntry>> entries(devices_.size());
+  for (size_t i = 0; i < devices_.size(); ++i) {
+    absl::c_transform(graphs[i], std::back_inserter(entries[i]), EntryOf);
+  }
+  return MergeEntries(names_, entries);
 }
 
 absl::StatusOr<GraphEntry> LocalGraphAdmin::Find(const std::string& id) const {
-  ASSIGN_OR_RETURN(const std::vector<GraphStatus> infos, Selected({.ids = {id}}));
-  return EntryOf(infos.front());
+  ASSIGN_OR_RETURN(std::vector<GraphEntry> entries, List({.ids = {id}}));
+  return std::move(entries.front());
 }
 
 absl::StatusOr<WarmOutcome> LocalGraphAdmin::Warm(
     const GraphSelector& selector, bool dry_run,
     const std::function<bool(const WarmProgress&)>& progress) {
-  absl::StatusOr<WarmOutcome> outcome = WarmSelected(selector, dry_run, progress);
-  // Drops graphs of buckets that were only asked about, did not fit or were given up.
-  parts_.stores.graphs.DropUnused();
-  return outcome;
+  RETURN_IF_ERROR(CheckOpen());
+  WarmOutcome all;
+  int before = 0;  // graphs, on devices that are through
+  for (size_t i = 0; i < devices_.size(); ++i) {
+    int here = 0;
+    const auto tell = [&](const WarmProgress& of_device) {
+      WarmProgress told = of_device;
+      here = of_device.total;
+      told.done += before;
+      told.total =
+          before + here * static_cast<int>(devices_.size() - i);  // the others have as many
+      told.entry.status = OfDevice(names_[i], told.entry.status);
+      return progress(told);
+    };
+    const absl::StatusOr<WarmOutcome> outcome = WarmOn(i, selector, dry_run, tell);
+    // Drops graphs of buckets that were only asked about, did not fit or were given up.
+    devices_[i].stores.graphs.DropUnused();
+    if (!outcome.ok()) return OfDevice(names_[i], outcome.status());
+    before += here;
+    AddOutcome(*outcome, all);
+  }
+  return all;
 }
 
-absl::StatusOr<WarmOutcome> LocalGraphAdmin::WarmSelected(
-    const GraphSelector& selector, bool dry_run,
+absl::StatusOr<WarmOutcome> LocalGraphAdmin::WarmOn(
+    size_t place, const GraphSelector& selector, bool dry_run,
     const std::function<bool(const WarmProgress&)>& progress) {
-  RETURN_IF_ERROR(CheckOpen());
-  ASSIGN_OR_RETURN(const WarmPlan plan, PlanWarm(selector));
+  const Device& device = devices_[place];
+  ASSIGN_OR_RETURN(const WarmPlan plan, PlanWarm(place, selector));
   if (dry_run) {
-    ASSIGN_OR_RETURN(const MemoryPrediction predicted, Predict(plan));
+    ASSIGN_OR_RETURN(const MemoryPrediction predicted, Predict(device, plan));
     return WarmOutcome{.predicted = predicted};
   }
-  Preparer::Ended ended = parts_.preparer.Prepare(
+  Preparer::Ended ended = device.preparer.Prepare(
       {.purpose = {.mode = compiler::GetMode::kRetry,
                    .reason = compiler::Reason::kWarm,
-                   .evict_unused_since = parts_.stores.graphs.MarkWanted(plan.graphs)},
+                   .evict_unused_since = device.stores.graphs.MarkWanted(plan.graphs)},
        .graphs = plan.graphs,
        .progress = progress});
-  if (ended.status.ok()) RecordOutcomes(plan, ended.failures);
-  parts_.stores.writes.Flush();
-  parts_.changed();
-  if (!ended.status.ok()) RETURN_IF_ERROR(CheckNotStopping());  // the reason why it was stopped
+  if (ended.status.ok()) RecordOutcomes(plan, ended.failures, device.buckets());
+  device.stores.writes.Flush();
+  device.changed();
+  if (!ended.status.ok()) RETURN_IF_ERROR(CheckNotStopping(device));  // why it was stopped
   RETURN_IF_ERROR(ended.status);
   // A failed graph cannot be predicted either, and has been reported.
-  if (const auto predicted = Predict(plan); predicted.ok()) ended.counts.predicted = *predicted;
+  if (const auto predicted = Predict(device, plan); predicted.ok()) {
+    ended.counts.predicted = *predicted;
+  }
   return ended.counts;
 }
 
-absl::StatusOr<LocalGraphAdmin::WarmPlan> LocalGraphAdmin::PlanWarm(
-    const GraphSelector& selector) const {
+absl::StatusOr<WarmPlan> LocalGraphAdmin::PlanWarm(size_t device,
+                                                   const GraphSelector& selector) const {
+  const BucketGraphs& buckets = devices_[device].buckets();
   WarmPlan plan{.buckets = selector.buckets};
   if (selector.all || selector.only_models()) {
-    for (const batching::Bucket& bucket : buckets().buckets().listed()) {
+    for (const batching::Bucket& bucket : buckets.buckets().listed()) {
       plan.buckets.push_back({bucket.width, bucket.height});
     }
   }
-  RETURN_IF_ERROR(CheckSizes(selector.buckets));
-  RETURN_IF_ERROR(buckets().CheckRoomFor(plan.buckets));
+  RETURN_IF_ERROR(CheckSizes(buckets, selector.buckets));
+  RETURN_IF_ERROR(buckets.CheckRoomFor(plan.buckets));
   for (pipeline::Size bucket : plan.buckets) {
-    ASSIGN_OR_RETURN(const GraphHandles graphs, buckets().GraphsOf(bucket, RowCounts::kAll));
+    ASSIGN_OR_RETURN(const GraphHandles graphs, buckets.GraphsOf(bucket, RowCounts::kAll));
     AddOnce(graphs, plan.graphs);
   }
-  RETURN_IF_ERROR(AddNamed(selector, plan.named));
+  RETURN_IF_ERROR(AddNamed(device, selector, plan.named));
   AddOnce(plan.named, plan.graphs);
   if (selector.models.empty()) return plan;
   // A bucket without some of its graphs is no bucket.
@@ -139,25 +224,17 @@ absl::StatusOr<LocalGraphAdmin::WarmPlan> LocalGraphAdmin::PlanWarm(
   return WarmPlan{.graphs = plan.graphs, .named = plan.graphs};
 }
 
-absl::Status LocalGraphAdmin::CheckSizes(const std::vector<pipeline::Size>& sizes) const {
-  std::vector<FieldViolation> violations;
-  for (size_t i = 0; i < sizes.size(); ++i) {
-    for (FieldViolation& found : GetFieldViolations(buckets().CheckSize(sizes[i]))) {
-      found.field = absl::StrCat("selector.buckets[", i, "].", found.field);
-      violations.push_back(std::move(found));
-    }
-  }
-  return violations.empty() ? absl::OkStatus() : InvalidFields(violations);
-}
-
 // Adds graphs named by ids and components, among those of the buckets that are served.
-absl::Status LocalGraphAdmin::AddNamed(const GraphSelector& selector, GraphHandles& graphs) const {
+absl::Status LocalGraphAdmin::AddNamed(size_t device, const GraphSelector& selector,
+                                       GraphHandles& graphs) const {
   if (selector.ids.empty() && selector.components.empty()) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const std::vector<GraphStatus> infos,
+  ASSIGN_OR_RETURN(const Graphs selected,
                    Selected({.ids = selector.ids, .components = selector.components}));
+  const std::vector<GraphStatus>& infos = selected[device];
+  const BucketGraphs& buckets = devices_[device].buckets();
   GraphHandles served;
-  for (const batching::Bucket& bucket : buckets().buckets().listed()) {
-    const auto all = buckets().GraphsOf({bucket.width, bucket.height}, RowCounts::kAll);
+  for (const batching::Bucket& bucket : buckets.buckets().listed()) {
+    const auto all = buckets.GraphsOf({bucket.width, bucket.height}, RowCounts::kAll);
     if (all.ok()) AddOnce(*all, served);
   }
   std::set<std::string> missing;
@@ -177,82 +254,85 @@ absl::Status LocalGraphAdmin::AddNamed(const GraphSelector& selector, GraphHandl
       "NOT_SERVED");
 }
 
-absl::StatusOr<MemoryPrediction> LocalGraphAdmin::Predict(const WarmPlan& plan) {
-  return buckets().Predict(plan.named, plan.buckets,
-                           [&](const std::function<absl::Status()>& part) -> absl::Status {
-                             RETURN_IF_ERROR(CheckNotStopping());
-                             return parts_.preparer.Run(part);
-                           });
-}
-
-void LocalGraphAdmin::RecordOutcomes(const WarmPlan& plan,
-                                     const std::map<std::string, absl::Status>& failures) {
-  for (pipeline::Size bucket : plan.buckets) {
-    absl::Status outcome = buckets().OutcomeOf(bucket, failures);
-    if (outcome.ok()) outcome = buckets().Add(bucket);
-    buckets().SetOutcome(bucket, outcome);
+std::vector<EntryResult> LocalGraphAdmin::ForEach(const Graphs& graphs, Change change) const {
+  std::vector<std::vector<EntryResult>> results(devices_.size());
+  for (size_t i = 0; i < devices_.size(); ++i) {
+    const Device& device = devices_[i];
+    device.stores.writes.Flush();  // lest something is written after it was evicted
+    for (const GraphStatus& info : graphs[i]) {
+      results[i].push_back(ResultOf(info, change(device, info.id)));
+    }
+    device.changed();
   }
-}
-
-absl::StatusOr<std::vector<EntryResult>> LocalGraphAdmin::ForEach(const GraphSelector& selector,
-                                                                  const Change& change) const {
-  ASSIGN_OR_RETURN(const std::vector<GraphStatus> infos, Selected(selector));
-  return ForEach(infos, change);
-}
-
-std::vector<EntryResult> LocalGraphAdmin::ForEach(const std::vector<GraphStatus>& infos,
-                                                  const Change& change) const {
-  parts_.stores.writes.Flush();  // lest something is written after it was evicted
-  std::vector<EntryResult> results;
-  results.reserve(infos.size());
-  for (const GraphStatus& info : infos) results.push_back(ResultOf(info, change(info.id)));
-  parts_.changed();
-  return results;
+  return MergeResults(names_, results);
 }
 
 // Dispensable graphs are made when there is time and room: a selector that names none of them
 // copies without those that are missing.
-absl::StatusOr<std::vector<GraphStatus>> LocalGraphAdmin::SelectedToCopy(
+absl::StatusOr<LocalGraphAdmin::Graphs> LocalGraphAdmin::SelectedToCopy(
     const GraphSelector& selector) const {
-  ASSIGN_OR_RETURN(std::vector<GraphStatus> infos, Selected(selector));
-  if (!selector.ids.empty()) return infos;
-  std::erase_if(infos, [](const GraphStatus& info) {
-    return IsDispensable(info.label.component, info.label.rows) && !IsCompiled(info.state);
-  });
-  return infos;
+  ASSIGN_OR_RETURN(Graphs graphs, Selected(selector));
+  std::map<std::string, size_t> sources;  // by id: the first device that has it compiled
+  for (size_t i = 0; i < graphs.size(); ++i) {
+    for (const GraphStatus& info : graphs[i]) {
+      if (IsCompiled(info.state)) sources.emplace(info.id, i);
+    }
+  }
+  std::set<std::string> missing;
+  for (size_t i = 0; i < graphs.size(); ++i) {
+    std::erase_if(graphs[i], [&](const GraphStatus& info) {
+      const auto source = sources.find(info.id);
+      if (source != sources.end()) return source->second != i;
+      const bool dispensable = IsDispensable(info.label.component, info.label.rows);
+      return (selector.ids.empty() && dispensable) || !missing.insert(info.id).second;
+    });
+  }
+  return graphs;
 }
 
 absl::StatusOr<std::vector<EntryResult>> LocalGraphAdmin::Save(const GraphSelector& selector) {
-  ASSIGN_OR_RETURN(const std::vector<GraphStatus> infos, SelectedToCopy(selector));
+  ASSIGN_OR_RETURN(const Graphs graphs, SelectedToCopy(selector));
   std::vector<std::string> names;
-  for (const GraphStatus& info : infos) {
-    if (!IsCompiled(info.state)) names.push_back(info.label.ToText());
+  for (const std::vector<GraphStatus>& of_device : graphs) {
+    for (const GraphStatus& info : of_device) {
+      if (!IsCompiled(info.state)) names.push_back(info.label.ToText());
+    }
   }
   if (!names.empty()) {
     return WithReason(absl::FailedPreconditionError(
                           absl::StrCat("not compiled: ", ListSome(names, kMostNamed, "; "))),
                       "NOT_COMPILED");
   }
-  return ForEach(infos, [&](const std::string& id) { return parts_.stores.graphs.Save(id); });
+  return ForEach(graphs, [](const Device& device, const std::string& id) {
+    return device.stores.graphs.Save(id);
+  });
 }
 
 absl::StatusOr<std::vector<EntryResult>> LocalGraphAdmin::Load(const GraphSelector& selector) {
-  return ForEach(selector, [&](const std::string& id) {
-    return parts_.preparer.Run([&] { return parts_.stores.graphs.Load(id); });
+  ASSIGN_OR_RETURN(const Graphs graphs, Selected(selector));
+  return ForEach(graphs, [](const Device& device, const std::string& id) {
+    return device.preparer.Run([&] { return device.stores.graphs.Load(id); });
   });
 }
 
 absl::StatusOr<std::vector<EntryResult>> LocalGraphAdmin::Verify(const GraphSelector& selector) {
-  return ForEach(selector, [&](const std::string& id) { return parts_.stores.graphs.Verify(id); });
+  ASSIGN_OR_RETURN(const Graphs graphs, Selected(selector));
+  return ForEach(graphs, [](const Device& device, const std::string& id) {
+    return device.stores.graphs.Verify(id);
+  });
 }
 
 absl::StatusOr<std::vector<EntryResult>> LocalGraphAdmin::Evict(const GraphSelector& selector,
                                                                 CacheTier tier, bool force) {
-  ASSIGN_OR_RETURN(const std::vector<GraphStatus> infos, SelectedToRelease(selector, IsKept(tier)));
-  std::vector<EntryResult> results = ForEach(
-      infos, [&](const std::string& id) { return parts_.stores.graphs.Evict(id, tier, force); });
-  buckets().ForgetCold();
-  parts_.changed();
+  ASSIGN_OR_RETURN(const Graphs graphs, Selected(selector, IsKept(tier)));
+  std::vector<EntryResult> results =
+      ForEach(graphs, [&](const Device& device, const std::string& id) {
+        return device.stores.graphs.Evict(id, tier, force);
+      });
+  for (const Device& device : devices_) {
+    device.buckets().ForgetCold();
+    device.changed();
+  }
   malloc_trim(0);  // returns freed memory to the system, for other processes
   return results;
 }
@@ -260,18 +340,20 @@ absl::StatusOr<std::vector<EntryResult>> LocalGraphAdmin::Evict(const GraphSelec
 absl::StatusOr<std::vector<EntryResult>> LocalGraphAdmin::SetPinned(const GraphSelector& selector,
                                                                     bool pinned) {
   const auto is_pinned = [](const GraphStatus& info) { return info.pinned; };
-  ASSIGN_OR_RETURN(const std::vector<GraphStatus> infos,
-                   pinned ? Selected(selector) : SelectedToRelease(selector, is_pinned));
-  return ForEach(infos,
-                 [&](const std::string& id) { return parts_.stores.graphs.SetPinned(id, pinned); });
+  ASSIGN_OR_RETURN(const Graphs graphs, Selected(selector, pinned ? nullptr : +is_pinned));
+  return ForEach(graphs, [&](const Device& device, const std::string& id) {
+    return device.stores.graphs.SetPinned(id, pinned);
+  });
 }
 
 absl::Status LocalGraphAdmin::Export(const GraphSelector& selector,
                                      const std::function<bool(std::string artifact)>& take) {
-  ASSIGN_OR_RETURN(const std::vector<GraphStatus> infos, SelectedToCopy(selector));
-  for (const GraphStatus& info : infos) {
-    ASSIGN_OR_RETURN(std::string artifact, parts_.stores.graphs.Export(info.id));
-    if (!take(std::move(artifact))) return absl::CancelledError("stopped while exporting");
+  ASSIGN_OR_RETURN(const Graphs graphs, SelectedToCopy(selector));
+  for (size_t i = 0; i < devices_.size(); ++i) {
+    for (const GraphStatus& info : graphs[i]) {
+      ASSIGN_OR_RETURN(std::string artifact, devices_[i].stores.graphs.Export(info.id));
+      if (!take(std::move(artifact))) return absl::CancelledError("stopped while exporting");
+    }
   }
   return absl::OkStatus();
 }
@@ -283,12 +365,18 @@ absl::StatusOr<EntryResult> LocalGraphAdmin::Import(std::string file) {
   RETURN_IF_ERROR(parsed.status());
   const GraphStatus info = {
       .id = (*parsed)->key.ToDigest().ToString(), .label = (*parsed)->label, .key = (*parsed)->key};
-  EntryResult result = ResultOf(info, parts_.stores.graphs.Import(*parsed));
-  parts_.changed();
-  if (absl::IsFailedPrecondition(result.status)) return result;
-  RETURN_IF_ERROR(result.status);
-  result.unused = WhyUnused(info, parts_.stores.graphs.Declared(), buckets().Needs());
-  return result;
+  std::vector<std::vector<EntryResult>> results;
+  for (const Device& device : devices_) {
+    ASSIGN_OR_RETURN(EntryResult result, ImportTo(device, info, *parsed));
+    results.push_back({std::move(result)});
+  }
+  return MergeResults(names_, results).front();
+}
+
+MemoryReport LocalGraphAdmin::memory() const {
+  std::vector<MemoryReport> reports;
+  for (const Device& device : devices_) reports.push_back(device.memory.Report());
+  return MergeReports(names_, reports);
 }
 
 }  // namespace latentd::engine

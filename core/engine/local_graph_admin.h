@@ -1,17 +1,21 @@
-// Graphs and memory of a LocalEngine, for operators.
+// A LocalGraphAdmin shows operators the graphs and memory of an engine's devices. A graph is shown
+// once, and what is asked for is done on every device that knows it.
 //
 // Thread-safe.
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <functional>
-#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "core/compiler/graph_store.h"
 #include "core/engine/bucket_graphs.h"
 #include "core/engine/graph_admin.h"
+#include "core/engine/graph_selection.h"
 #include "core/engine/memory_use.h"
 #include "core/engine/preparer.h"
 #include "core/engine/stores.h"
@@ -20,26 +24,37 @@ namespace latentd::engine {
 
 class LocalGraphAdmin : public GraphAdmin {
  public:
-  // Parts of an engine that it shows. All must outlive the administration.
-  struct Parts {
+  // Parts of a device that it shows. All must outlive the administration.
+  struct Device {
+    BucketGraphs& buckets() const { return *models.buckets; }  // REQUIRES: `open`
+
     Stores& stores;
+    const Models& models;
     const MemoryUse& memory;
     Preparer& preparer;
+    const std::atomic<bool>& open;  // checkpoints are loaded; until then it is UNAVAILABLE
     const std::atomic<bool>& stop;  // nothing is begun any more
     std::function<void()> changed;  // called when graphs came or went
   };
-  explicit LocalGraphAdmin(Parts parts) : parts_(std::move(parts)) {}
-
-  // The checkpoints are loaded; until then everything but memory() is UNAVAILABLE. `buckets` must
-  // outlive this.
-  void Open(BucketGraphs& buckets) { buckets_ = &buckets; }
-  bool is_open() const { return buckets_ != nullptr; }
+  // Graphs to be warmed.
+  struct WarmPlan {
+    std::vector<pipeline::Size> buckets;
+    GraphHandles graphs;  // the graphs of the buckets, then those named otherwise
+    GraphHandles named;   // the latter
+  };
+  // REQUIRES: there are some, and they are equal: a graph has the same id on each. `names` are
+  // theirs, in messages.
+  LocalGraphAdmin(std::vector<std::string> names, std::vector<Device> devices)
+      : names_(std::move(names)), devices_(std::move(devices)) {}
 
   absl::StatusOr<std::vector<GraphEntry>> List(const GraphSelector& selector) const override;
   absl::StatusOr<GraphEntry> Find(const std::string& id) const override;
+  // On one device after the other: what the first has compiled the others take from the disk cache,
+  // if there is one. Tells of each graph once for each device.
   absl::StatusOr<WarmOutcome> Warm(
       const GraphSelector& selector, bool dry_run,
       const std::function<bool(const WarmProgress&)>& progress) override;
+  // Save and Export take each graph from one device that has it compiled.
   absl::StatusOr<std::vector<EntryResult>> Save(const GraphSelector& selector) override;
   absl::StatusOr<std::vector<EntryResult>> Load(const GraphSelector& selector) override;
   absl::StatusOr<std::vector<EntryResult>> Verify(const GraphSelector& selector) override;
@@ -50,42 +65,28 @@ class LocalGraphAdmin : public GraphAdmin {
   absl::Status Export(const GraphSelector& selector,
                       const std::function<bool(std::string artifact)>& take) override;
   absl::StatusOr<EntryResult> Import(std::string artifact) override;
-  MemoryReport memory() const override { return parts_.memory.Report(); }
+  MemoryReport memory() const override;
 
  private:
-  // Graphs to be warmed.
-  struct WarmPlan {
-    std::vector<pipeline::Size> buckets;
-    GraphHandles graphs;  // the graphs of the buckets, then those named otherwise
-    GraphHandles named;   // the latter
-  };
+  using Graphs = std::vector<std::vector<compiler::GraphStatus>>;  // by device
 
-  BucketGraphs& buckets() const { return *buckets_.load(); }  // REQUIRES: CheckOpen is OK
   absl::Status CheckOpen() const;
-  absl::Status CheckNotStopping() const;
-  absl::StatusOr<std::vector<compiler::GraphStatus>> Selected(const GraphSelector& selector) const;
-  absl::StatusOr<std::vector<compiler::GraphStatus>> SelectedToCopy(
-      const GraphSelector& selector) const;
-  // Graphs to release: see SelectToRelease.
-  absl::StatusOr<std::vector<compiler::GraphStatus>> SelectedToRelease(
-      const GraphSelector& selector, bool (*kept)(const compiler::GraphStatus&)) const;
-  absl::StatusOr<WarmPlan> PlanWarm(const GraphSelector& selector) const;
-  absl::Status CheckSizes(const std::vector<pipeline::Size>& sizes) const;
-  absl::Status AddNamed(const GraphSelector& selector, GraphHandles& graphs) const;
-  absl::StatusOr<WarmOutcome> WarmSelected(
-      const GraphSelector& selector, bool dry_run,
-      const std::function<bool(const WarmProgress&)>& progress);
-  absl::StatusOr<MemoryPrediction> Predict(const WarmPlan& plan);
-  void RecordOutcomes(const WarmPlan& plan, const std::map<std::string, absl::Status>& failures);
+  // The selected graphs; with `kept` those to release (SelectToRelease).
+  absl::StatusOr<Graphs> Selected(const GraphSelector& selector,
+                                  bool (*kept)(const compiler::GraphStatus&) = nullptr) const;
+  // Each for one device only.
+  absl::StatusOr<Graphs> SelectedToCopy(const GraphSelector& selector) const;
 
-  using Change = std::function<absl::Status(const std::string& id)>;
-  absl::StatusOr<std::vector<EntryResult>> ForEach(const GraphSelector& selector,
-                                                   const Change& change) const;
-  std::vector<EntryResult> ForEach(const std::vector<compiler::GraphStatus>& infos,
-                                   const Change& change) const;
+  absl::StatusOr<WarmPlan> PlanWarm(size_t device, const GraphSelector& selector) const;
+  absl::Status AddNamed(size_t device, const GraphSelector& selector, GraphHandles& graphs) const;
+  absl::StatusOr<WarmOutcome> WarmOn(size_t device, const GraphSelector& selector, bool dry_run,
+                                     const std::function<bool(const WarmProgress&)>& progress);
 
-  const Parts parts_;
-  std::atomic<BucketGraphs*> buckets_ = nullptr;
+  using Change = absl::FunctionRef<absl::Status(const Device& device, const std::string& id)>;
+  std::vector<EntryResult> ForEach(const Graphs& graphs, Change change) const;
+
+  const std::vector<std::string> names_;
+  const std::vector<Device> devices_;
 };
 
 }  // namespace latentd::engine

@@ -194,7 +194,8 @@ int64_t ParsePeakResident(absl::string_view status) {
 }
 
 void MemoryUse::AddPictures(MemoryReport& report) const {
-  report.state_bytes = parts_.loop.state_bytes();
+  report.state_bytes = parts_.loop.state_bytes(parts_.device);
+  if (parts_.device != 0) return;
   report.result_bytes = parts_.loop.result_bytes();
   report.waiting_image_bytes = parts_.loop.input_bytes();
 }

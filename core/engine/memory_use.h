@@ -1,6 +1,8 @@
-// The memory that the process holds now, by its holders, and checks that a graph more fits.
+// The memory that is held now for a device, by its holders, and checks that a graph more fits. What
+// images of all devices hold of the host counts with the first.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "absl/functional/function_ref.h"
@@ -25,6 +27,7 @@ class MemoryUse {
   struct Parts {
     Stores& stores;
     const PictureLoop& loop;
+    size_t device = 0;  // of the loop
     MemoryBudget& budget;
   };
   explicit MemoryUse(Parts parts) : parts_(parts) {}

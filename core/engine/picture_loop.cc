@@ -3,6 +3,8 @@
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
+#include "absl/memory/memory.h"
 #include "absl/synchronization/mutex.h"
 #include "core/base/out_of_memory.h"
 #include "core/base/status_macros.h"
@@ -12,32 +14,46 @@
 #include "core/pipeline/units/conditioning.h"
 
 namespace latentd::engine {
-PictureLoop::PictureLoop(Options options, device::Device& device, EngineMetrics& metrics,
-                         const Clock& clock)
-    : options_(std::move(options)),
+namespace {
+
+PictureLoop::Options Of(PictureLoop::Options options, size_t devices) {
+  options.queue.devices = static_cast<int>(devices);
+  return options;
+}
+
+}  // namespace
+
+PictureLoop::PictureLoop(Options options, const std::vector<Device>& devices,
+                         EngineMetrics& metrics, const Clock& clock)
+    : options_(Of(std::move(options), devices.size())),
       metrics_(metrics),
       clock_(clock),
       watches_(clock),
-      loop_watch_(watches_.Add("loop")),
       ending_watch_(watches_.Add("end")),
       bytes_(std::make_shared<PictureBytes>(options_.picture_bytes, [this] { jobs_.Wake(); })),
       jobs_(LimitsOf(options_.queue, *bytes_), CallbacksOfJobs(), metrics, clock),
-      units_(options_.units, device, loop_watch_, clock),
       encoder_(options_.encoders, options_.encode,
                {.is_wanted = [this](const Job& job) { return IsWanted(job); },
                 .fail = [this](Job& job, absl::Status status) { Fail(job, std::move(status)); },
                 .complete = [this](Job& job) { Complete(job); },
                 .warn = options_.units.warn},
                bytes_, watches_, metrics, clock),
-      ending_("end"),
-      thread_(StartThread("loop", [this] { RunLoop(); })) {
-  thread_began_.WaitForNotification();
+      ending_("end") {
+  for (const Device& device : devices) {
+    ThreadWatch& watch = watches_.Add("loop");
+    loops_.push_back(absl::WrapUnique(
+        new DeviceLoop{loops_.size(), watch, {device.units, device.device, watch, clock}}));
+  }
+  for (const auto& loop : loops_) {
+    loop->thread = StartThread("loop", [this, loop = loop.get()] { RunLoop(*loop); });
+  }
+  for (const auto& loop : loops_) loop->began.WaitForNotification();
 }
 
 PictureLoop::~PictureLoop() {
   Drain(clock_.Monotonic());
   jobs_.Stop();
-  thread_.join();
+  for (const auto& loop : loops_) loop->thread.join();
   ending_.Stop();
   bytes_->Disconnect();
 }
@@ -74,40 +90,51 @@ void PictureLoop::EndEarly(const std::shared_ptr<Job>& job, CancelCause cause) {
   }).IgnoreError();  // the loop ends it
 }
 
-// A picture can run until the device has the unit that it was given, and is not idle then: so there
+// A picture can run until its device has the unit that it was given, and is not idle then: so there
 // is no moment in between at which neither says that something goes on.
 bool PictureLoop::WaitsForReaders() const {
-  return jobs_.WaitToBegin(
-      [this] { return units_.is_device_idle() && !bytes_->HasRoomForResults(); });
+  return absl::c_any_of(loops_, [this](const auto& loop) {
+    const auto holds = [&] { return loop->units.is_device_idle() && !bytes_->HasRoomForResults(); };
+    return jobs_.WaitToBegin(holds, loop->device);
+  });
 }
 
-void PictureLoop::RunLoop() {
+Hangs PictureLoop::FindHangs() const {
+  Hangs hangs{.threads = watches_.Overdue()};
+  for (const auto& loop : loops_) {
+    if (!hangs.unit.has_value()) hangs.unit = loop->units.Overdue();
+  }
+  return hangs;
+}
+
+void PictureLoop::RunLoop(DeviceLoop& loop) {
   if (options_.begin_thread) options_.begin_thread();
-  thread_began_.Notify();
+  loop.began.Notify();
   bool goes_on = true;
   // A border: there may be memory the next time.
-  while (goes_on) CatchOutOfMemory([&] { goes_on = TakeTurn(); }).IgnoreError();
+  while (goes_on) CatchOutOfMemory([&] { goes_on = TakeTurn(loop); }).IgnoreError();
 }
 
-bool PictureLoop::TakeTurn() {
-  const ThreadWatch::Activity at(loop_watch_, "looking for work");
-  if (!units_.empty() && units_.IsOldestDone()) {
-    CompleteOldest();
+bool PictureLoop::TakeTurn(DeviceLoop& loop) {
+  UnitsInFlight& units = loop.units;
+  const ThreadWatch::Activity at(loop.watch, "looking for work");
+  if (!units.empty() && units.IsOldestDone()) {
+    CompleteOldest(loop);
     return true;
   }
-  units_.LeaveLanes([this](const Job& job) { return jobs_.Contains(job); });
+  units.LeaveLanes([this](const Job& job) { return jobs_.Contains(job); });
   TellWaiting();
-  const absl::Time enqueue_at = units_.NextEnqueueTime();
+  const absl::Time enqueue_at = units.NextEnqueueTime();
   const bool may_enqueue = enqueue_at <= clock_.Monotonic();
-  Work work = jobs_.Next(may_enqueue, /*idle=*/units_.empty(), loop_watch_);
+  Work work = jobs_.Next(may_enqueue, /*idle=*/units.empty(), loop.watch, loop.device);
   if (work.cancelled != nullptr) {
-    EndCancelled(*work.cancelled, work.cause);
+    EndCancelled(loop, *work.cancelled, work.cause);
   } else if (work.unit) {
-    Enqueue(std::move(work));
-  } else if (!may_enqueue && !units_.full()) {
-    jobs_.AwaitCancellation(enqueue_at, loop_watch_);
-  } else if (!units_.empty()) {
-    CompleteOldest();
+    Enqueue(loop, std::move(work));
+  } else if (!may_enqueue && !units.full()) {
+    jobs_.AwaitCancellation(enqueue_at, loop.watch, loop.device);
+  } else if (!units.empty()) {
+    CompleteOldest(loop);
   } else {
     return !work.stop;
   }
@@ -115,22 +142,23 @@ bool PictureLoop::TakeTurn() {
 }
 
 void PictureLoop::TellWaiting() {
+  absl::MutexLock lock(&telling_);
   for (auto& [job, queued] : jobs_.ChangedProspects()) job->Publish(std::move(queued));
 }
 
-void PictureLoop::EndCancelled(Job& job, CancelCause cause) {
-  units_.LeaveLanes([&](const Job& other) { return &other != &job; });
+void PictureLoop::EndCancelled(DeviceLoop& loop, Job& job, CancelCause cause) {
+  loop.units.LeaveLanes([&](const Job& other) { return &other != &job; });
   Fail(job, StatusOf(cause));
 }
 
-void PictureLoop::Enqueue(Work work) {
-  const ThreadWatch::Activity at(loop_watch_, "beginning a unit");
+void PictureLoop::Enqueue(DeviceLoop& loop, Work work) {
+  const ThreadWatch::Activity at(loop.watch, "beginning a unit");
   const JobPicture& first = work.pictures.front();
   const batching::UnitKind kind = work.unit->kind;
   const Stage stage = StageOf(kind);
   // A border: the pictures of the unit fail.
-  const absl::Status enqueued = CatchOutOfMemory([&] { return TryEnqueue(work); });
-  if (enqueued.ok()) return AdvanceAll();
+  const absl::Status enqueued = CatchOutOfMemory([&] { return TryEnqueue(loop, work); });
+  if (enqueued.ok()) return AdvanceAll(loop);
   metrics_.UnitFailed(stage, enqueued);
   if (IsLostPreview(kind, enqueued)) {
     return LosePreview(first, std::exchange(first.picture().prediction, {}), enqueued);
@@ -138,15 +166,15 @@ void PictureLoop::Enqueue(Work work) {
   for (const JobPicture& picture : work.pictures) FailForUnit(*picture.job, enqueued);
 }
 
-absl::Status PictureLoop::TryEnqueue(Work& work) {
+absl::Status PictureLoop::TryEnqueue(DeviceLoop& loop, Work& work) {
   for (const JobPicture& picture : work.pictures) {
     if (!picture.job->started) Start(*picture.job, clock_.Monotonic());
   }
-  return units_.Enqueue(*work.unit, work.pictures);
+  return loop.units.Enqueue(*work.unit, work.pictures);
 }
 
-void PictureLoop::AdvanceAll() {
-  const UnitInFlight& enqueued = units_.newest();
+void PictureLoop::AdvanceAll(DeviceLoop& loop) {
+  const UnitInFlight& enqueued = loop.units.newest();
   for (size_t i = 0; i < enqueued.pictures.size(); ++i) {
     const JobPicture& picture = enqueued.pictures[i];
     const absl::Status& status = enqueued.unit.parts[i].status;
@@ -155,12 +183,15 @@ void PictureLoop::AdvanceAll() {
   }
 }
 
-void PictureLoop::CompleteOldest() {
-  const ThreadWatch::Activity at(loop_watch_, "completing a unit");
-  const Period worked = units_.WaitForOldest();
-  UnitInFlight& done = units_.oldest();
+void PictureLoop::CompleteOldest(DeviceLoop& loop) {
+  const ThreadWatch::Activity at(loop.watch, "completing a unit");
+  const Period worked = loop.units.WaitForOldest();
+  UnitInFlight& done = loop.units.oldest();
   // Each of them a border: a picture fails alone, and none for the figures.
-  CatchOutOfMemory([&] { MeasureUnit(done, worked.length()); }).IgnoreError();
+  CatchOutOfMemory([&] {
+    loop.units.WarnOfRows(done);
+    MeasureUnit(done, worked.length());
+  }).IgnoreError();
   JobPictures finished;
   for (size_t i = 0; i < done.pictures.size(); ++i) {
     absl::Status completed =
@@ -169,7 +200,7 @@ void PictureLoop::CompleteOldest() {
     FailForUnit(*done.pictures[i].job, std::move(completed));
   }
   // Before the end is reported: graphs that the unit holds may be evicted then.
-  units_.DropOldest();
+  loop.units.DropOldest();
   for (const JobPicture& picture : finished) {
     absl::Status handed_over = CatchOutOfMemory([&] { HandOver(picture); });
     if (!handed_over.ok()) Fail(*picture.job, std::move(handed_over));
@@ -224,13 +255,13 @@ void PictureLoop::LosePreview(const JobPicture& of, pipeline::Prediction predict
 void PictureLoop::Start(Job& job, absl::Time now) {
   job.timings.queue = now - job.submitted;
   job.dropped_tokens = static_cast<int>(pipeline::DroppedTokens(*job.plan));
+  job.others.clear();
   jobs_.Started(job);
   metrics_.Began(job.bucket, job.timings.queue, clock_.Wall());
   job.Publish(Started{job.plan->executed_size});
 }
 
 void PictureLoop::MeasureUnit(const UnitInFlight& done, absl::Duration duration) {
-  units_.WarnOfRows(done);
   jobs_.Measure(done.what, RowsToLearnFrom(done.unit), duration);
   MeasureJobs(
       done, duration, [this](const Job& job) { return jobs_.Contains(job); }, metrics_);
@@ -262,8 +293,8 @@ void PictureLoop::Fail(Job& job, absl::Status status) {
 
 void PictureLoop::FailForUnit(Job& job, absl::Status status) {
   if (!device::IsFault(status)) return Fail(job, std::move(status));
-  if (options_.on_device_fault) options_.on_device_fault(status);
-  EndForFault();
+  if (options_.on_device_fault) options_.on_device_fault(status, job.device);
+  EndForFault(job.device);
 }
 
 void PictureLoop::Reject(Job& job, absl::Status status) {

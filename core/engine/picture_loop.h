@@ -1,10 +1,13 @@
-// The one thread that runs units of work: it asks the queue what is next, enqueues that unit of
-// those pictures on the device, and tells the requests' sinks once the unit is done. While the
-// device works on one unit the next one is enqueued; there are never more than two. Behind a step
-// or a decode of a device that works beside the host that is late, shortly before the device needs
-// it (enqueue_lead.h): until then the loop hears of requests, which go before what is not enqueued,
-// and of cancellations. Once nothing can be enqueued it waits for the unit, and hears of both when
-// that is done. Other threads encode finished pictures meanwhile.
+// A PictureLoop runs units of work, with a thread for each device: it asks the queue what is next,
+// enqueues that unit of those pictures on its device, and tells the requests' sinks once the unit
+// is done. A request waits for every device that could draw it, and is drawn by the one that takes
+// its first unit.
+//
+// While a device works on one unit the next one is enqueued; there are never more than two. Behind
+// a step or a decode of a device that works beside the host that is late, shortly before the device
+// needs it (enqueue_lead.h): until then the loop hears of requests, which go before what is not
+// enqueued, and of cancellations. Once nothing can be enqueued it waits for the unit, and hears of
+// both when that is done. Other threads encode finished pictures meanwhile.
 //
 // The choice of pictures and of the next work is admitted_jobs.h's. Units that the device has hold
 // their job until they are done, ended or not.
@@ -27,7 +30,9 @@
 #include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
 #include "core/base/clock.h"
@@ -54,14 +59,22 @@ class PictureLoop {
     PictureEncoder::Encode encode = EncodeImage;
     int encoders = 1;  // threads that encode
     UnitsInFlight::Options units = {};
-    // The loop's thread begins with it, before the loop has been made. May be empty.
+    // Each thread of a device begins with it, before the loop has been made. May be empty.
     std::function<void()> begin_thread = {};
-    // Told of a device that has failed, on the loop's thread, before EndForFault. May be empty.
-    std::function<void(const absl::Status& fault)> on_device_fault = {};
+    // Told of a device that has failed, on its thread, before EndForFault. May be empty.
+    std::function<void(const absl::Status& fault, size_t device)> on_device_fault = {};
+  };
+  struct Device {
+    device::Device& device;  // pictures' graphs run on it
+    UnitsInFlight::Options units;
   };
 
-  // Pictures' graphs run on `device`. It, `metrics` and `clock` must outlive the loop.
-  PictureLoop(Options options, device::Device& device, EngineMetrics& metrics, const Clock& clock);
+  // The devices, `metrics` and `clock` must outlive the loop. Options::units are for the encoder.
+  PictureLoop(Options options, const std::vector<Device>& devices, EngineMetrics& metrics,
+              const Clock& clock);
+  // Of one device.
+  PictureLoop(Options options, device::Device& device, EngineMetrics& metrics, const Clock& clock)
+      : PictureLoop(options, {{device, options.units}}, metrics, clock) {}
   // Cancels what still runs and waits for it.
   ~PictureLoop();
 
@@ -79,8 +92,9 @@ class PictureLoop {
   pipeline::SharedInputs Count(pipeline::SharedInputs inputs);
 
   // The pictures of a job that was admitted without. Dropped if it has ended.
-  void Begin(Job& job, std::vector<std::unique_ptr<pipeline::Picture>> pictures) {
-    jobs_.Begin(job, std::move(pictures));
+  void Begin(Job& job, Job::Pictures pictures,
+             std::vector<std::pair<size_t, Job::Pictures>> others = {}) {
+    jobs_.Begin(job, std::move(pictures), std::move(others));
   }
   // Ends a job that waits for Begin. Counts as refused after all where its size is the reason,
   // which no memory or no permission to compile is there for; nothing if it has ended. REQUIRES:
@@ -90,7 +104,7 @@ class PictureLoop {
   // True if the job has not ended, nor been asked to.
   bool IsWanted(const Job& job) const { return jobs_.IsWanted(job); }
 
-  // Ends at once if nothing of it has begun, else at the latest when the unit that the device is at
+  // Ends at once if nothing of it has begun, else at the latest when the unit that its device is at
   // is done: no further one is enqueued, and what waits for the encoder is not encoded. Its end is
   // told by another thread. Does not fail for want of memory.
   void Cancel(uint64_t handle) { jobs_.Cancel(CancelCause::kClient, handle); }
@@ -103,30 +117,41 @@ class PictureLoop {
   void Drain(absl::Time deadline) { jobs_.Drain(deadline); }
 
   // The device has failed (core/device/device_fault.h): admits nothing more, and ends what was
-  // admitted, with DeviceFaultError. Does not wait.
-  void EndForFault() { jobs_.EndForFault(); }
+  // admitted, but for what other devices have begun, with DeviceFaultError. Does not wait.
+  void EndForFault(size_t device = 0) { jobs_.EndForFault(device); }
 
-  // Bytes of the pictures that have begun, and of the lanes that they are in.
-  int64_t state_bytes() const { return jobs_.state_bytes() + lane_bytes(); }
-  int lanes() const { return units_.lanes(); }
-  int64_t lane_bytes() const { return units_.lane_bytes(); }
+  // Bytes of the pictures that the device has begun, and of the lanes that they are in.
+  int64_t state_bytes(size_t device = 0) const {
+    return jobs_.state_bytes(device) + lane_bytes(device);
+  }
+  int lanes(size_t device = 0) const { return loops_[device]->units.lanes(); }
+  int64_t lane_bytes(size_t device = 0) const { return loops_[device]->units.lane_bytes(); }
 
   // Bytes of finished pictures that wait to be encoded or read; and those that CountInput counts.
   int64_t result_bytes() const { return bytes_->results(); }
   int64_t input_bytes() const { return bytes_->inputs(); }
 
-  // Backlog of the pictures that were admitted and are not done.
-  batching::Backlog backlog() const { return jobs_.backlog(); }
+  int queue_capacity() const { return options_.queue.pictures; }
+  // Backlog of the pictures that are foreseen on the device.
+  batching::Backlog backlog(size_t device = 0) const { return jobs_.backlog(device); }
 
   // As the engine's.
   bool WaitsForReaders() const;
-  Hangs FindHangs() const { return {units_.Overdue(), watches_.Overdue()}; }
+  Hangs FindHangs() const;
 
   // Its own and its encoders'.
   const ThreadWatches& threads() const { return watches_; }
 
  private:
   using Work = AdmittedJobs::Work;
+  // Loop of one device.
+  struct DeviceLoop {
+    const size_t device;
+    ThreadWatch& watch;
+    UnitsInFlight units;  // the thread's own
+    absl::Notification began = {};
+    std::thread thread = {};
+  };
 
   AdmittedJobs::Callbacks CallbacksOfJobs();
   bool MayBegin() const;
@@ -134,17 +159,17 @@ class PictureLoop {
   // waits for.
   void EndEarly(const std::shared_ptr<Job>& job, CancelCause cause);
 
-  void RunLoop();
+  void RunLoop(DeviceLoop& loop);
   // False: there is nothing more to come.
-  bool TakeTurn();
-  void TellWaiting();
-  void EndCancelled(Job& job, CancelCause cause);
-  void Enqueue(Work work);
-  absl::Status TryEnqueue(Work& work);
+  bool TakeTurn(DeviceLoop& loop);
+  void TellWaiting() ABSL_LOCKS_EXCLUDED(telling_);
+  void EndCancelled(DeviceLoop& loop, Job& job, CancelCause cause);
+  void Enqueue(DeviceLoop& loop, Work work);
+  absl::Status TryEnqueue(DeviceLoop& loop, Work& work);
   // Tells the queue what the pictures of the unit need next that was enqueued last, and fails those
   // of which it could not be enqueued.
-  void AdvanceAll();
-  void CompleteOldest();
+  void AdvanceAll(DeviceLoop& loop);
+  void CompleteOldest(DeviceLoop& loop);
   // Pictures that need no further unit are `finished`.
   absl::Status TryComplete(UnitInFlight& done, size_t part, const Period& worked,
                            JobPictures& finished);
@@ -164,15 +189,13 @@ class PictureLoop {
   EngineMetrics& metrics_;
   const Clock& clock_;
   ThreadWatches watches_;
-  ThreadWatch& loop_watch_;
   ThreadWatch& ending_watch_;
   const std::shared_ptr<PictureBytes> bytes_;
   AdmittedJobs jobs_;
-  UnitsInFlight units_;  // the loop's own
+  std::vector<std::unique_ptr<DeviceLoop>> loops_;  // by device
   PictureEncoder encoder_;
-  Worker ending_;  // jobs that were cancelled before they began
-  absl::Notification thread_began_;
-  std::thread thread_;
+  Worker ending_;        // jobs that were cancelled before they began
+  absl::Mutex telling_;  // of what waiting requests may expect: the newest last
 };
 
 }  // namespace latentd::engine

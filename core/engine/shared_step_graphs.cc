@@ -98,7 +98,7 @@ void SharedStepGraphs::End(const Preparer::Ended& ended) {
   parts_.kept.GiveBackAll();
   const WarmOutcome& counts = ended.counts;
   const int ready = counts.compiled + counts.loaded + counts.ready_before;
-  parts_.board.Update([&](ServerStatus& status) {
+  parts_.status.Update([&](ServerStatus& status) {
     status.shared_steps = ServerStatus::GraphCount{ready, static_cast<int>(ended.graphs.size())};
   });
   Warn(ended.failure_texts);

@@ -32,7 +32,7 @@ class SharedStepGraphs {
     const Config& config;
     const Models& models;
     compiler::GraphStore& graphs;
-    StatusBoard& board;
+    DeviceStatus& status;
     KeptMemory& kept;
     Preparer& preparer;
     const Clock& clock;

@@ -36,7 +36,7 @@ absl::Status StartUp::Run() {
 }
 
 absl::Status StartUp::FailLoading(const absl::Status& status) {
-  parts_.board.Update([&](ServerStatus& shown) {
+  parts_.status.Update([&](ServerStatus& shown) {
     shown.state = State::kFailed;
     shown.reason = std::string(status.message());
   });
@@ -115,7 +115,7 @@ absl::Status StartUp::WarmBuckets() {
   for (const GraphHandles* all : {&graphs, &previews}) {
     for (const compiler::GraphHandle& graph : *all) ids.insert(GraphStore::IdOf(graph));
   }
-  parts_.board.Update([&](ServerStatus& status) {
+  parts_.status.Update([&](ServerStatus& status) {
     status.state = State::kWarming;
     status.graphs_total = static_cast<int>(ids.size());
   });
@@ -160,7 +160,7 @@ absl::StatusOr<Preparer::Ended> StartUp::Prepare(const GraphHandles& graphs,
 
 void StartUp::ShowProgress(const WarmProgress& progress) {
   const absl::StatusOr<compiler::GraphStatus> graph = parts_.stores.graphs.Find(progress.entry.id);
-  parts_.board.Update([&](ServerStatus& status) {
+  parts_.status.Update([&](ServerStatus& status) {
     if (!progress.entry.status.ok()) return;
     ++status.graphs_done;
     if (!graph.ok() || status.state != State::kWarming) return;

@@ -28,7 +28,7 @@ class StartUp {
     const Config& config;
     const Clock& clock;
     metrics::Registry& registry;
-    StatusBoard& board;
+    DeviceStatus& status;
     Stores& stores;
     MemoryBudget& budget;
     Preparer& preparer;

@@ -1,12 +1,59 @@
 #include "core/engine/status_board.h"
 
+#include <set>
 #include <utility>
+
+#include "absl/algorithm/container.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 
 namespace latentd::engine {
 namespace {
 
 // In the order of State.
 constexpr const char* kStates[] = {"loading", "warming", "ready", "degraded", "draining", "failed"};
+
+using Statuses = std::vector<ServerStatus>;
+
+State MergedState(const Statuses& statuses) {
+  for (State state :
+       {State::kFailed, State::kDraining, State::kLoading, State::kWarming, State::kDegraded}) {
+    const auto is_in = [&](const ServerStatus& status) { return status.state == state; };
+    if (absl::c_any_of(statuses, is_in)) return state;
+  }
+  return State::kReady;
+}
+
+// Reasons of the devices that are in that state; without their names where all say the same.
+std::string MergedReason(const std::vector<std::string>& devices, const Statuses& statuses,
+                         State state) {
+  std::set<std::string> different;
+  std::vector<std::string> reasons;
+  for (size_t i = 0; i < statuses.size(); ++i) {
+    const bool in_state = statuses[i].state == state;
+    different.insert(in_state ? statuses[i].reason : "");
+    if (!in_state || statuses[i].reason.empty()) continue;
+    reasons.push_back(absl::StrCat(devices[i], ": ", statuses[i].reason));
+  }
+  return different.size() == 1 ? *different.begin() : absl::StrJoin(reasons, "; ");
+}
+
+// A bucket is ready where it is on one of them, which draws its images then.
+std::vector<ServerStatus::Bucket> MergedBuckets(const Statuses& statuses) {
+  std::vector<ServerStatus::Bucket> all;
+  for (const ServerStatus& status : statuses) {
+    for (const ServerStatus::Bucket& bucket : status.buckets) {
+      const auto found = absl::c_find_if(
+          all, [&](const ServerStatus::Bucket& other) { return other.size == bucket.size; });
+      if (found == all.end()) {
+        all.push_back(bucket);
+      } else if (bucket.ready) {
+        *found = bucket;
+      }
+    }
+  }
+  return all;
+}
 
 bool MayFollow(State from, State to) {
   return to == from ||
@@ -15,8 +62,9 @@ bool MayFollow(State from, State to) {
 
 }  // namespace
 
-StatusBoard::StatusBoard(const Clock& clock, metrics::Registry& registry)
-    : clock_(clock), registry_(registry) {
+StatusBoard::StatusBoard(const Clock& clock, metrics::Registry& registry,
+                         std::vector<std::string> devices)
+    : clock_(clock), registry_(registry), names_(std::move(devices)), devices_(names_.size()) {
   absl::MutexLock lock(&mutex_);
   status_.started = clock.Wall();
   status_.ready = absl::InfiniteFuture();
@@ -39,20 +87,48 @@ void StatusBoard::AddListener(Engine::StatusListener listener) {
   listeners_.push_back(std::move(listener));
 }
 
-void StatusBoard::Update(absl::FunctionRef<void(ServerStatus&)> change) {
+void StatusBoard::Update(absl::FunctionRef<void(ServerStatus&)> change, size_t device) {
   absl::MutexLock lock(&mutex_);
-  ServerStatus changed = status_;
+  ServerStatus& own = devices_[device];
+  ServerStatus changed = own;
   change(changed);
-  if (!MayFollow(status_.state, changed.state)) {
-    changed.state = status_.state;
-    changed.reason = status_.reason;
+  if (!MayFollow(own.state, changed.state)) {
+    changed.state = own.state;
+    changed.reason = own.reason;
   }
-  const bool serves = changed.state == State::kReady || changed.state == State::kDegraded;
-  if (serves && changed.ready == absl::InfiniteFuture()) changed.ready = clock_.Wall();
-  if (changed == status_) return;
-  status_ = std::move(changed);
+  if (changed == own) return;
+  own = std::move(changed);
+  ServerStatus all = Merged();
+  const bool serves = all.state == State::kReady || all.state == State::kDegraded;
+  if (serves && all.ready == absl::InfiniteFuture()) all.ready = clock_.Wall();
+  if (all == status_) return;
+  status_ = std::move(all);
   Publish();
   Notify();
+}
+
+ServerStatus StatusBoard::Merged() const {
+  ServerStatus all{.started = status_.started, .ready = status_.ready};
+  all.state = MergedState(devices_);
+  all.reason = MergedReason(names_, devices_, all.state);
+  all.buckets = MergedBuckets(devices_);
+  ServerStatus::GraphCount shared_steps;
+  size_t through = 0;
+  for (size_t i = 0; i < devices_.size(); ++i) {
+    const ServerStatus& one = devices_[i];
+    all.graphs_done += one.graphs_done;
+    all.graphs_total += one.graphs_total;
+    if (all.device_fault.empty() && !one.device_fault.empty()) {
+      const std::string name = devices_.size() > 1 ? absl::StrCat(names_[i], ": ") : "";
+      all.device_fault = absl::StrCat(name, one.device_fault);
+    }
+    if (!one.shared_steps.has_value()) continue;
+    ++through;
+    shared_steps.ready += one.shared_steps->ready;
+    shared_steps.total += one.shared_steps->total;
+  }
+  if (through == devices_.size()) all.shared_steps = shared_steps;
+  return all;
 }
 
 void StatusBoard::Notify() {

@@ -79,7 +79,7 @@ bool IsNews(const Prospect& last, const Prospect& now) {
 }
 
 absl::StatusOr<Prospect> AdmissionControl::Check(Foresight& admitted, const Entries& asking,
-                                                 const RetryHint& retry, const Callers& callers,
+                                                 uint64_t content, const Callers& callers,
                                                  const Costs& costs, absl::Time now) {
   const std::string& caller = asking.front()->caller;
   Question question{.admitted = admitted.entries(),
@@ -87,13 +87,14 @@ absl::StatusOr<Prospect> AdmissionControl::Check(Foresight& admitted, const Entr
                     .asking = asking,
                     .callers = callers,
                     .costs = costs,
+                    .devices = limits_.devices,
                     .now = now,
-                    .who = {absl::HashOf(caller), retry.content},
-                    .keeps_room = retry.comes_back};
+                    .who = {absl::HashOf(caller), content}};
   RETURN_IF_ERROR(CheckLimits(question));
   const std::optional<ReturnMargin::Delay> told = reservations_.Take(question.who, now);
   question.comes_back = told.has_value();
   question.told = reservations_.Told(now);
+  question.told.time /= limits_.devices;  // that many work on it
   question.part = PartOf(question);
   const absl::Status fits = CheckFits(question);
   if (told) Learn(question, *told, fits.ok());
@@ -268,7 +269,7 @@ absl::Status AdmissionControl::CheckWait(const Question& question) {
   const absl::Duration begins = question.after.OfRequest(question.first().request).begins;
   absl::Duration wait = begins;
   if (!question.comes_back && wait > absl::ZeroDuration()) {
-    wait += reservations_.ExpectedTime(question.now, question.now + wait);
+    wait += reservations_.ExpectedTime(question.now, question.now + wait) / limits_.devices;
   }
   if (wait <= limits_.wait) return absl::OkStatus();
   return TellToComeBack(
@@ -350,7 +351,8 @@ absl::Duration AdmissionControl::TimeOverPart(const Question& question) {
 absl::Duration AdmissionControl::TimeOfThoseBefore(const Question& question) {
   if (question.comes_back) return absl::ZeroDuration();
   const absl::Duration ends = question.after.OfRequest(question.first().request).ends;
-  return reservations_.ExpectedTime(question.now, question.now + ends * kForecastMargin);
+  return reservations_.ExpectedTime(question.now, question.now + ends * kForecastMargin) /
+         limits_.devices;
 }
 
 bool AdmissionControl::IsLateAnyway(const Question& question, const Entry& entry) {
@@ -364,16 +366,14 @@ bool AdmissionControl::IsLateAnyway(const Question& question, const Entry& entry
 absl::Status AdmissionControl::TellToComeBack(const Question& question, absl::Duration delay,
                                               absl::Status refusal) {
   delay = std::clamp(delay, kShortestDelay, kLongestDelay);
-  if (question.keeps_room) {
-    const absl::Duration alone = AloneTime(question.asking, question.costs);
-    const Reservations::Room room{alone, static_cast<double>(question.asking.size()),
-                                  static_cast<double>(question.first().bytes)};
-    const absl::Duration told = question.told.time;
-    const absl::Duration ahead = question.before.LastEnd() + told;
-    const double told_part = ahead > absl::ZeroDuration() ? absl::FDivDuration(told, ahead) : 0;
-    reservations_.Add(question.who, question.now, delay, question.first().deadline, room,
-                      {margin_.factor(), ahead, told_part, alone});
-  }
+  const absl::Duration alone = AloneTime(question.asking, question.costs);
+  const Reservations::Room room{alone, static_cast<double>(question.asking.size()),
+                                static_cast<double>(question.first().bytes)};
+  const absl::Duration told = question.told.time;
+  const absl::Duration ahead = question.before.LastEnd() + told;
+  const double told_part = ahead > absl::ZeroDuration() ? absl::FDivDuration(told, ahead) : 0;
+  reservations_.Add(question.who, question.now, delay, question.first().deadline, room,
+                    {margin_.factor(), ahead, told_part, alone});
   return WithRetryDelay(std::move(refusal), delay);
 }
 

@@ -27,6 +27,7 @@
 namespace latentd::batching {
 
 struct Limits {
+  int devices = 1;                 // equal ones, which share all that is admitted
   int pictures = 64;               // admitted and not finished
   size_t bytes = size_t{1} << 29;  // bytes of their inputs: init images and latents
   // The same together with finished pictures that are not read: result_bytes(), which is asked
@@ -46,12 +47,6 @@ struct Prospect {
 // that differ by more than a fifth.
 bool IsNews(const Prospect& last, const Prospect& now);
 
-// Says how a request returns after a refusal.
-struct RetryHint {
-  uint64_t content = 0;    // a hash of what it asks for: the same when it returns
-  bool comes_back = true;  // when it is told to; else no room is kept for it
-};
-
 class AdmissionControl {
  public:
   explicit AdmissionControl(Limits limits) : limits_(std::move(limits)) {}
@@ -59,8 +54,8 @@ class AdmissionControl {
   // Checks that `asking`, the pictures of one request, may follow those that are admitted.
   // INVALID_ARGUMENT: it can never. RESOURCE_EXHAUSTED with reason QUEUE_FULL, or DEADLINE_EXCEEDED
   // with reason PREDICTED_OVERRUN: not now, and how long to wait before it is asked again, if that
-  // will help.
-  absl::StatusOr<Prospect> Check(Foresight& admitted, const Entries& asking, const RetryHint& retry,
+  // will help. `content` is a hash of what it asks for: the same when it is asked again.
+  absl::StatusOr<Prospect> Check(Foresight& admitted, const Entries& asking, uint64_t content,
                                  const Callers& callers, const Costs& costs, absl::Time now);
 
  private:
@@ -69,7 +64,7 @@ class AdmissionControl {
     const Entry& first() const { return *asking.front(); }
     absl::Duration slack() const { return first().deadline - now; }
     Timetable Foresee(Entries entries) const {
-      return Foresight(std::move(entries), callers, costs).At(now);
+      return Foresight(std::move(entries), callers, costs, devices).At(now);
     }
 
     const Entries& admitted;
@@ -77,9 +72,9 @@ class AdmissionControl {
     const Entries& asking;
     const Callers& callers;
     const Costs& costs;
+    const int devices;
     const absl::Time now;
     const Reservations::Who who;
-    const bool keeps_room;    // if it is refused
     bool comes_back = false;  // it was told to, at this time
     Reservations::Room told;  // needs of those that were told to come before
     double part = 1;          // its caller's greatest share of time and places

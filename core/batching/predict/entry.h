@@ -16,6 +16,7 @@ namespace latentd::batching {
 
 struct Entry {
   bool is_first_of_request() const { return picture == request; }
+  bool MayRunOn(int on) const { return device < 0 ? (devices >> on & 1) != 0 : device == on; }
 
   PictureId picture = 0;
   PictureId request = 0;  // the first of its pictures
@@ -34,6 +35,8 @@ struct Entry {
   uint64_t stepped = 0;          // number of its last step among all
   bool asks_for_rows = false;    // by the unit that it is in
   bool found_no_rows = false;    // when it last asked; others go first then
+  uint64_t devices = 1;          // by bits, those that could run its request
+  int device = -1;               // the one that has begun its request
 };
 using Entries = std::vector<const Entry*>;
 

@@ -1,10 +1,13 @@
 #include "core/batching/predict/timetable.h"
 
 #include <algorithm>
+#include <iterator>
 #include <numeric>
 #include <utility>
 
 #include "absl/algorithm/container.h"
+#include "absl/container/flat_hash_map.h"
+#include "core/batching/predict/turns.h"
 
 namespace latentd::batching {
 namespace {
@@ -39,6 +42,27 @@ int CountLate(const Timetable& timetable, absl::Time now) {
   return late;
 }
 
+// The device of each of the ordered entries. A request that waits goes to the one that will have
+// least to do.
+std::vector<int> DevicesOf(const Entries& order, const Costs& costs, int count) {
+  std::vector<absl::Duration> work(count);
+  std::vector<int> devices;
+  for (const Entry* entry : order) {
+    int device = entry->device;
+    if (device < 0 && !devices.empty() && order[devices.size() - 1]->request == entry->request) {
+      device = devices.back();
+    }
+    for (int i = 0; i < count && entry->device < 0 && entry->is_first_of_request(); ++i) {
+      if (entry->MayRunOn(i) && (device < 0 || work[i] < work[device])) device = i;
+    }
+    devices.push_back(std::max(device, 0));
+    const ForecastPicture picture = PictureOf(*entry);
+    work[devices.back()] +=
+        CountedTime(costs.Shared(picture.ahead, picture.rows, picture.lane_rows));
+  }
+  return devices;
+}
+
 }  // namespace
 
 absl::Duration LatenessOf(const Entry& entry, const Outlook& outlook, absl::Time now) {
@@ -65,7 +89,8 @@ std::vector<int> Timetable::Positions() const {
   std::iota(by_begin.begin(), by_begin.end(), size_t{0});
   absl::c_stable_sort(by_begin, [&](size_t a, size_t b) { return begins(a) < begins(b); });
   std::vector<int> positions(order.size());
-  for (size_t i = 0; i < by_begin.size(); ++i) positions[by_begin[i]] = static_cast<int>(i);
+  std::vector<int> counts(devices.empty() ? 1 : devices.back() + 1);  // by device, in their order
+  for (size_t i : by_begin) positions[i] = counts[devices.empty() ? 0 : devices[i]]++;
   return positions;
 }
 
@@ -75,14 +100,14 @@ absl::Duration Timetable::LastEnd() const {
   return end;
 }
 
-Foresight::Foresight(Entries entries, const Callers& callers, const Costs& costs)
+DeviceForesight::DeviceForesight(Entries entries, Entries order, const Costs& costs)
     : costs_(costs),
       entries_(std::move(entries)),
       has_deadlines_(absl::c_any_of(
           entries_, [](const Entry* entry) { return entry->deadline < absl::InfiniteFuture(); })),
-      in_turns_{.sharing = Sharing::kInTurns, .order = InOrder(entries_, callers, costs)} {}
+      in_turns_{.sharing = Sharing::kInTurns, .order = std::move(order)} {}
 
-const Timetable& Foresight::At(absl::Time now) {
+const Timetable& DeviceForesight::At(absl::Time now) {
   if (in_turns_.outlooks.size() < in_turns_.order.size()) {
     in_turns_.outlooks = Play(Sharing::kInTurns, in_turns_.order, costs_);
   }
@@ -95,7 +120,7 @@ const Timetable& Foresight::At(absl::Time now) {
   return CountLate(by_deadline, now) < late ? by_deadline : in_turns;
 }
 
-const Timetable& Foresight::NonePasses() {
+const Timetable& DeviceForesight::NonePasses() {
   if (!none_passes_) {
     none_passes_ = {Sharing::kNonePasses, in_turns_.order,
                     Play(Sharing::kNonePasses, in_turns_.order, costs_)};
@@ -103,13 +128,59 @@ const Timetable& Foresight::NonePasses() {
   return *none_passes_;
 }
 
-const Timetable& Foresight::ByDeadline() {
+const Timetable& DeviceForesight::ByDeadline() {
   if (!by_deadline_) {
     Entries order = AsDue(entries_);
     std::vector<Outlook> outlooks = Play(Sharing::kByDeadline, order, costs_);
     by_deadline_ = {Sharing::kByDeadline, std::move(order), std::move(outlooks)};
   }
   return *by_deadline_;
+}
+
+Foresight::Foresight(Entries entries, const Callers& callers, const Costs& costs, int devices)
+    : entries_(std::move(entries)) {
+  Entries order = InOrder(entries_, callers, costs);
+  if (devices == 1) {
+    devices_.emplace_back(entries_, std::move(order), costs);
+    return;
+  }
+  order_ = std::move(order);
+  all_.devices = DevicesOf(order_, costs, devices);
+  absl::flat_hash_map<const Entry*, int> device_of;
+  for (size_t i = 0; i < order_.size(); ++i) device_of[order_[i]] = all_.devices[i];
+  absl::c_sort(all_.devices);  // as At puts one device's entries behind another's
+  const auto are_on = [&](const Entries& entries, int device) {
+    Entries own;
+    absl::c_copy_if(entries, std::back_inserter(own),
+                    [&](const Entry* entry) { return device_of[entry] == device; });
+    return own;
+  };
+  for (int i = 0; i < devices; ++i) {
+    devices_.emplace_back(are_on(entries_, i), are_on(order_, i), costs);
+  }
+}
+
+const Timetable& Foresight::At(absl::Time now) {
+  if (devices_.size() == 1) return devices_.front().At(now);
+  all_.order.clear();
+  all_.outlooks.clear();
+  for (DeviceForesight& device : devices_) {
+    const Timetable& own = device.At(now);
+    absl::c_copy(own.order, std::back_inserter(all_.order));
+    absl::c_copy(own.outlooks, std::back_inserter(all_.outlooks));
+  }
+  return all_;
+}
+
+Entries Foresight::FirstWaiting(int device) const {
+  Entries first;
+  for (const Entry* entry : order_) {
+    const bool waits = entry->device < 0 && entry->MayRunOn(device) && IsRunnable(*entry);
+    if (waits && (first.empty() || first.front()->request == entry->request)) {
+      first.push_back(entry);
+    }
+  }
+  return first;
 }
 
 }  // namespace latentd::batching

@@ -1,10 +1,11 @@
-// When the pictures of a queue will be done, and how they share the device until then: what a
+// When the pictures of a queue will be done, and how they share the devices until then: what a
 // forecast says of its entries, by which the queue runs units and admission refuses.
 //
 // Not thread-safe.
 #pragma once
 
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "absl/time/time.h"
@@ -20,12 +21,12 @@ inline constexpr double kForecastMargin = 1.1;
 // By how much a picture that will end then may be late. Not above zero: it is in time.
 absl::Duration LatenessOf(const Entry& entry, const Outlook& outlook, absl::Time now);
 
-// How entries share the device, in which order, and when they will be done. The end of a very long
-// queue is not known.
+// How entries share a device, or several, in which order, and when they will be done. The end of a
+// very long queue is not known.
 struct Timetable {
   // Outlook of the entries of one request: begins with its first, ends with its last.
   Outlook OfRequest(PictureId request) const;
-  // For each, the number of those that begin before it or have begun.
+  // For each, the number of those that begin before it, or have begun, on its device.
   std::vector<int> Positions() const;
   // The last end of those whose end is known.
   absl::Duration LastEnd() const;
@@ -33,16 +34,17 @@ struct Timetable {
   Sharing sharing = Sharing::kInTurns;
   Entries order;  // InOrder; by deadline, as they are due
   std::vector<Outlook> outlooks;
+  std::vector<int> devices;  // device of each, if there are several
 };
 
-// The timetables of entries that do not change. Each is played when it is first asked for; which of
-// them holds, and which pictures are late by it, depends on the time too.
-class Foresight {
+// The timetables of entries of one device that do not change. Each is played when it is first asked
+// for; which of them holds, and which pictures are late by it, depends on the time too.
+class DeviceForesight {
  public:
-  // In the order of their admission. Borrows them and the costs: neither may change meanwhile.
-  Foresight(Entries entries, const Callers& callers, const Costs& costs);
+  // `entries` are in the order of their admission, `order` is InOrder. Borrows them and the costs:
+  // neither may change meanwhile.
+  DeviceForesight(Entries entries, Entries order, const Costs& costs);
 
-  const Entries& entries() const { return entries_; }
   // They take turns, and short ones pass unless more would be late by that or by others that come.
   // They go by deadline if some would be late though none passed, and fewer by deadline.
   const Timetable& At(absl::Time now);
@@ -59,6 +61,29 @@ class Foresight {
   Timetable in_turns_;  // without outlooks until it is played
   std::optional<Timetable> none_passes_;
   std::optional<Timetable> by_deadline_;
+};
+
+// The timetables of entries of a queue. A waiting request is foreseen on the device that will have
+// least to do, of those that could run it; it begins on the one that is free first.
+class Foresight {
+ public:
+  // As DeviceForesight.
+  Foresight(Entries entries, const Callers& callers, const Costs& costs, int devices = 1);
+
+  const Entries& entries() const { return entries_; }
+  // Of all devices together. The next call may change it.
+  const Timetable& At(absl::Time now);
+  // Of one device.
+  const Timetable& At(absl::Time now, int device) { return devices_[device].At(now); }
+  const Timetable& OrderAt(absl::Time now, int device) { return devices_[device].OrderAt(now); }
+  // The runnable pictures of the first request that waits, of those that the device could run.
+  Entries FirstWaiting(int device) const;
+
+ private:
+  const Entries entries_;
+  Entries order_;  // where there are several devices
+  std::vector<DeviceForesight> devices_;
+  Timetable all_;
 };
 
 }  // namespace latentd::batching

@@ -109,6 +109,7 @@ struct Unit {
   double weight = 1;        // weight of its lane
   bool in_turn = true;      // its lane's turn; else it is first for its deadline, or passes others
   bool passes = false;      // counts as the time of a passing picture (passing.h)
+  int device = 0;           // the one that runs it
 };
 
 }  // namespace latentd::batching

@@ -175,16 +175,6 @@ TEST_F(AdmissionControlTest, WhoComesBackIsNotHeldUpByOthersThatWereToldTo) {
   EXPECT_OK(Ask(first));
 }
 
-TEST_F(AdmissionControlTest, NoRoomIsKeptForWhoAsksElsewhere) {
-  Learn();
-  for (int i = 0; i < 8; ++i) Admit({.steps = 5});
-  const Options elsewhere{.content = 7, .comes_back = false};
-  const absl::Duration delay = GetRetryDelay(Ask(elsewhere).status()).value();
-  clock_.Advance(delay);
-  queue_.Remove(1);
-  EXPECT_OK(Ask({.content = 9}));
-}
-
 // Nothing would be gained by keeping others out for it.
 TEST_F(AdmissionControlTest, ARequestThatIsLateAnywayKeepsNoneOut) {
   Learn();

@@ -34,7 +34,6 @@ class AdmissionRig : public ::testing::Test {
     std::string caller = "a";
     int priority = 0;
     uint64_t content = 0;
-    bool comes_back = true;
   };
 
   // Lets the queue learn the time of a step.
@@ -62,8 +61,7 @@ class AdmissionRig : public ::testing::Test {
          .caller = options.caller,
          .priority = options.priority,
          .deadline = clock_.Monotonic() + options.deadline,
-         .content = options.content,
-         .comes_back = options.comes_back});
+         .content = options.content});
   }
   PictureId Admit(const Options& options) {
     EXPECT_OK(Ask(options));

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <vector>
 
 #include "core/base/error_details.h"
@@ -16,6 +17,8 @@ using ::latentd::testing::FakeClock;
 using ::latentd::testing::StatusIs;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
 
 constexpr Lane kLane{.width = 64, .height = 64}, kOther{.width = 96, .height = 64};
 const Need kWait{.kind = UnitKind::kWait, .lane = kLane};
@@ -128,21 +131,87 @@ TEST_F(QueueTest, FinishesWhatRunsWhereNothingMayBegin) {
   EXPECT_EQ(queue_.Next(/*may_begin=*/false), std::nullopt);
 }
 
-TEST_F(QueueTest, KnowsTheFirstDeadline) {
-  EXPECT_EQ(queue_.NextDeadline(), absl::InfiniteFuture());
-  const absl::Time now = clock_.Monotonic();
-  ASSERT_OK(queue_.Admit({.pictures = {1}, .need = kText, .deadline = now + absl::Seconds(9)}));
-  ASSERT_OK(queue_.Admit({.pictures = {2}, .need = kText, .deadline = now + absl::Seconds(5)}));
-  EXPECT_EQ(queue_.NextDeadline(), now + absl::Seconds(5));
-  queue_.Remove(2);
-  EXPECT_EQ(queue_.NextDeadline(), now + absl::Seconds(9));
-}
-
 TEST_F(QueueTest, KnowsHowManyPicturesAreAdmitted) {
   ASSERT_OK(queue_.Admit({.pictures = {1, 2, 3}, .need = kText}));
   EXPECT_EQ(queue_.size(), 3);
   queue_.Remove(1);
   EXPECT_EQ(queue_.size(), 2);
+}
+
+class QueueOfTwoTest : public ::testing::Test {
+ protected:
+  static constexpr uint64_t kBoth = 3;
+
+  // Of so many steps, of a second each.
+  static Need NeedOf(int steps) {
+    Need need = kText;
+    need.ahead = {.stages = {{{kLane, false, steps}}}};
+    return need;
+  }
+  void Admit(std::vector<PictureId> pictures, int steps = 1, uint64_t devices = kBoth) {
+    ASSERT_OK(queue_.Admit({.pictures = pictures, .need = NeedOf(steps), .devices = devices}));
+  }
+  std::vector<PictureId> NextOn(int device) {
+    const std::optional<Unit> unit = queue_.Next(/*may_begin=*/true, device);
+    if (!unit) return {};
+    EXPECT_EQ(unit->device, device);
+    return {unit->pictures.begin(), unit->pictures.end()};
+  }
+  // Its first unit has run.
+  void Begin(PictureId picture, int device, int steps) {
+    ASSERT_THAT(NextOn(device), ElementsAre(picture));
+    Need need = NeedOf(steps);
+    need.kind = UnitKind::kWait;  // the device is at it
+    queue_.Update(picture, need);
+  }
+  void Learn() {
+    const Unit step{.kind = UnitKind::kStep, .lane = kLane, .pictures = {0}};
+    queue_.Measure(step, /*computed_rows=*/1, absl::Seconds(1));
+  }
+
+  FakeClock clock_;
+  Queue queue_{{.devices = 2, .pictures = 10}, clock_};
+};
+
+TEST_F(QueueOfTwoTest, ARequestBelongsToTheDeviceThatBeginsIt) {
+  Admit({1, 2});
+  EXPECT_TRUE(queue_.CanRun(/*may_begin=*/true, 0));
+  EXPECT_TRUE(queue_.CanRun(/*may_begin=*/true, 1));
+  EXPECT_THAT(NextOn(1), ElementsAre(1));
+  EXPECT_FALSE(queue_.CanRun(/*may_begin=*/true, 0));
+  EXPECT_THAT(NextOn(0), IsEmpty());
+  EXPECT_TRUE(queue_.CanRun(/*may_begin=*/true, 1));
+}
+
+TEST_F(QueueOfTwoTest, ADeviceTakesNothingThatItCannotRun) {
+  Admit({1}, 1, /*devices=*/1);
+  EXPECT_FALSE(queue_.CanRun(/*may_begin=*/true, 1));
+  EXPECT_THAT(NextOn(1), IsEmpty());
+  EXPECT_THAT(NextOn(0), ElementsAre(1));
+}
+
+TEST_F(QueueOfTwoTest, WhatWaitsIsForeseenWhereThereIsLeastToDo) {
+  Learn();
+  Admit({1}, 10);
+  Begin(1, 0, 10);
+  Admit({2}, 3);
+  Begin(2, 1, 3);
+  Admit({3}, 3);
+  EXPECT_EQ(queue_.backlog(0).pictures, 1);
+  EXPECT_EQ(queue_.backlog(1).pictures, 2);
+  EXPECT_LT(queue_.backlog(1).ends, queue_.backlog(0).ends);
+  ASSERT_THAT(queue_.Waiting(), SizeIs(1));
+  EXPECT_EQ(queue_.Waiting().front().second.position, 1);
+}
+
+TEST_F(QueueOfTwoTest, ADeviceThatIsFreeTakesWhatWasForeseenOnAnother) {
+  Learn();
+  Admit({1}, 10);
+  Begin(1, 0, 10);
+  Admit({2}, 3);
+  Begin(2, 1, 3);
+  Admit({3}, 3);  // foreseen on the second, which takes longer than was foreseen
+  EXPECT_THAT(NextOn(0), ElementsAre(3));
 }
 
 }  // namespace

@@ -134,5 +134,54 @@ TEST_F(StatusBoardTest, ShowsTheStateAsAMetric) {
   EXPECT_GT(registry_.GetGauge(metrics::kReadyTimestamp).Value(), 0);
 }
 
+ServerStatus Merged(const ServerStatus& first, const ServerStatus& second) {
+  metrics::Registry registry;
+  StatusBoard board(SystemClock(), registry, {"device 0", "device 1"});
+  board.Update([&](ServerStatus& status) { status = first; }, 0);
+  board.Update([&](ServerStatus& status) { status = second; }, 1);
+  return board.status();
+}
+
+TEST(SeveralStatusesTest, TheStateIsThatOfTheDeviceThatIsLeastFar) {
+  const auto state = [](State first, State second) {
+    return Merged({.state = first}, {.state = second}).state;
+  };
+  EXPECT_EQ(state(State::kReady, State::kReady), State::kReady);
+  EXPECT_EQ(state(State::kReady, State::kDegraded), State::kDegraded);
+  EXPECT_EQ(state(State::kWarming, State::kReady), State::kWarming);
+  EXPECT_EQ(state(State::kWarming, State::kLoading), State::kLoading);
+  EXPECT_EQ(state(State::kDraining, State::kFailed), State::kFailed);
+}
+
+TEST(SeveralStatusesTest, AReasonNamesTheDeviceWhereNotAllSayTheSame) {
+  const ServerStatus ready{.state = State::kReady, .reason = "no base"};
+  EXPECT_EQ(Merged(ready, ready).reason, "no base");
+  const ServerStatus degraded{.state = State::kDegraded, .reason = "cold"};
+  EXPECT_EQ(Merged(ready, degraded).reason, "device 1: cold");
+  const ServerStatus edited{.state = State::kDegraded, .reason = "edited"};
+  EXPECT_EQ(Merged(edited, degraded).reason, "device 0: edited; device 1: cold");
+  const ServerStatus failed{.state = State::kFailed, .reason = "why", .device_fault = "a fault"};
+  EXPECT_EQ(Merged(ready, failed).device_fault, "device 1: a fault");
+}
+
+TEST(SeveralStatusesTest, CountsOfGraphsAreSums) {
+  const ServerStatus first{.graphs_done = 1, .graphs_total = 4};
+  ServerStatus second{.graphs_done = 2, .graphs_total = 4};
+  second.shared_steps = {3, 5};
+  const ServerStatus merged = Merged(first, second);
+  EXPECT_EQ(merged.graphs_done, 3);
+  EXPECT_EQ(merged.graphs_total, 8);
+  EXPECT_EQ(merged.shared_steps, std::nullopt);  // the first is not through
+  EXPECT_EQ(Merged(second, second).shared_steps, (ServerStatus::GraphCount{6, 10}));
+}
+
+TEST(SeveralStatusesTest, ABucketIsReadyWhereItIsOnOneDevice) {
+  const ServerStatus::Bucket ready{{64, 64}, true, ""}, cold{{64, 64}, false, "cold"};
+  const ServerStatus::Bucket other{{96, 64}, false, "not asked for"};
+  EXPECT_THAT(Merged({.buckets = {cold}}, {.buckets = {ready, other}}).buckets,
+              ElementsAre(ready, other));
+  EXPECT_THAT(Merged({.buckets = {ready}}, {.buckets = {cold}}).buckets, ElementsAre(ready));
+}
+
 }  // namespace
 }  // namespace latentd::engine

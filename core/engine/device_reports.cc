@@ -1,58 +1,15 @@
-#include "core/engine/pool_reports.h"
+#include "core/engine/device_reports.h"
 
 #include <algorithm>
 #include <map>
 #include <set>
 #include <utility>
 
-#include "absl/algorithm/container.h"
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 
 namespace latentd::engine {
 namespace {
-
-State MergedState(absl::Span<const ServerStatus> statuses) {
-  for (State state :
-       {State::kFailed, State::kDraining, State::kLoading, State::kWarming, State::kDegraded}) {
-    const auto is_in = [&](const ServerStatus& status) { return status.state == state; };
-    if (absl::c_any_of(statuses, is_in)) return state;
-  }
-  return State::kReady;
-}
-
-// Reasons of the devices that are in that state; without their names where all say the same.
-std::string MergedReason(absl::Span<const std::string> devices,
-                         absl::Span<const ServerStatus> statuses, State state) {
-  std::set<std::string> different;
-  std::vector<std::string> reasons;
-  for (size_t i = 0; i < statuses.size(); ++i) {
-    const bool in_state = statuses[i].state == state;
-    different.insert(in_state ? statuses[i].reason : "");
-    if (!in_state || statuses[i].reason.empty()) continue;
-    reasons.push_back(absl::StrCat(devices[i], ": ", statuses[i].reason));
-  }
-  return different.size() == 1 ? *different.begin() : absl::StrJoin(reasons, "; ");
-}
-
-std::vector<ServerStatus::Bucket> MergedBuckets(absl::Span<const ServerStatus> statuses) {
-  std::vector<ServerStatus::Bucket> all;
-  for (const ServerStatus& status : statuses) {
-    for (const ServerStatus::Bucket& bucket : status.buckets) {
-      const auto same = [&](const ServerStatus::Bucket& other) {
-        return other.size == bucket.size;
-      };
-      const auto found = absl::c_find_if(all, same);
-      if (found == all.end()) {
-        all.push_back(bucket);
-      } else if (bucket.ready) {
-        *found = bucket;
-      }
-    }
-  }
-  return all;
-}
 
 // True if a graph's state on one device is reported, not the other's: it failed, or is less far.
 bool IsLessFar(GraphState a, GraphState b) {
@@ -105,39 +62,12 @@ void AddComponents(const std::vector<ComponentMemory>& more,
 
 }  // namespace
 
-std::string DeviceName(int ordinal) { return absl::StrCat("device ", ordinal); }
-
 absl::Status OfDevice(absl::string_view device, const absl::Status& status) {
-  if (status.ok()) return status;
+  if (status.ok() || device.empty()) return status;
   absl::Status named(status.code(), absl::StrCat(device, ": ", status.message()));
   status.ForEachPayload(
       [&](absl::string_view type, const absl::Cord& payload) { named.SetPayload(type, payload); });
   return named;
-}
-
-void MergeStatus(absl::Span<const std::string> devices, absl::Span<const ServerStatus> statuses,
-                 ServerStatus& all) {
-  all.state = MergedState(statuses);
-  all.reason = MergedReason(devices, statuses, all.state);
-  all.buckets = MergedBuckets(statuses);
-  all.graphs_done = all.graphs_total = 0;
-  all.device_fault.clear();
-  ServerStatus::GraphCount shared_steps;
-  size_t through = 0;
-  for (size_t i = 0; i < statuses.size(); ++i) {
-    const ServerStatus& status = statuses[i];
-    all.graphs_done += status.graphs_done;
-    all.graphs_total += status.graphs_total;
-    if (all.device_fault.empty() && !status.device_fault.empty()) {
-      all.device_fault = absl::StrCat(devices[i], ": ", status.device_fault);
-    }
-    if (!status.shared_steps.has_value()) continue;
-    ++through;
-    shared_steps.ready += status.shared_steps->ready;
-    shared_steps.total += status.shared_steps->total;
-  }
-  all.shared_steps.reset();
-  if (through == statuses.size()) all.shared_steps = shared_steps;
 }
 
 std::vector<GraphEntry> MergeEntries(absl::Span<const std::string> devices,
@@ -193,6 +123,7 @@ MemoryPrediction Sum(const MemoryPrediction& a, const MemoryPrediction& b) {
 MemoryReport MergeReports(absl::Span<const std::string> devices,
                           absl::Span<const MemoryReport> reports) {
   MemoryReport all = reports.front();
+  if (reports.size() == 1) return all;
   all.devices.clear();
   std::map<std::pair<std::string, std::string>, ComponentMemory> components;
   for (size_t i = 0; i < reports.size(); ++i) {

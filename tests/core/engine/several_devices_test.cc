@@ -1,7 +1,5 @@
-// Several devices behind one door. They are the tests' own, and held back by a gate each: what a
+// An engine of several devices. They are the tests' own, and held back by a gate each: what a
 // device is at does not end before a test lets it.
-#include "core/engine/device_pool.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -15,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
 #include "core/base/error_details.h"
 #include "core/device/device_fault.h"
@@ -67,37 +66,37 @@ class TestBackend : public RunWatch {
   TestDevice& device_;
 };
 
-// A place in a pool's queues.
+// A place in a device's queue.
 struct Request {
   uint64_t handle = 0;
   std::shared_ptr<RecordingSink> sink = std::make_shared<RecordingSink>();
 };
 
-class DevicePoolTest : public ::testing::Test {
+class SeveralDevicesTest : public ::testing::Test {
  protected:
-  ~DevicePoolTest() override {
+  ~SeveralDevicesTest() override {
     for (TestDevice& device : devices_) device.gate.Open();
-    pool_.reset();
+    engine_.reset();
   }
 
   void Make(const Config& config = SmallConfig(), const Clock& clock = SystemClock()) {
-    std::vector<DevicePool::Device> devices;
+    std::vector<LocalEngine::Device> devices;
     for (int i = 0; i < 2; ++i) {
       devices.push_back({i, std::make_unique<TestBackend>(devices_[i])});
     }
-    ASSERT_OK_AND_ASSIGN(pool_, DevicePool::Create(config, std::move(devices), clock));
+    ASSERT_OK_AND_ASSIGN(engine_, LocalEngine::Create(config, std::move(devices), clock));
   }
   void MakeAndLoad(const Config& config = SmallConfig()) {
     ASSERT_NO_FATAL_FAILURE(Make(config));
-    ASSERT_OK(pool_->Load());
-    ASSERT_EQ(pool_->state(), State::kReady) << pool_->status().reason;
+    ASSERT_OK(engine_->Load());
+    ASSERT_EQ(engine_->state(), State::kReady) << engine_->status().reason;
     for (TestDevice& device : devices_) device.runs = 0;
   }
 
-  // Goes to the device that has fewer pictures: nothing is measured while a gate is closed.
+  // Either device may take it, if both are free.
   Request Submit(const GenerateSpec& spec = SmallSpec()) {
     Request request;
-    const absl::StatusOr<uint64_t> handle = pool_->Submit(spec, request.sink);
+    const absl::StatusOr<uint64_t> handle = engine_->Submit(spec, request.sink);
     EXPECT_OK(handle);
     request.handle = handle.value_or(0);
     return request;
@@ -109,8 +108,20 @@ class DevicePoolTest : public ::testing::Test {
     for (TestDevice& device : devices_) device.gate.WaitForSomebody();
     return held;
   }
+  // One on either device, where it waits for the gate. The other device is free.
+  size_t HoldOne(Request& held) {
+    for (TestDevice& device : devices_) {
+      device.gate.Close();
+      device.runs = 0;
+    }
+    held = Submit();
+    while (devices_[0].runs + devices_[1].runs == 0) std::this_thread::yield();
+    const size_t device = devices_[0].runs > 0 ? 0 : 1;
+    devices_[1 - device].gate.Open();
+    return device;
+  }
   double Count(const metrics::Family& family, const std::string& label = "") {
-    return MetricOf(*pool_, family, label);
+    return MetricOf(*engine_, family, label);
   }
   void ExpectCountsAddUp() {
     EXPECT_EQ(Count(metrics::kRequestsReceived),
@@ -120,48 +131,81 @@ class DevicePoolTest : public ::testing::Test {
   }
 
   std::array<TestDevice, 2> devices_;
-  FakeClock clock_;  // clock of pools that are made with it
-  std::unique_ptr<DevicePool> pool_;
+  FakeClock clock_;  // clock of engines that are made with it
+  std::unique_ptr<LocalEngine> engine_;
 };
 
-TEST_F(DevicePoolTest, ARequestGoesToTheDeviceThatIsFree) {
+TEST_F(SeveralDevicesTest, ARequestGoesToTheDeviceThatIsFree) {
   ASSERT_NO_FATAL_FAILURE(MakeAndLoad());
-  devices_[0].gate.Close();
-  const Request first = Submit();
-  devices_[0].gate.WaitForSomebody();
+  Request first;
+  const size_t busy = HoldOne(first);
   // While the first one runs.
-  EXPECT_THAT(Only<Completed>(RunOn(*pool_, SmallSpec())), SizeIs(1));
-  EXPECT_THAT(Only<Completed>(RunOn(*pool_, SmallSpec())), SizeIs(1));
-  EXPECT_GT(devices_[1].runs, 0);
+  EXPECT_THAT(Only<Completed>(RunOn(*engine_, SmallSpec())), SizeIs(1));
+  EXPECT_THAT(Only<Completed>(RunOn(*engine_, SmallSpec())), SizeIs(1));
+  EXPECT_GT(devices_[1 - busy].runs, 0);
   EXPECT_THAT(Only<Completed>(first.sink->events()), IsEmpty());
-  devices_[0].gate.Open();
+  devices_[busy].gate.Open();
   EXPECT_THAT(Only<Completed>(first.sink->WaitForEnd()), SizeIs(1));
 }
 
-TEST_F(DevicePoolTest, HangsAsItsDevicesDo) {
+// Also what was foreseen on the other, which takes longer than was foreseen.
+TEST_F(SeveralDevicesTest, WhoeverIsFreeFirstTakesWhatWaits) {
+  ASSERT_NO_FATAL_FAILURE(MakeAndLoad());
+  const auto [first, second] = HoldBoth();
+  const Request third = Submit(), fourth = Submit();
+  devices_[0].gate.Open();
+  EXPECT_THAT(Only<Completed>(third.sink->WaitForEnd()), SizeIs(1));
+  EXPECT_THAT(Only<Completed>(fourth.sink->WaitForEnd()), SizeIs(1));
+  EXPECT_EQ(
+      Only<Completed>(first.sink->events()).size() + Only<Completed>(second.sink->events()).size(),
+      1);
+  devices_[1].gate.Open();
+  EXPECT_THAT(Only<Completed>(first.sink->WaitForEnd()), SizeIs(1));
+  EXPECT_THAT(Only<Completed>(second.sink->WaitForEnd()), SizeIs(1));
+}
+
+// They differ by their seeds, which the server chooses once for both devices.
+TEST_F(SeveralDevicesTest, ARequestIsDrawnByOneDevice) {
+  ASSERT_NO_FATAL_FAILURE(MakeAndLoad());
+  Request first;
+  const size_t busy = HoldOne(first);
+  GenerateSpec two = SmallSpec();
+  two.picture.seed.reset();
+  two.picture.num_images_per_prompt = 2;
+  const std::vector<Event> events = RunOn(*engine_, two);
+  const auto completed = Only<Completed>(events);
+  ASSERT_THAT(completed, SizeIs(1));
+  const auto images = Only<Image>(events);
+  ASSERT_THAT(images, SizeIs(2));
+  for (const Image& image : images) {
+    EXPECT_EQ(image.seed, completed[0].effective.seeds[image.index]);
+  }
+  EXPECT_EQ(devices_[busy].runs, 1);
+}
+
+TEST_F(SeveralDevicesTest, HangsAsItsDevicesDo) {
   ASSERT_NO_FATAL_FAILURE(Make(SmallConfig(), clock_));
-  ASSERT_OK(pool_->Load());
-  devices_[0].gate.Close();
-  const Request first = Submit();
-  devices_[0].gate.WaitForSomebody();
+  ASSERT_OK(engine_->Load());
+  Request first;
+  HoldOne(first);
   absl::Notification hangs, go_on;
   const auto second = std::make_shared<WatchedSink>([&](const Event& event) {
     if (!std::holds_alternative<Started>(event)) return;
     hangs.Notify();
     go_on.WaitForNotification();
   });
-  ASSERT_OK(pool_->Submit(SmallSpec(), second));
+  ASSERT_OK(engine_->Submit(SmallSpec(), second));
   hangs.WaitForNotification();
   clock_.Advance(ThreadWatch::kLimit);
-  EXPECT_THAT(pool_->FindHangs().threads, ElementsAre(Field(&OverdueThread::name, "loop")));
-  EXPECT_FALSE(pool_->FindHangs().unit.has_value());
+  EXPECT_THAT(engine_->FindHangs().threads, ElementsAre(Field(&OverdueThread::name, "loop")));
+  EXPECT_FALSE(engine_->FindHangs().unit.has_value());
   clock_.Advance(UnitWatchdog::kFirstLimit);
-  EXPECT_TRUE(pool_->FindHangs().unit.has_value());
+  EXPECT_TRUE(engine_->FindHangs().unit.has_value());
   go_on.Notify();
   EXPECT_THAT(Only<Completed>(second->WaitForEnd()), SizeIs(1));
 }
 
-TEST_F(DevicePoolTest, RequestsWaitInTheShorterQueue) {
+TEST_F(SeveralDevicesTest, RequestsWaitInTheShorterQueue) {
   ASSERT_NO_FATAL_FAILURE(MakeAndLoad());
   const auto held = HoldBoth();
   for (int position : {1, 1, 2, 2}) {
@@ -171,7 +215,7 @@ TEST_F(DevicePoolTest, RequestsWaitInTheShorterQueue) {
   }
 }
 
-TEST_F(DevicePoolTest, EitherDrawsTheSameBytes) {
+TEST_F(SeveralDevicesTest, EitherDrawsTheSameBytes) {
   ASSERT_NO_FATAL_FAILURE(MakeAndLoad());
   const auto [first, second] = HoldBoth();
   for (TestDevice& device : devices_) device.gate.Open();
@@ -182,13 +226,13 @@ TEST_F(DevicePoolTest, EitherDrawsTheSameBytes) {
   EXPECT_EQ(of_first[0].bytes, of_second[0].bytes);
 }
 
-TEST_F(DevicePoolTest, IsFullWhenAllOfThemAreAndCountsTheRefusalOnce) {
+TEST_F(SeveralDevicesTest, IsFullWhenAllOfThemAreAndCountsTheRefusalOnce) {
   Config config = SmallConfig();
   config.queue_capacity = 1;
   ASSERT_NO_FATAL_FAILURE(MakeAndLoad(config));
-  EXPECT_EQ(pool_->capabilities().queue_capacity, 2);
+  EXPECT_EQ(engine_->capabilities().queue_capacity, 2);
   const auto [first, second] = HoldBoth();
-  const absl::Status refused = SubmitTo(*pool_, SmallSpec());
+  const absl::Status refused = SubmitTo(*engine_, SmallSpec());
   EXPECT_EQ(GetReason(refused), "QUEUE_FULL");
   EXPECT_TRUE(GetRetryDelay(refused).has_value());
   EXPECT_EQ(Count(metrics::kRequestsRejected, "queue_full"), 1);
@@ -197,26 +241,26 @@ TEST_F(DevicePoolTest, IsFullWhenAllOfThemAreAndCountsTheRefusalOnce) {
   ExpectCountsAddUp();
 }
 
-TEST_F(DevicePoolTest, BadFieldsAreRefusedOnce) {
+TEST_F(SeveralDevicesTest, BadFieldsAreRefusedOnce) {
   ASSERT_NO_FATAL_FAILURE(MakeAndLoad());
   GenerateSpec bad = SmallSpec();
   bad.picture.num_inference_steps = 0;
-  EXPECT_THAT(GetFieldViolations(SubmitTo(*pool_, bad)), SizeIs(1));
-  EXPECT_THAT(pool_->Validate(bad), SizeIs(1));
+  EXPECT_THAT(GetFieldViolations(SubmitTo(*engine_, bad)), SizeIs(1));
+  EXPECT_THAT(engine_->Validate(bad), SizeIs(1));
   EXPECT_EQ(Count(metrics::kRequestsRejected, "invalid"), 1);
   EXPECT_EQ(Count(metrics::kRequestsReceived), 1);
 }
 
-// The second device cannot draw 104x64, and has less to do.
-TEST_F(DevicePoolTest, WhatOneRefusesIsAskedOfTheOther) {
+// The second device cannot draw 104x64, and has nothing to do.
+TEST_F(SeveralDevicesTest, WhatOneCannotDrawWaitsForTheOther) {
   devices_[1].plan = [](const graph::Graph& graph) {
     return DrawsSide(graph, 104) ? absl::InternalError("the test's reason") : absl::OkStatus();
   };
   Config config = SmallConfig();
   config.buckets = {{64, 64}, {104, 64}};
   ASSERT_NO_FATAL_FAILURE(Make(config));
-  ASSERT_OK(pool_->Load());
-  const ServerStatus status = pool_->status();
+  ASSERT_OK(engine_->Load());
+  const ServerStatus status = engine_->status();
   EXPECT_EQ(status.state, State::kDegraded);
   EXPECT_THAT(status.reason,
               AllOf(StartsWith("device 1: 104x64: "), HasSubstr("the test's reason")));
@@ -224,10 +268,11 @@ TEST_F(DevicePoolTest, WhatOneRefusesIsAskedOfTheOther) {
   EXPECT_EQ(Count(metrics::kBucketWarm, "104x64"), 0);
   EXPECT_EQ(Count(metrics::kBucketWarm, "64x64"), 1);
 
+  const GenerateSpec spec = SpecOf({104, 64}, pipeline::BucketPolicy::kExact);
   devices_[0].gate.Close();
-  const Request first = Submit();
+  const Request first = Submit(spec);
   devices_[0].gate.WaitForSomebody();
-  const Request wide = Submit(SpecOf({104, 64}, pipeline::BucketPolicy::kExact));
+  const Request wide = Submit(spec);
   const auto queued = Only<Queued>(wide.sink->events());
   ASSERT_FALSE(queued.empty());
   EXPECT_EQ(queued.front().position, 1);
@@ -236,12 +281,12 @@ TEST_F(DevicePoolTest, WhatOneRefusesIsAskedOfTheOther) {
   EXPECT_THAT(Only<Completed>(wide.sink->WaitForEnd()), SizeIs(1));
 }
 
-TEST_F(DevicePoolTest, CancelEndsTheRequestThatIsMeant) {
+TEST_F(SeveralDevicesTest, CancelEndsTheRequestThatIsMeant) {
   ASSERT_NO_FATAL_FAILURE(MakeAndLoad());
   const auto [first, second] = HoldBoth();
   const Request third = Submit(), fourth = Submit();
-  pool_->Cancel(second.handle);
-  pool_->Cancel(third.handle);
+  engine_->Cancel(second.handle);
+  engine_->Cancel(third.handle);
   for (TestDevice& device : devices_) device.gate.Open();
   for (const Request* request : {&second, &third}) {
     const auto failed = Only<Failed>(request->sink->WaitForEnd());
@@ -255,17 +300,17 @@ TEST_F(DevicePoolTest, CancelEndsTheRequestThatIsMeant) {
   ExpectCountsAddUp();
 }
 
-TEST_F(DevicePoolTest, DrainWaitsForBothAndTakesNothingNew) {
+TEST_F(SeveralDevicesTest, DrainWaitsForBothAndTakesNothingNew) {
   ASSERT_NO_FATAL_FAILURE(Make());
   const auto draining = std::make_shared<absl::Notification>();
-  pool_->OnStatusChange([draining](const ServerStatus& status) {
+  engine_->OnStatusChange([draining](const ServerStatus& status) {
     if (status.state == State::kDraining && !draining->HasBeenNotified()) draining->Notify();
   });
-  ASSERT_OK(pool_->Load());
+  ASSERT_OK(engine_->Load());
   const auto [first, second] = HoldBoth();
-  std::thread drain([&] { pool_->Drain(absl::InfiniteFuture()); });
+  std::thread drain([&] { engine_->Drain(absl::InfiniteFuture()); });
   draining->WaitForNotification();
-  EXPECT_EQ(GetReason(SubmitTo(*pool_, SmallSpec())), "DRAINING");
+  EXPECT_EQ(GetReason(SubmitTo(*engine_, SmallSpec())), "DRAINING");
   for (TestDevice& device : devices_) device.gate.Open();
   drain.join();
   EXPECT_THAT(Only<Completed>(first.sink->WaitForEnd()), SizeIs(1));
@@ -274,15 +319,15 @@ TEST_F(DevicePoolTest, DrainWaitsForBothAndTakesNothingNew) {
   ExpectCountsAddUp();
 }
 
-TEST_F(DevicePoolTest, ShowsTheSumOfWhatItsDevicesAreAndDo) {
+TEST_F(SeveralDevicesTest, ShowsTheSumOfWhatItsDevicesAreAndDo) {
   ASSERT_NO_FATAL_FAILURE(MakeAndLoad());
   SeparateDevice alone;
   LocalEngine lone(SmallConfig(), *backends::cpu::CpuBackend::Create({.device = &alone}),
                    SystemClock());
   ASSERT_OK(lone.Load());
-  EXPECT_EQ(pool_->graphs().memory().weight_bytes, 2 * lone.graphs().memory().weight_bytes);
-  EXPECT_EQ(pool_->status().graphs_done, 2 * lone.status().graphs_done);
-  pool_->RefreshMetrics();
+  EXPECT_EQ(engine_->graphs().memory().weight_bytes, 2 * lone.graphs().memory().weight_bytes);
+  EXPECT_EQ(engine_->status().graphs_done, 2 * lone.status().graphs_done);
+  engine_->RefreshMetrics();
   lone.RefreshMetrics();
   EXPECT_EQ(Count(metrics::kMemoryBytes, "weights"),
             2 * MetricOf(lone, metrics::kMemoryBytes, "weights"));
@@ -291,47 +336,47 @@ TEST_F(DevicePoolTest, ShowsTheSumOfWhatItsDevicesAreAndDo) {
   EXPECT_EQ(Count(metrics::kQueueCapacity), 2 * SmallConfig().queue_capacity);
   EXPECT_EQ(Count(metrics::kBackendInfo), 1);
   EXPECT_EQ(Count(metrics::kReadyTimestamp),
-            absl::ToDoubleSeconds(pool_->status().ready - absl::UnixEpoch()));
+            absl::ToDoubleSeconds(engine_->status().ready - absl::UnixEpoch()));
   const auto held = HoldBoth();
   EXPECT_EQ(Count(metrics::kQueueDepth, "64x64"), 2);
 }
 
-TEST_F(DevicePoolTest, AFaultOfOneEndsServingAndNotWhatTheOtherIsAt) {
+TEST_F(SeveralDevicesTest, AFaultOfOneEndsServingAndNotWhatTheOtherIsAt) {
   ASSERT_NO_FATAL_FAILURE(MakeAndLoad());
-  devices_[1].on_run.work = [] { return device::FaultError("the test's fault"); };
-  devices_[0].gate.Close();
-  const Request first = Submit();
-  devices_[0].gate.WaitForSomebody();
-  const auto failed = Only<Failed>(RunOn(*pool_, SmallSpec()));
+  Request first;
+  const size_t busy = HoldOne(first);
+  devices_[1 - busy].on_run.work = [] { return device::FaultError("the test's fault"); };
+  const auto failed = Only<Failed>(RunOn(*engine_, SmallSpec()));
   ASSERT_THAT(failed, SizeIs(1));
   EXPECT_EQ(GetReason(failed[0].status), "DEVICE_FAULT");
-  EXPECT_EQ(pool_->state(), State::kFailed);
-  EXPECT_THAT(pool_->status().device_fault,
-              AllOf(StartsWith("device 1: "), HasSubstr("the test's fault")));
-  EXPECT_EQ(GetReason(SubmitTo(*pool_, SmallSpec())), "DEVICE_FAULT");
-  devices_[0].gate.Open();
+  EXPECT_EQ(engine_->state(), State::kFailed);
+  EXPECT_THAT(
+      engine_->status().device_fault,
+      AllOf(StartsWith(absl::StrCat("device ", 1 - busy, ": ")), HasSubstr("the test's fault")));
+  EXPECT_EQ(GetReason(SubmitTo(*engine_, SmallSpec())), "DEVICE_FAULT");
+  devices_[busy].gate.Open();
   EXPECT_THAT(Only<Completed>(first.sink->WaitForEnd()), SizeIs(1));
 }
 
-TEST_F(DevicePoolTest, OfEqualDevicesOneCompilesWhatTheOthersLoad) {
+TEST_F(SeveralDevicesTest, OfEqualDevicesOneCompilesWhatTheOthersLoad) {
   TemporaryDirectory directory;
   Config config = SmallConfig();
   config.cache_dir = directory.File("cache");
   ASSERT_NO_FATAL_FAILURE(MakeAndLoad(config));
-  ASSERT_OK_AND_ASSIGN(const std::vector<GraphEntry> graphs, pool_->graphs().List({.all = true}));
+  ASSERT_OK_AND_ASSIGN(const std::vector<GraphEntry> graphs, engine_->graphs().List({.all = true}));
   EXPECT_THAT(graphs, Each(Field(&GraphEntry::state, GraphState::kReady)));
-  EXPECT_EQ(CompilationsOf(*pool_), static_cast<int64_t>(graphs.size()));
-  EXPECT_EQ(pool_->status().graphs_done, 2 * static_cast<int>(graphs.size()));
+  EXPECT_EQ(CompilationsOf(*engine_), static_cast<int64_t>(graphs.size()));
+  EXPECT_EQ(engine_->status().graphs_done, 2 * static_cast<int>(graphs.size()));
   EXPECT_GT(Count(metrics::kGraphCacheBytes, "disk"), 0);
   EXPECT_EQ(Count(metrics::kGraphCacheBudget, "disk"), config.cache_max_bytes);
 }
 
-TEST_F(DevicePoolTest, OperatorsSeeEachGraphOnceAndChangeItEverywhere) {
+TEST_F(SeveralDevicesTest, OperatorsSeeEachGraphOnceAndChangeItEverywhere) {
   TemporaryDirectory directory;
   Config config = SmallConfig();
   config.cache_dir = directory.File("cache");
   ASSERT_NO_FATAL_FAILURE(MakeAndLoad(config));
-  GraphAdmin& graphs = pool_->graphs();
+  GraphAdmin& graphs = engine_->graphs();
   const GraphSelector wide{.buckets = {{96, 64}}};
   EXPECT_TRUE(absl::IsNotFound(graphs.List(wide).status()));
 

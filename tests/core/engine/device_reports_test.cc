@@ -1,4 +1,4 @@
-#include "core/engine/pool_reports.h"
+#include "core/engine/device_reports.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -13,59 +13,11 @@ namespace latentd::engine {
 namespace {
 
 using ::latentd::testing::StatusIs;
-using ::testing::ElementsAre;
 using ::testing::SizeIs;
 
 const std::vector<std::string> kDevices = {"device 0", "device 1"};
 
-ServerStatus Merged(const ServerStatus& first, const ServerStatus& second) {
-  ServerStatus all;
-  MergeStatus(kDevices, std::vector<ServerStatus>{first, second}, all);
-  return all;
-}
-
-TEST(PoolReportsTest, TheStateIsThatOfTheDeviceThatIsLeastFar) {
-  const auto state = [](State first, State second) {
-    return Merged({.state = first}, {.state = second}).state;
-  };
-  EXPECT_EQ(state(State::kReady, State::kReady), State::kReady);
-  EXPECT_EQ(state(State::kReady, State::kDegraded), State::kDegraded);
-  EXPECT_EQ(state(State::kWarming, State::kReady), State::kWarming);
-  EXPECT_EQ(state(State::kWarming, State::kLoading), State::kLoading);
-  EXPECT_EQ(state(State::kDraining, State::kFailed), State::kFailed);
-}
-
-TEST(PoolReportsTest, AReasonNamesTheDeviceWhereNotAllSayTheSame) {
-  const ServerStatus ready{.state = State::kReady, .reason = "no base"};
-  EXPECT_EQ(Merged(ready, ready).reason, "no base");
-  const ServerStatus degraded{.state = State::kDegraded, .reason = "cold"};
-  EXPECT_EQ(Merged(ready, degraded).reason, "device 1: cold");
-  const ServerStatus edited{.state = State::kDegraded, .reason = "edited"};
-  EXPECT_EQ(Merged(edited, degraded).reason, "device 0: edited; device 1: cold");
-  const ServerStatus failed{.state = State::kFailed, .reason = "why", .device_fault = "a fault"};
-  EXPECT_EQ(Merged(ready, failed).device_fault, "device 1: a fault");
-}
-
-TEST(PoolReportsTest, CountsOfGraphsAreSums) {
-  const ServerStatus first{.graphs_done = 1, .graphs_total = 4};
-  ServerStatus second{.graphs_done = 2, .graphs_total = 4};
-  second.shared_steps = {3, 5};
-  const ServerStatus merged = Merged(first, second);
-  EXPECT_EQ(merged.graphs_done, 3);
-  EXPECT_EQ(merged.graphs_total, 8);
-  EXPECT_EQ(merged.shared_steps, std::nullopt);  // the first is not through
-  EXPECT_EQ(Merged(second, second).shared_steps, (ServerStatus::GraphCount{6, 10}));
-}
-
-TEST(PoolReportsTest, ABucketIsReadyWhereItIsOnOneDevice) {
-  const ServerStatus::Bucket ready{{64, 64}, true, ""}, cold{{64, 64}, false, "cold"};
-  const ServerStatus::Bucket other{{96, 64}, false, "not asked for"};
-  EXPECT_THAT(Merged({.buckets = {cold}}, {.buckets = {ready, other}}).buckets,
-              ElementsAre(ready, other));
-  EXPECT_THAT(Merged({.buckets = {ready}}, {.buckets = {cold}}).buckets, ElementsAre(ready));
-}
-
-TEST(PoolReportsTest, AGraphIsShownOnceAsFarAsWhereItIsLeastFar) {
+TEST(DeviceReportsTest, AGraphIsShownOnceAsFarAsWhereItIsLeastFar) {
   const GraphEntry ready{.id = "a", .state = GraphState::kReady, .device_bytes = 10, .hits = 1};
   GraphEntry cold = ready;
   cold.state = GraphState::kCold;
@@ -87,7 +39,7 @@ TEST(PoolReportsTest, AGraphIsShownOnceAsFarAsWhereItIsLeastFar) {
   EXPECT_EQ(same[0].reason, "evicted");
 }
 
-TEST(PoolReportsTest, AFailureOfOneDeviceIsTheGraphsAndKeepsItsReason) {
+TEST(DeviceReportsTest, AFailureOfOneDeviceIsTheGraphsAndKeepsItsReason) {
   const EntryResult good{.id = "a"};
   EntryResult bad = good;
   bad.status = WithReason(absl::ResourceExhaustedError("no room"), "OUT_OF_MEMORY");
@@ -98,7 +50,7 @@ TEST(PoolReportsTest, AFailureOfOneDeviceIsTheGraphsAndKeepsItsReason) {
   EXPECT_EQ(GetReason(merged[0].status), "OUT_OF_MEMORY");
 }
 
-TEST(PoolReportsTest, MemoryIsTheSumButForWhatIsTheProcesss) {
+TEST(DeviceReportsTest, MemoryIsTheSumButForWhatIsTheProcesss) {
   MemoryReport one;
   one.weights = {{"base", "unet", 5, 1, {"base"}}};
   one.weight_bytes = 5;

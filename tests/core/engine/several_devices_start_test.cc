@@ -1,4 +1,4 @@
-// Choice of the devices of a pool, and its start when one of them cannot load.
+// Choice of the devices of an engine, and its start when one of them cannot load.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/synchronization/mutex.h"
-#include "core/engine/device_pool.h"
+#include "core/engine/local_engine.h"
 #include "tests/core/engine/demo_engine.h"
 #include "tests/core/pipeline/doctored_checkpoint.h"
 #include "tests/support/separate_device.h"
@@ -34,22 +34,22 @@ class OwnMemory : public device::HostDevice {
   bool SharesHostMemory() const override { return false; }
 };
 
-TEST(DevicePoolStartTest, EndsWhereOneDeviceCannotLoad) {
+TEST(SeveralDevicesStartTest, EndsWhereOneDeviceCannotLoad) {
   SeparateDevice large;
   OwnMemory small;
-  std::vector<DevicePool::Device> devices;
+  std::vector<LocalEngine::Device> devices;
   devices.push_back({2, *backends::cpu::CpuBackend::Create({.device = &large})});
   devices.push_back({5, *backends::cpu::CpuBackend::Create({.device = &small})});
-  ASSERT_OK_AND_ASSIGN(const auto pool,
-                       DevicePool::Create(SmallConfig(), std::move(devices), SystemClock()));
-  EXPECT_THAT(pool->Load(),
+  ASSERT_OK_AND_ASSIGN(const auto engine,
+                       LocalEngine::Create(SmallConfig(), std::move(devices), SystemClock()));
+  EXPECT_THAT(engine->Load(),
               StatusIs(absl::StatusCode::kResourceExhausted, StartsWith("device 5: ")));
-  EXPECT_EQ(pool->state(), State::kFailed);
-  EXPECT_THAT(pool->status().reason, StartsWith("device 5: "));
+  EXPECT_EQ(engine->state(), State::kFailed);
+  EXPECT_THAT(engine->status().reason, StartsWith("device 5: "));
 }
 
 // All of them read the same files.
-TEST(DevicePoolStartTest, OneDeviceSaysWhatOfTheCheckpointIsIgnored) {
+TEST(SeveralDevicesStartTest, OneDeviceSaysWhatOfTheCheckpointIsIgnored) {
   const testing::TemporaryDirectory directory;
   Config config = SmallConfig();
   testing::MakeEditedCheckpoint(directory.File("base"), config.base, "unet/config.json", "note",
@@ -62,26 +62,26 @@ TEST(DevicePoolStartTest, OneDeviceSaysWhatOfTheCheckpointIsIgnored) {
     said.emplace_back(warning);
   };
   SeparateDevice first, second;
-  std::vector<DevicePool::Device> devices;
+  std::vector<LocalEngine::Device> devices;
   devices.push_back({0, *backends::cpu::CpuBackend::Create({.device = &first})});
   devices.push_back({1, *backends::cpu::CpuBackend::Create({.device = &second})});
-  ASSERT_OK_AND_ASSIGN(const auto pool,
-                       DevicePool::Create(config, std::move(devices), SystemClock()));
-  EXPECT_OK(pool->Load());
+  ASSERT_OK_AND_ASSIGN(const auto engine,
+                       LocalEngine::Create(config, std::move(devices), SystemClock()));
+  EXPECT_OK(engine->Load());
   absl::MutexLock lock(&mutex);
   EXPECT_THAT(said, ElementsAre(AllOf(StartsWith("device 0: "), HasSubstr("ignored: note"))));
 }
 
-TEST(DevicePoolStartTest, TakesEqualDevicesOnly) {
-  std::vector<DevicePool::Device> devices;
+TEST(SeveralDevicesStartTest, TakesEqualDevicesOnly) {
+  std::vector<LocalEngine::Device> devices;
   devices.push_back({0, *backends::cpu::CpuBackend::Create({.threads = 1})});
   devices.push_back({1, *backends::cpu::CpuBackend::Create({.threads = 2})});
-  EXPECT_THAT(DevicePool::Create(SmallConfig(), std::move(devices), SystemClock()),
+  EXPECT_THAT(LocalEngine::Create(SmallConfig(), std::move(devices), SystemClock()),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        AllOf(HasSubstr("devices 0 and 1 are not equal"), HasSubstr("threads-2"))));
 }
 
-TEST(DevicePoolStartTest, TheConfigurationNamesGpusOnceAndOfTheCudaBackendOnly) {
+TEST(SeveralDevicesStartTest, TheConfigurationNamesGpusOnceAndOfTheCudaBackendOnly) {
   const auto create = [](std::string backend, std::vector<int> devices) {
     Config config = SmallConfig();
     config.backend = std::move(backend);
@@ -96,14 +96,14 @@ TEST(DevicePoolStartTest, TheConfigurationNamesGpusOnceAndOfTheCudaBackendOnly) 
   }
 }
 
-TEST(DevicePoolStartTest, TheDefaultSchedulerIsOneThatThereIs) {
+TEST(SeveralDevicesStartTest, TheDefaultSchedulerIsOneThatThereIs) {
   Config config = SmallConfig();
   config.scheduler = "plms";
   EXPECT_THAT(Engine::Create(config, SystemClock()),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("dpmpp_2m_sde")));
 }
 
-TEST(DevicePoolStartTest, Tf32IsOfTheCudaBackendOnly) {
+TEST(SeveralDevicesStartTest, Tf32IsOfTheCudaBackendOnly) {
   Config config = SmallConfig();
   config.tf32 = true;
   EXPECT_THAT(

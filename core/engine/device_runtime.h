@@ -1,0 +1,124 @@
+// A DeviceRuntime is what an engine has for one device: its backend, its stores of weights and
+// graphs, and the models on it, with a thread that compiles and loads graphs (Preparer). Its lanes
+// are the loop's.
+//
+// Thread-safe.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/backends/backend.h"
+#include "core/engine/admission.h"
+#include "core/engine/bucket_graphs.h"
+#include "core/engine/cache_watch.h"
+#include "core/engine/checkpoint_watch.h"
+#include "core/engine/cold_requests.h"
+#include "core/engine/engine.h"
+#include "core/engine/kept_memory.h"
+#include "core/engine/local_graph_admin.h"
+#include "core/engine/memory_budget.h"
+#include "core/engine/memory_use.h"
+#include "core/engine/picture_loop.h"
+#include "core/engine/preparer.h"
+#include "core/engine/shared_step_graphs.h"
+#include "core/engine/status_board.h"
+#include "core/engine/stores.h"
+#include "core/pipeline/plan/plan.h"
+#include "core/pipeline/units/picture.h"
+
+namespace latentd::engine {
+
+class DeviceRuntime {
+ public:
+  // Parts of the engine that its devices have in common. All must outlive the runtime.
+  struct Parts {
+    const Clock& clock;
+    metrics::Registry& registry;  // the runtime's is a part of it
+    StatusBoard& board;
+    std::shared_ptr<cache::DiskCache> disk;  // may be null
+    PictureLoop& loop;                       // made after it
+  };
+  // `device` is its number for the board and the loop.
+  DeviceRuntime(Config config, size_t device, std::unique_ptr<backends::Backend> backend,
+                Parts parts);
+  ~DeviceRuntime() { End(); }
+
+  // As the engine's, for this device.
+  absl::Status Load();
+  void RefreshMetrics();
+  void CheckFiles();
+  void GiveBackMemory() { kept_.GiveBackUnused(); }
+  Capabilities capabilities() const;
+  std::vector<FieldViolation> Validate(const GenerateSpec& spec) const;
+  // Stops loading and warming, and says so by the status.
+  void Stop();
+  // Waits until no graph is being made ready; from then on it does not use the loop.
+  void End() { preparer_.Stop(); }
+
+  // As Admission::Resolve.
+  absl::StatusOr<pipeline::SharedPlan> Resolve(const GenerateSpec& spec) const {
+    return admission_.Resolve(spec);
+  }
+  // Images of such a plan of the request; none where their graphs have to be made ready first, and
+  // may be. `inputs` are those that were planned for.
+  absl::StatusOr<Job::Pictures> Start(const GenerateSpec& spec, const pipeline::SharedPlan& plan,
+                                      const pipeline::SharedInputs& inputs);
+  // True if there are graphs that the picture could have used and that are not loaded.
+  bool LacksGraphs(const pipeline::Picture& picture) const;
+  // Images of that size have been admitted, that lack graphs or do not.
+  void Touch(pipeline::Size size, bool lacks_graphs);
+  // One whose graphs are not ready, which the loop has admitted. RESOURCE_EXHAUSTED: nothing is
+  // held for it.
+  void Prepare(const std::shared_ptr<Job>& job, pipeline::SharedInputs inputs) {
+    cold_.Add(job, std::move(inputs));
+  }
+  void Forget(uint64_t handle) { cold_.Remove(handle); }
+  // Waits until no graph is left to be made ready.
+  void FinishPreparing() { preparer_.Flush(); }
+
+  LocalGraphAdmin::Device graphs();
+  PictureLoop::Device device();
+  const Config& config() const { return config_; }  // with the defaults of its backend
+  // For the calling thread, which computes.
+  void BringThreads() const;
+  // Says so by the status, for good.
+  void ShowFault(const absl::Status& fault);
+
+ private:
+  void OpenModels();
+  absl::Status TryLoad();
+  // And ends what was admitted.
+  void EndForFault(const absl::Status& fault);
+  // Brings the status up to date with how the graphs stand; `warmed`: warming is over.
+  void ShowBuckets(bool warmed = false);
+  void ShowWarm(const std::vector<BucketGraphs::BucketState>& states);
+
+  const Config config_;
+  const size_t device_;
+  const Parts parts_;
+  metrics::Registry registry_;
+  DeviceStatus status_;
+  const std::unique_ptr<backends::Backend> backend_;
+  MemoryBudget budget_;
+  std::atomic<bool> stop_ = false;  // loading and warming
+  std::atomic<bool> open_ = false;  // the models are loaded
+  Stores stores_;
+  Models models_;
+  Admission admission_;
+  ColdRequests cold_;
+  MemoryUse memory_;
+  Preparer preparer_;
+  KeptMemory kept_;
+  SharedStepGraphs shared_step_graphs_;
+  // Last: their threads use the others.
+  CheckpointWatch watch_;
+  CacheWatch cache_watch_;
+};
+
+}  // namespace latentd::engine
