@@ -193,8 +193,11 @@ absl::StatusOr<SchedulerConfig> SchedulerFile::With(const Overrides& overrides) 
 
   FieldReader reader(row);
   reader.config().unknown_fields = UnknownFields(file);
-  // See the header: DDIM over another scheduler's file.
-  if (row.scheduler->class_name != class_name()) reader.config().clip_sample = false;
+  // See the header: DDIM and PNDM over another scheduler's file.
+  if (row.scheduler->class_name != class_name()) {
+    reader.config().clip_sample = false;
+    reader.config().skip_prk_steps = true;
+  }
   reader.ReadFile(file, kFile);
   if (names_algorithm) reader.config().algorithm_type = *row.algorithm_type;
   reader.ReadTyped(typed);

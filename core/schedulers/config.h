@@ -5,9 +5,10 @@
 // a request may name another scheduler than the checkpoint's; one of a file that no scheduler of
 // diffusers' has can be told (unknown_fields), and one that a request lays over is refused by name.
 // So is a value that is not linear in what a step combines (clip_sample, thresholding) or not
-// supported. An absent field has the default of diffusers' class. One exception: diffusers' DDIM
-// clips unless told not to, which no latent model wants, so a request that names DDIM over another
-// scheduler's file that says nothing of clip_sample gets false.
+// supported. An absent field has the default of diffusers' class. Two exceptions: diffusers' DDIM
+// clips unless told not to, which no latent model wants, and its PNDM begins with Runge-Kutta steps
+// unless told not to, so a request that names either over another scheduler's file that says
+// nothing of clip_sample or skip_prk_steps gets false and true.
 #pragma once
 
 #include <cstdint>
@@ -63,6 +64,7 @@ struct SchedulerConfig {
 
   bool clip_sample = false;
   bool set_alpha_to_one = true;
+  bool skip_prk_steps = false;
 
   AlgorithmType algorithm_type = AlgorithmType::kDpmSolverPlusPlus;
   SolverType solver_type = SolverType::kMidpoint;

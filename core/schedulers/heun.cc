@@ -24,6 +24,7 @@ void SetDefaults(SchedulerConfig& config) {
 // All but the first timestep, and the sigmas of all but the first and the final one, twice.
 absl::Status FillGrid(Grid& grid) {
   FillSigmaGrid(grid);
+  grid.stride = 2;
   std::vector<double> timesteps;
   std::vector<float> sigmas;
   for (size_t i = 0; i < grid.timesteps.size(); ++i) {
@@ -71,7 +72,6 @@ StepCoefficients Step(const Grid& grid, Point point) {
 constinit const Scheduler kHeun = {.class_name = "HeunDiscreteScheduler",
                                    .fields = kFields,
                                    .set_defaults = SetDefaults,
-                                   .evaluations_per_step = 2,
                                    .takes_timesteps = true,
                                    .fill_grid = FillGrid,
                                    .step = Step,

@@ -18,7 +18,10 @@ using Violations = std::vector<FieldViolation>;
 struct Window {
   int begin = 0;
   int end = 0;
+  int steps = 0;  // as users count them, from begin to the end of the grid
 };
+
+int SizeOf(const Grid& grid) { return static_cast<int>(grid.timesteps.size()); }
 
 void CheckStepCount(const SchedulerConfig& config, const ScheduleRequest& request,
                     Violations& violations) {
@@ -109,36 +112,42 @@ double Cutoff(const SchedulerConfig& config, double fraction) {
   return std::nearbyint(config.num_train_timesteps - fraction * config.num_train_timesteps);
 }
 
-// First step with a strength, as StableDiffusionXLImg2ImgPipeline.get_timesteps has it.
-absl::StatusOr<int> BeginOfStrength(const Grid& grid, double strength) {
+// The steps of the whole grid, as diffusers takes them: of a schedule of one's own every
+// evaluation.
+int StepsOf(const Grid& grid) {
   const bool own = !grid.request.timesteps.empty() || !grid.request.sigmas.empty();
-  const int steps =
-      own ? static_cast<int>(grid.timesteps.size()) : grid.request.num_inference_steps;
+  return own ? SizeOf(grid) : grid.request.num_inference_steps;
+}
+
+// The window that a strength leaves, as StableDiffusionXLImg2ImgPipeline.get_timesteps has it.
+absl::StatusOr<Window> WindowOfStrength(const Grid& grid, double strength) {
+  const int steps = StepsOf(grid);
   const int kept = std::min(static_cast<int>(steps * strength), steps);
-  const int begin = (steps - kept) * grid.config.scheduler->evaluations_per_step;
-  if (kept > 0 && begin < static_cast<int>(grid.timesteps.size())) return begin;
+  const int begin = (steps - kept) * grid.stride;
+  if (kept > 0 && begin < SizeOf(grid)) return Window{begin, SizeOf(grid), kept};
   return InvalidFields(
       {{"strength", absl::StrCat("leaves none of ", steps, " steps; at least one is needed")}});
 }
 
-// First step with a denoising_start: at the first timestep below the cutoff, but never in the
-// middle of a step of two evaluations.
-int BeginOfDenoisingStart(const Grid& grid, double fraction) {
+// The window from a denoising_start on: from the first timestep below the cutoff, but never from
+// the middle of a step of two evaluations. There, too, diffusers takes every evaluation for a step.
+Window WindowOfDenoisingStart(const Grid& grid, double fraction) {
   const double cutoff = Cutoff(grid.config, fraction);
   const std::vector<double>& timesteps = grid.timesteps;
   auto left =
       std::count_if(timesteps.begin(), timesteps.end(), [&](double t) { return t < cutoff; });
-  if (grid.config.scheduler->evaluations_per_step == 2 && left % 2 == 0) ++left;
-  return std::max(0, static_cast<int>(static_cast<int64_t>(timesteps.size()) - left));
+  if (grid.stride == 2 && left % 2 == 0) ++left;
+  const int begin = std::max(0, static_cast<int>(static_cast<int64_t>(timesteps.size()) - left));
+  return {begin, SizeOf(grid), SizeOf(grid) - begin};
 }
 
 absl::StatusOr<Window> WindowOf(const Grid& grid) {
   const ScheduleRequest& request = grid.request;
-  Window window{0, static_cast<int>(grid.timesteps.size())};
+  Window window{0, SizeOf(grid), StepsOf(grid)};
   if (request.strength) {
-    ASSIGN_OR_RETURN(window.begin, BeginOfStrength(grid, *request.strength));
+    ASSIGN_OR_RETURN(window, WindowOfStrength(grid, *request.strength));
   }
-  if (request.denoising_start) window.begin = BeginOfDenoisingStart(grid, *request.denoising_start);
+  if (request.denoising_start) window = WindowOfDenoisingStart(grid, *request.denoising_start);
   if (request.denoising_end.value_or(1) < 1) {
     const double cutoff = Cutoff(grid.config, *request.denoising_end);
     window.end = window.begin + static_cast<int>(std::count_if(
@@ -146,6 +155,13 @@ absl::StatusOr<Window> WindowOf(const Grid& grid) {
                                     [&](double timestep) { return timestep >= cutoff; }));
   }
   return window;
+}
+
+// The step of an evaluation, from 0 at the beginning of the window, as the progress bars of
+// diffusers' pipelines count them, which wait for num_warmup_steps evaluations.
+int StepOf(const Grid& grid, Window window, int evaluation) {
+  const int surplus = std::max(SizeOf(grid) - window.begin - window.steps * grid.stride, 0);
+  return std::max((evaluation - window.begin) / grid.stride - surplus / grid.stride, 0);
 }
 
 bool IsFinite(const StepCoefficients& step) {
@@ -171,8 +187,7 @@ absl::StatusOr<std::vector<StepCoefficients>> Steps(const Grid& grid, Window win
   for (int i = window.begin; i < window.end; ++i) {
     StepCoefficients step = scheduler.step(grid, {.index = i, .begin = window.begin});
     step.timestep = grid.timesteps[i];
-    step.denoising_index =
-        i / scheduler.evaluations_per_step - window.begin / scheduler.evaluations_per_step;
+    step.denoising_index = StepOf(grid, window, i);
     if (!IsFinite(step)) return NotFinite(grid.config, step.denoising_index);
     steps.push_back(step);
   }
@@ -191,7 +206,7 @@ absl::StatusOr<Schedule> MakeSchedule(const SchedulerConfig& config,
   Schedule schedule;
   schedule.initial_noise_scale = grid.initial_noise_scale;
   ASSIGN_OR_RETURN(schedule.steps, Steps(grid, window));
-  if (window.begin < static_cast<int>(grid.timesteps.size())) {
+  if (window.begin < SizeOf(grid)) {
     const StartScales start = config.scheduler->start(grid, window.begin);
     schedule.start_image_scale = start.image;
     schedule.start_noise_scale = start.noise;

@@ -21,6 +21,10 @@ struct Grid {
   const SchedulerConfig& config;
   const ScheduleRequest& request;
 
+  // Evaluations of a step; a run begins at a multiple of them. Two kinds of steps differ: the last
+  // may have fewer; and where there are more evaluations than those of all steps, as PNDM has one,
+  // the first step of a run has them, wherever it begins. diffusers' order.
+  int stride = 1;
   std::vector<double> timesteps;
   std::vector<float> sigmas;  // noise / signal at each evaluation and after the last; or empty, and
   std::vector<float> alphas_cumprod;  // signal² by training timestep
@@ -48,7 +52,6 @@ struct Scheduler {
       nullptr;  // sets the defaults in which its class differs from SchedulerConfig; null: none
   // A value that other schedulers may have but its formulas do not cover; null if there is none.
   std::optional<FieldViolation> (*find_mistake)(const SchedulerConfig& config) = nullptr;
-  int evaluations_per_step = 1;
   bool takes_timesteps = false;
   bool takes_sigmas = false;
 
@@ -73,5 +76,6 @@ extern const Scheduler kDdim;
 extern const Scheduler kDpmpp2m;
 extern const Scheduler kHeun;
 extern const Scheduler kLcm;
+extern const Scheduler kPndm;
 
 }  // namespace latentd::schedulers

@@ -13,6 +13,7 @@ constexpr SchedulerRow kTable[] = {
     {&kDpmpp2m, "dpmpp_2m_sde", "", AlgorithmType::kSdeDpmSolverPlusPlus},
     {&kHeun, "heun", "", std::nullopt},
     {&kLcm, "lcm", "", std::nullopt},
+    {&kPndm, "pndm", "plms", std::nullopt},
 };
 
 bool Contains(absl::Span<const absl::string_view> names, absl::string_view name) {

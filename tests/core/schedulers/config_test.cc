@@ -66,8 +66,8 @@ TEST(SchedulerConfigTest, AbsentFieldsHaveTheDefaultsOfTheirClass) {
 }
 
 TEST(SchedulerConfigTest, NamesTheSupportedSchedulers) {
-  EXPECT_THAT(SupportedSchedulers(),
-              ElementsAre("euler", "euler_a", "ddim", "dpmpp_2m", "dpmpp_2m_sde", "heun", "lcm"));
+  EXPECT_THAT(SupportedSchedulers(), ElementsAre("euler", "euler_a", "ddim", "dpmpp_2m",
+                                                 "dpmpp_2m_sde", "heun", "lcm", "pndm"));
 }
 
 TEST(SchedulerConfigTest, EverySupportedNameCanBeChosenAndSaysItself) {
@@ -86,7 +86,9 @@ TEST(SchedulerConfigTest, ClassNamesAndAliasesNameTheSame) {
       {"DDIMScheduler", "ddim"},
       {"DPMSolverMultistepScheduler", "dpmpp_2m"},
       {"HeunDiscreteScheduler", "heun"},
-      {"LCMScheduler", "lcm"}};
+      {"LCMScheduler", "lcm"},
+      {"PNDMScheduler", "pndm"},
+      {"plms", "pndm"}};
   for (const auto& [given, name] : pairs) {
     ASSERT_OK_AND_ASSIGN(const SchedulerConfig config,
                          ParseSchedulerConfig(kSdxl, {.name = given}));
@@ -127,16 +129,16 @@ TEST(SchedulerConfigTest, OverridesWinOverTheFile) {
 }
 
 TEST(SchedulerConfigTest, AnUnknownSchedulerIsNamedWithTheSupportedOnes) {
-  const auto config = ParseSchedulerConfig(kSdxl, {.name = "plms"});
-  EXPECT_THAT(config, StatusIs(kInvalid, AllOf(HasSubstr("plms"), HasSubstr("dpmpp_2m_sde"))));
+  const auto config = ParseSchedulerConfig(kSdxl, {.name = "magic"});
+  EXPECT_THAT(config, StatusIs(kInvalid, AllOf(HasSubstr("magic"), HasSubstr("dpmpp_2m_sde"))));
   EXPECT_THAT(FieldsAtFault(config), ElementsAre("scheduler"));
 }
 
 TEST(SchedulerConfigTest, ACheckpointWithAnotherSchedulerNeedsARequestToNameOne) {
-  const std::string pndm = File("PNDMScheduler", R"("skip_prk_steps": true, "clip_sample": false)");
-  EXPECT_THAT(ParseSchedulerConfig(pndm),
-              StatusIs(kInvalid, AllOf(HasSubstr("_class_name"), HasSubstr("PNDMScheduler"))));
-  EXPECT_THAT(ParseSchedulerConfig(pndm, {.name = "ddim"}), IsOk());
+  const std::string scm = File("SCMScheduler", R"("clip_sample": false)");
+  EXPECT_THAT(ParseSchedulerConfig(scm),
+              StatusIs(kInvalid, AllOf(HasSubstr("_class_name"), HasSubstr("SCMScheduler"))));
+  EXPECT_THAT(ParseSchedulerConfig(scm, {.name = "ddim"}), IsOk());
 }
 
 // Scheduler.from_config(file, algorithm_type=...), where the file's is that of SASolverScheduler.
@@ -153,7 +155,7 @@ TEST(SchedulerConfigTest, KnowsTheNamesThatRequestsMayUse) {
   for (const char* name : {"euler", "euler_ancestral", "DDIMScheduler"}) {
     EXPECT_OK(CheckSchedulerName(name));
   }
-  for (const char* name : {"", "plms", "UniPCMultistepScheduler"}) {
+  for (const char* name : {"", "magic", "SCMScheduler"}) {
     EXPECT_THAT(CheckSchedulerName(name), StatusIs(kInvalid, HasSubstr("dpmpp_2m_sde"))) << name;
   }
 }
@@ -211,6 +213,9 @@ TEST(SchedulerConfigTest, SampleIsRefusedWhereTheSchedulerHasNoFormulaForIt) {
   EXPECT_THAT(
       FieldsAtFault(ParseSchedulerConfig(kSdxl, {.name = "euler_a", .prediction_type = "sample"})),
       ElementsAre("prediction_type"));
+  EXPECT_THAT(
+      FieldsAtFault(ParseSchedulerConfig(kSdxl, {.name = "pndm", .prediction_type = "sample"})),
+      ElementsAre("prediction_type"));
 }
 
 TEST(SchedulerConfigTest, FieldsOfOtherClassesArePassedOver) {
@@ -245,6 +250,35 @@ TEST(SchedulerConfigTest, DdimByNameDoesNotClipUnlessTheFileSaysSo) {
   EXPECT_THAT(ParseSchedulerConfig(File("EulerDiscreteScheduler", R"("clip_sample": true)"),
                                    {.name = "ddim"}),
               StatusIs(kInvalid, HasSubstr("clip_sample")));
+}
+
+// Stable Diffusion 1.5's own scheduler_config.json.
+TEST(SchedulerConfigTest, PndmIsReadWithoutRungeKuttaSteps) {
+  constexpr char kSd15[] = R"({
+    "_class_name": "PNDMScheduler", "_diffusers_version": "0.6.0", "beta_end": 0.012,
+    "beta_schedule": "scaled_linear", "beta_start": 0.00085, "num_train_timesteps": 1000,
+    "set_alpha_to_one": false, "skip_prk_steps": true, "steps_offset": 1, "trained_betas": null,
+    "clip_sample": false})";
+  ASSERT_OK_AND_ASSIGN(const SchedulerConfig config, ParseSchedulerConfig(kSd15));
+  EXPECT_EQ(config.name(), "pndm");
+  EXPECT_EQ(config.timestep_spacing, TimestepSpacing::kLeading);
+  EXPECT_FALSE(config.set_alpha_to_one);
+  EXPECT_THAT(config.unknown_fields, IsEmpty());
+}
+
+TEST(SchedulerConfigTest, RungeKuttaStepsAreRefusedByName) {
+  for (const char* fields : {"", R"("skip_prk_steps": false)"}) {
+    EXPECT_THAT(ParseSchedulerConfig(File("PNDMScheduler", fields)),
+                StatusIs(kInvalid, AllOf(HasSubstr("skip_prk_steps"), HasSubstr("Runge-Kutta"))));
+  }
+  EXPECT_THAT(ParseSchedulerConfig(File("PNDMScheduler", R"("skip_prk_steps": true)")), IsOk());
+  EXPECT_THAT(
+      ParseSchedulerConfig(File("DDIMScheduler", R"("clip_sample": false)"), {.name = "pndm"}),
+      IsOk())
+      << "a request that names pndm over another file does not mean them";
+  EXPECT_THAT(
+      ParseSchedulerConfig(File("DDIMScheduler", R"("skip_prk_steps": false)"), {.name = "pndm"}),
+      StatusIs(kInvalid, HasSubstr("skip_prk_steps")));
 }
 
 TEST(SchedulerConfigTest, PythonsInfinityIsRead) {

@@ -2,7 +2,7 @@
 
 Versions used for what is stored: diffusers 0.42.1, torch 2.11.0, numpy 2.4.6, scipy 1.17.1 (for use_beta_sigmas).
 Each case is a class, the fields laid over one scheduler_config.json, and a request. For each evaluation of the
-network it records the timestep, the network's input, its output (a smooth function of both), the noise drawn, if any, and
+network it records the timestep, the step that users count, the network's input, its output (a smooth function of both), the noise drawn, if any, and
 the latents after it.
 """
 import itertools
@@ -20,8 +20,9 @@ from diffusers.pipelines.stable_diffusion_xl.pipeline_stable_diffusion_xl import
 SDXL = dict(beta_end=0.012, beta_schedule="scaled_linear", beta_start=0.00085, num_train_timesteps=1000, prediction_type="epsilon",
             steps_offset=1, timestep_spacing="leading", trained_betas=None, use_karras_sigmas=False)
 FILE = dict(_class_name="EulerDiscreteScheduler", _diffusers_version="0.42.1", interpolation_type="linear", **SDXL)
-EULER, ANCESTRAL, DDIM, DPM, HEUN, LCM = (f"{name}Scheduler" for name in (
-    "EulerDiscrete", "EulerAncestralDiscrete", "DDIM", "DPMSolverMultistep", "HeunDiscrete", "LCM"))
+EULER, ANCESTRAL, DDIM, DPM, HEUN, LCM, PNDM = (f"{name}Scheduler" for name in (
+    "EulerDiscrete", "EulerAncestralDiscrete", "DDIM", "DPMSolverMultistep", "HeunDiscrete", "LCM", "PNDM"))
+NO_GENERATOR = (HEUN, PNDM)  # step takes none
 TRAINED_BETAS = [0.001 + 0.0001 * i for i in range(100)]
 
 
@@ -29,6 +30,8 @@ def case(kind, config=None, **request):
     config = dict(config or {})
     if kind == DDIM:
         config.setdefault("clip_sample", False)
+    if kind == PNDM:
+        config.setdefault("skip_prk_steps", True)
     return {"class": kind, "config": config, "request": {"num_inference_steps": 8, **request}}
 
 
@@ -103,9 +106,22 @@ def cases():
     for kind in (EULER, DPM, HEUN):
         yield case(kind, num_inference_steps=150, strength=0.05)
 
+    for spacing, steps in itertools.product(("leading", "linspace", "trailing"), (1, 2, 3, 7)):
+        yield case(PNDM, {"timestep_spacing": spacing}, num_inference_steps=steps)
+    for to_one, offset, kind in itertools.product((True, False), (0, 1), ("epsilon", "v_prediction")):
+        yield case(PNDM, {"set_alpha_to_one": to_one, "steps_offset": offset, "prediction_type": kind})
+    for strength in (0.05, 0.12, 0.3, 0.75, 0.95, 1.0):
+        yield case(PNDM, num_inference_steps=20, strength=strength)
+    yield case(PNDM, {"timestep_spacing": "trailing", "prediction_type": "v_prediction"}, num_inference_steps=9, strength=0.7)
+    for cut in (0.1, 0.55, 0.8):
+        yield case(PNDM, num_inference_steps=10, denoising_end=cut)
+        yield case(PNDM, num_inference_steps=10, denoising_start=cut)
+    yield case(PNDM, {"beta_schedule": "squaredcos_cap_v2"}, num_inference_steps=4)
+    yield case(PNDM, {"trained_betas": TRAINED_BETAS, "num_train_timesteps": 100}, num_inference_steps=4)
+
 
 def window(scheduler, request):
-    """The timesteps that the pipelines run, as they take them."""
+    """The timesteps that the pipelines run, as they take them, and how far their progress bar is at each."""
     steps, own = request["num_inference_steps"], {k: request[k] for k in ("timesteps", "sigmas") if k in request}
     timesteps, steps = retrieve_timesteps(scheduler, steps, "cpu", **own)
     train = scheduler.config.num_train_timesteps
@@ -115,10 +131,12 @@ def window(scheduler, request):
             pipe, steps, request.get("strength"), "cpu", denoising_start=request.get("denoising_start"))
     elif hasattr(scheduler, "set_begin_index"):
         scheduler.set_begin_index(0)
+    warmup = max(len(timesteps) - steps * scheduler.order, 0)
     if "denoising_end" in request:
         cutoff = int(round(train - request["denoising_end"] * train))
         timesteps = timesteps[:len([t for t in timesteps if t >= cutoff])]
-    return timesteps
+    moves = [i + 1 > warmup and (i + 1) % scheduler.order == 0 for i in range(len(timesteps))]
+    return timesteps, [sum(moves[:i]) for i in range(len(timesteps))]
 
 
 def numbers(tensor):
@@ -129,7 +147,7 @@ def numbers(tensor):
 def run(case):
     request = case["request"]
     scheduler = getattr(diffusers, case["class"]).from_config({**FILE, **case["config"]})
-    timesteps = window(scheduler, request)
+    timesteps, progress = window(scheduler, request)
     generator = torch.Generator("cpu").manual_seed(5)
     image, noise = (torch.randn(1, 2, generator=generator) for _ in range(2))
     result = {"initial_noise_scale": float(scheduler.init_noise_sigma)}
@@ -139,14 +157,14 @@ def run(case):
         x = noise * scheduler.init_noise_sigma
     result.update(image=numbers(image), noise=numbers(noise), start=numbers(x), evaluations=[])
     more = {"eta": request["eta"]} if "eta" in request and case["class"] == DDIM else {}
-    for t in timesteps:
+    for t, step in zip(timesteps, progress):
         seen = scheduler.scale_model_input(x, t)
         output = 0.6 * seen + torch.sin(float(t) / 150 + torch.arange(2.0))
         before = torch.Generator("cpu").set_state(generator.get_state())
-        random = {} if case["class"] == HEUN else {"generator": generator}
+        random = {} if case["class"] in NO_GENERATOR else {"generator": generator}
         x = scheduler.step(output, t, x, **more, **({} if case["class"] == DPM and "sde" not in scheduler.config.algorithm_type else random)).prev_sample
         drawn = not torch.equal(before.get_state(), generator.get_state())
-        result["evaluations"].append(dict(timestep=float(t), input=numbers(seen), output=numbers(output),
+        result["evaluations"].append(dict(timestep=float(t), step=step, input=numbers(seen), output=numbers(output),
                                           noise=numbers(torch.randn(1, 2, generator=before)) if drawn else None, x=numbers(x)))
     return {**case, "result": result}
 

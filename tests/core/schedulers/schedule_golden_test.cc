@@ -84,6 +84,7 @@ void ExpectTrajectory(const Schedule& schedule, const Json& result, double toler
       const StepCoefficients& step = schedule.steps[i];
       const Json& golden = result["evaluations"][i];
       EXPECT_NEAR(step.timestep, golden["timestep"].get<double>(), 2e-4) << "evaluation " << i;
+      EXPECT_EQ(step.denoising_index, golden["step"].get<int>()) << "evaluation " << i;
       EXPECT_EQ(step.draws_noise, !golden["noise"].is_null()) << "evaluation " << i;
       EXPECT_NEAR(step.input_scale * state[0], golden["input"][element].get<double>(), tolerance)
           << "evaluation " << i;
@@ -120,7 +121,7 @@ INSTANTIATE_TEST_SUITE_P(AllClasses, ScheduleGoldenTest,
                          ::testing::Values("EulerDiscreteScheduler",
                                            "EulerAncestralDiscreteScheduler", "DDIMScheduler",
                                            "DPMSolverMultistepScheduler", "HeunDiscreteScheduler",
-                                           "LCMScheduler"),
+                                           "LCMScheduler", "PNDMScheduler"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

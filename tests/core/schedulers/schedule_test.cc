@@ -38,6 +38,12 @@ std::vector<std::string> FieldsAtFault(const absl::StatusOr<Schedule>& schedule)
   return fields;
 }
 
+std::vector<int> StepsOf(const Schedule& schedule) {
+  std::vector<int> steps;
+  for (const StepCoefficients& step : schedule.steps) steps.push_back(step.denoising_index);
+  return steps;
+}
+
 // lcm takes at most its original_inference_steps, 50.
 int MostSteps(const std::string& name) { return name == "lcm" ? 50 : 150; }
 
@@ -110,10 +116,19 @@ TEST(ScheduleTest, ThePredictionFollowsFromWhatIsThereAroundAStep) {
 
 TEST(ScheduleTest, AHeunStepIsTwoEvaluationsAndOneStepToUsers) {
   ASSERT_OK_AND_ASSIGN(const Schedule schedule, Make({.name = "heun"}, {.num_inference_steps = 3}));
-  std::vector<int> steps;
-  for (const StepCoefficients& step : schedule.steps) steps.push_back(step.denoising_index);
-  EXPECT_THAT(steps, ElementsAre(0, 0, 1, 1, 2));
+  EXPECT_THAT(StepsOf(schedule), ElementsAre(0, 0, 1, 1, 2));
   EXPECT_EQ(schedule.denoising_steps(), 3);
+}
+
+TEST(ScheduleTest, PndmBeginsWithAStepOfTwoEvaluations) {
+  ASSERT_OK_AND_ASSIGN(const Schedule all, Make({.name = "pndm"}, {.num_inference_steps = 4}));
+  EXPECT_THAT(StepsOf(all), ElementsAre(0, 0, 1, 2, 3));
+  EXPECT_EQ(all.steps[1].timestep, all.steps[2].timestep);
+  ASSERT_OK_AND_ASSIGN(const Schedule one, Make({.name = "pndm"}, {.num_inference_steps = 1}));
+  EXPECT_THAT(StepsOf(one), ElementsAre(0));
+  ASSERT_OK_AND_ASSIGN(const Schedule half,
+                       Make({.name = "pndm"}, {.num_inference_steps = 4, .strength = 0.5}));
+  EXPECT_THAT(StepsOf(half), ElementsAre(0, 0, 1)) << "wherever it begins";
 }
 
 TEST(ScheduleTest, BaseAndRefinerShareTheScheduleBetweenThem) {
