@@ -73,8 +73,8 @@ class DeviceRuntime {
   bool LacksGraphs(const pipeline::Picture& picture) const;
   // Images of that size have been admitted, that lack graphs or do not.
   void Touch(pipeline::Size size, bool lacks_graphs);
-  // One whose graphs are not ready, which the loop has admitted. RESOURCE_EXHAUSTED: nothing is
-  // held for it.
+  // One whose graphs are not ready, which the loop has admitted. Throws std::bad_alloc, and holds
+  // nothing for it then.
   void Prepare(const std::shared_ptr<Job>& job, pipeline::SharedInputs inputs) {
     cold_.Add(job, std::move(inputs));
   }
