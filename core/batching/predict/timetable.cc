@@ -57,8 +57,7 @@ std::vector<int> DevicesOf(const Entries& order, const Costs& costs, int count) 
     }
     devices.push_back(std::max(device, 0));
     const ForecastPicture picture = PictureOf(*entry);
-    work[devices.back()] +=
-        CountedTime(costs.Shared(picture.ahead, picture.rows, picture.lane_rows));
+    work[devices.back()] += CountedTime(costs.Shared(picture.ahead, picture.lane_rows));
   }
   return devices;
 }

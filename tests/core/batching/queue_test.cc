@@ -145,7 +145,7 @@ class QueueOfTwoTest : public ::testing::Test {
   // Of so many steps, of a second each.
   static Need NeedOf(int steps) {
     Need need = kText;
-    need.ahead = {.stages = {{{kLane, false, steps}}}};
+    need.ahead = {.stages = {{{kLane, false, {{steps}}}}}};
     return need;
   }
   void Admit(std::vector<PictureId> pictures, int steps = 1, uint64_t devices = kBoth) {
