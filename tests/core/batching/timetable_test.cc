@@ -108,8 +108,8 @@ TEST(ForesightTest, WithoutDeadlinesTheOrderIsNotPlayed) {
   const Entry entry{.picture = 1, .request = 1, .need = StepsOf(10)};
   const Costs costs;
   Foresight foresight({&entry}, Callers(), costs);
-  EXPECT_EQ(foresight.OrderAt(absl::UnixEpoch()).order.size(), 1);
-  EXPECT_EQ(foresight.OrderAt(absl::UnixEpoch()).outlooks.size(), 0);
+  EXPECT_EQ(foresight.OrderAt(absl::UnixEpoch(), 0).order.size(), 1);
+  EXPECT_EQ(foresight.OrderAt(absl::UnixEpoch(), 0).outlooks.size(), 0);
   EXPECT_EQ(foresight.At(absl::UnixEpoch()).outlooks.size(), 1);
 }
 
