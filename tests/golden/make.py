@@ -1,9 +1,10 @@
 """Makes the golden results with diffusers and transformers, in float32 on the CPU. README.md describes the files.
 
 Usage: python make.py --model DIR --cases DIR --out DIR [--vocabulary DIR] [--full]
-                      [--only pictures,networks,tokens,losses,likeness]
+                      [--case PREFIX] [--only pictures,networks,tokens,losses,likeness]
 
-Every case is data: pictures.json, networks.json, tokens.json and likeness.json in --cases say what to compute.
+Every case is data: pictures.json (with checkpoints.json), networks.json, tokens.json and likeness.json in --cases say
+what to compute.
 """
 import argparse
 import json
@@ -13,7 +14,8 @@ import zlib
 import diffusers
 import numpy
 import torch
-from diffusers import AutoPipelineForImage2Image, StableDiffusionXLImg2ImgPipeline, StableDiffusionXLPipeline
+from diffusers import (AutoPipelineForImage2Image, StableDiffusionPipeline, StableDiffusionXLImg2ImgPipeline,
+                       StableDiffusionXLPipeline)
 from PIL import Image
 from safetensors.torch import save_file
 from transformers import CLIPTextConfig, CLIPTextModel, CLIPTextModelWithProjection, CLIPTokenizer
@@ -151,22 +153,82 @@ def make_network(case, out):
 # Pictures
 
 
-class Pipelines:
-    """Base, refiner and image-to-image with the base, all of one dtype."""
+def scale(module, gains):
+    """Multiplies parameters by what checkpoints.json says."""
+    parameters = dict(module.named_parameters())
+    with torch.no_grad():
+        for name, gain in gains.items():
+            parameters[name].mul_(gain)
+    return module
 
-    def __init__(self, model, dtype):
-        options = {"torch_dtype": dtype, "add_watermarker": False}
-        self.base = StableDiffusionXLPipeline.from_pretrained(f"{model}/base", **options)
-        self.refiner = StableDiffusionXLImg2ImgPipeline.from_pretrained(f"{model}/refiner", **options)
-        self.base_image = AutoPipelineForImage2Image.from_pipe(self.base)
-        pipelines = (self.base, self.refiner, self.base_image)
-        self.scheduler_configs = {id(pipeline): pipeline.scheduler.config for pipeline in pipelines}
+
+def synthetic_pipeline(checkpoint, tokenizer, dtype, lists=None):
+    """Stable Diffusion 1 of an entry of checkpoints.json, and, in the file `lists`, its parameters."""
+    networks = {}
+    for component, config in checkpoint["networks"].items():
+        if component == "text_encoder":
+            module = CLIPTextModel(CLIPTextConfig(**config))
+            object.__setattr__(module, "text_model", module)  # transformers 5 has one module where diffusers sees two
+        else:
+            module = getattr(diffusers, config["_class_name"]).from_config(config)
+        fill_with_synthetic_weights(module)
+        networks[component] = scale(module, checkpoint.get("gains", {}).get(component, {})).to(dtype)
+    if lists is not None:
+        os.makedirs(os.path.dirname(lists), exist_ok=True)
+        shapes = {
+            component: {disk_name(module, name): list(p.shape) for name, p in module.named_parameters()}
+            for component, module in networks.items()
+        }
+        with open(lists, "w") as file:
+            json.dump(shapes, file, indent=0)
+    scheduler = getattr(diffusers, checkpoint["scheduler"]["_class_name"]).from_config(checkpoint["scheduler"])
+    return StableDiffusionPipeline(
+        **networks, tokenizer=CLIPTokenizer.from_pretrained(tokenizer), scheduler=scheduler, safety_checker=None,
+        feature_extractor=None, requires_safety_checker=False)
+
+
+def demo_pipelines(model, dtype):
+    options = {"torch_dtype": dtype, "add_watermarker": False}
+    base = StableDiffusionXLPipeline.from_pretrained(f"{model}/base", **options)
+    return Pipelines(base, StableDiffusionXLImg2ImgPipeline.from_pretrained(f"{model}/refiner", **options))
+
+
+class Checkpoints:
+    """The pipelines of each case's checkpoint, all of one dtype, made when first asked for."""
+
+    def __init__(self, model, cases, dtype):
+        with open(f"{cases}/checkpoints.json") as file:
+            self.synthetic = json.load(file)
+        self.model, self.dtype, self.made = model, dtype, {}
+
+    def of(self, case, lists=None):
+        """With `lists`, a folder, the parameters of a checkpoint that is made are listed there."""
+        name = case.get("checkpoint")
+        if name not in self.made:
+            if name is None:
+                self.made[name] = demo_pipelines(self.model, self.dtype)
+            else:
+                self.made[name] = Pipelines(synthetic_pipeline(
+                    self.synthetic[name], f"{self.model}/base/tokenizer", self.dtype,
+                    lists and f"{lists}/{name}.parameters.json"))
+        return self.made[name]
+
+
+class Pipelines:
+    """Base, image-to-image with the base, and the refiner, if there is one."""
+
+    def __init__(self, base, refiner=None):
+        self.base, self.refiner = base, refiner
+        self.base_image = AutoPipelineForImage2Image.from_pipe(base)
+        pipelines = [pipeline for pipeline in (base, refiner, self.base_image) if pipeline is not None]
+        self.schedulers = {id(pipeline): pipeline.scheduler for pipeline in pipelines}
         for pipeline in pipelines:
             pipeline.set_progress_bar_config(disable=True)
 
     def set_scheduler(self, pipeline, wanted):
-        kind = getattr(diffusers, wanted.get("class", "EulerDiscreteScheduler"))
-        config = {**self.scheduler_configs[id(pipeline)], **wanted.get("config", {})}
+        own = self.schedulers[id(pipeline)]
+        kind = getattr(diffusers, wanted.get("class", type(own).__name__))
+        config = {**own.config, **wanted.get("config", {})}
         pipeline.scheduler = kind.from_config(config)
 
     def parameters(self, pipeline, case):
@@ -219,7 +281,8 @@ class Pipelines:
         """Latents, pictures and, for an ensemble, the latents handed over; `out` has earlier cases' pictures."""
         task = case["task"]
         for pipeline in (self.base, self.refiner):  # base_image has the base's VAE
-            pipeline.vae.use_tiling = case.get("vae_tiling", False)
+            if pipeline is not None:
+                pipeline.vae.use_tiling = case.get("vae_tiling", False)
         if task == "text-to-image":
             more = {"denoising_end": case["denoising_end"]} if "denoising_end" in case else {}
             if "latents_seed" in case:
@@ -250,14 +313,21 @@ def pixel_distance(a, b):
     return int(numpy.abs(numpy.asarray(a).astype(int) - numpy.asarray(b).astype(int)).max())
 
 
-def make_pictures(model, cases, out):
-    exact, wide = Pipelines(model, torch.float32), Pipelines(model, torch.float64)
+def make_pictures(model, folder, cases, out, selected):
+    """Of the cases whose names begin with `selected`; other cases' results stay."""
+    exact, wide = Checkpoints(model, folder, torch.float32), Checkpoints(model, folder, torch.float64)
     distances = {}
+    if selected and os.path.exists(f"{out}/float64_distance.json"):
+        with open(f"{out}/float64_distance.json") as file:
+            distances = json.load(file)
     for case in cases:
         name = case["name"]
-        latents, images, handed_over = exact.make(case, out)
-        wide_latents, wide_images, _ = wide.make(case, out)
-        tensors = {"latents": latents, **exact.text(case)}
+        if not name.startswith(selected):
+            continue
+        pipelines = exact.of(case, lists=f"{os.path.dirname(out)}/checkpoints")
+        latents, images, handed_over = pipelines.make(case, out)
+        wide_latents, wide_images, _ = wide.of(case).make(case, out)
+        tensors = {"latents": latents, **pipelines.text(case)}
         if handed_over is not None:
             tensors["latents_handed_over"] = handed_over
         save_file({key: tensor.float().contiguous() for key, tensor in tensors.items()}, f"{out}/{name}.safetensors")
@@ -329,11 +399,12 @@ def make_losses(model, cases, out):
                 if not case.get("full"):
                     found[case["name"]] = network_loss(case, dtype)
                     print(precision, case["name"], found[case["name"]], flush=True)
-        exact, lesser = Pipelines(model, torch.float32), Pipelines(model, dtype)
+        exact, lesser = Checkpoints(model, cases, torch.float32), Checkpoints(model, cases, dtype)
         with open(f"{cases}/pictures.json") as file:
             for case in json.load(file):
                 if case["name"] in PICTURES_OF_LOSSES:
-                    found[case["name"]] = picture_loss(exact, lesser, case, f"{out}/pictures")
+                    found[case["name"]] = picture_loss(
+                        exact.of(case), lesser.of(case), case, f"{out}/pictures")
                     print(precision, case["name"], found[case["name"]], flush=True)
     with open(f"{out}/losses.json", "w") as file:
         json.dump(losses, file, indent=1)
@@ -356,8 +427,8 @@ def make_likeness(model, cases, out):
     with open(f"{cases}/likeness.json") as file:
         seeds_of = json.load(file)
     os.makedirs(f"{out}/likeness", exist_ok=True)
-    exact = Pipelines(model, torch.float32)
-    lesser = {precision: Pipelines(model, dtype) for precision, dtype in PRECISIONS.items()}
+    exact = demo_pipelines(model, torch.float32)
+    lesser = {precision: demo_pipelines(model, dtype) for precision, dtype in PRECISIONS.items()}
     kept = {precision: {name: [] for name in seeds_of} for precision in PRECISIONS}
     for name, seeds in seeds_of.items():
         own = by_name[name]
@@ -393,6 +464,7 @@ def parse_arguments():
     parser.add_argument("--out", required=True, help="folder that gets pictures/, networks/ and tokens/")
     parser.add_argument("--vocabulary", help="folder of CLIP's vocab.json and merges.txt, for tokens/clip.json")
     parser.add_argument("--full", action="store_true", help="the networks marked full too")
+    parser.add_argument("--case", default="", help="of pictures, those alone whose names begin so")
     parser.add_argument("--only", default="pictures,networks,tokens,losses,likeness")
     return parser.parse_args()
 
@@ -409,7 +481,7 @@ def main():
         out = f"{arguments.out}/{part}"
         os.makedirs(out, exist_ok=True)
         if part == "pictures":
-            make_pictures(arguments.model, cases, out)
+            make_pictures(arguments.model, arguments.cases, cases, out, arguments.case)
         elif part == "networks":
             for case in cases:
                 if arguments.full or not case.get("full"):

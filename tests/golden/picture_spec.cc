@@ -42,8 +42,8 @@ void SetOffset(const json& value, PictureSpec& spec) {
   spec.*Member = pipeline::Offset{.top = value.at(0).get<int>(), .left = value.at(1).get<int>()};
 }
 
-// As make.py: a case with a scheduler has one over the checkpoint's config, EulerDiscreteScheduler
-// if it names none.
+// As make.py: a case with a scheduler has one over the checkpoint's config, of the checkpoint's
+// class if it names none.
 void SetScheduler(const json& value, PictureSpec& spec) {
   spec.scheduler.name = value.value("class", spec.scheduler.name);
   if (value.contains("config")) spec.scheduler.config = value["config"].dump();
@@ -75,6 +75,7 @@ const std::map<std::string, Setter>& Setters() {
       {"image", Skip},         // read by ReadPictureCase
       {"latents_seed", Skip},  // likewise
       {"vae_tiling", Skip},    // set for the pipeline, not for a request
+      {"checkpoint", Skip},    // likewise
       {"prompt", Set<&PictureSpec::prompt>},
       {"prompt_2", Set<&PictureSpec::prompt_2>},
       {"negative_prompt", Set<&PictureSpec::negative_prompt>},
@@ -147,7 +148,8 @@ absl::StatusOr<PictureRequest> ReadPictureCase(const json& picture_case,
   const std::string task = picture_case.value("task", "");
   RETURN_IF_ERROR(CheckTask(task));
   PictureRequest spec;
-  spec.scheduler.name = "EulerDiscreteScheduler";
+  // The demo checkpoint's; others' own.
+  if (!picture_case.contains("checkpoint")) spec.scheduler.name = "EulerDiscreteScheduler";
   for (const auto& [name, value] : picture_case.items()) {
     RETURN_IF_ERROR(SetField(name, value, spec));
   }

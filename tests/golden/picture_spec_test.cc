@@ -41,6 +41,12 @@ TEST(PictureCase, BecomesARequest) {
   EXPECT_EQ(spec.scheduler.name, "EulerDiscreteScheduler");
 }
 
+TEST(PictureCase, LeavesOtherCheckpointsTheirOwnScheduler) {
+  const json picture_case = {{"task", "text-to-image"}, {"checkpoint", "sd15"}};
+  ASSERT_OK_AND_ASSIGN(const PictureRequest spec, ReadPictureCase(picture_case, ""));
+  EXPECT_EQ(spec.scheduler.name, "");
+}
+
 TEST(PictureCase, TakesTheSchedulerAndItsConfig) {
   const json picture_case = {
       {"task", "text-to-image"},

@@ -1,0 +1,74 @@
+#include "tests/golden/synthetic_checkpoint.h"
+
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "core/base/status_macros.h"
+#include "tests/golden/case_files.h"
+#include "tests/golden/synthetic_weights.h"
+#include "tests/support/safetensors_writer.h"
+
+namespace latentd::golden {
+namespace {
+
+using nlohmann::json;
+
+// `gains` multiply the weights of these names.
+absl::Status WriteComponent(const std::string& folder, const json& config, const json& parameters,
+                            const json& gains) {
+  std::map<std::string, device::Shape> shapes;
+  for (const auto& [name, dims] : parameters.items()) {
+    shapes.emplace(name, device::Shape(dims.get<std::vector<int64_t>>()));
+  }
+  ASSIGN_OR_RETURN(const weights::TensorMap weights, MakeSyntheticWeights(shapes));
+  std::vector<testing::TensorToWrite> tensors;
+  for (const auto& [name, tensor] : weights) {
+    const auto stored = tensor.data.as<float>();
+    std::vector<float> values(stored.begin(), stored.end());
+    const auto gain = gains.value(name, 1.0f);
+    for (float& value : values) value *= gain;
+    tensors.push_back(
+        testing::F32Tensor(name, parameters[name].get<std::vector<int64_t>>(), std::move(values)));
+  }
+  const bool is_text = absl::StartsWith(config.value("_class_name", "CLIPText"), "CLIPText");
+  const char* file = is_text ? "model.safetensors" : "diffusion_pytorch_model.safetensors";
+  testing::WriteFile(folder + "/config.json", config.dump());
+  testing::WriteSafetensors(absl::StrCat(folder, "/", file), tensors);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<const SyntheticCheckpoint>> SyntheticCheckpoint::Write(
+    const Options& options, const std::string& name) {
+  ASSIGN_OR_RETURN(const json all, ReadJsonFile(options.cases + "/checkpoints.json"));
+  const auto found = all.find(name);
+  if (found == all.end()) {
+    return absl::NotFoundError(absl::StrCat("checkpoints.json has no checkpoint ", name));
+  }
+  const std::string list = absl::StrCat(options.cases, "/checkpoints/", name, ".parameters.json");
+  ASSIGN_OR_RETURN(const json parameters, ReadJsonFile(list));
+  auto checkpoint = std::make_unique<const SyntheticCheckpoint>();
+  const std::string root = checkpoint->path() + "/";
+  testing::WriteFile(root + "model_index.json", found->at("model_index").dump());
+  testing::WriteFile(root + "scheduler/scheduler_config.json", found->at("scheduler").dump());
+  const json gains = found->value("gains", json::object());
+  for (const auto& [component, config] : found->at("networks").items()) {
+    RETURN_IF_ERROR(WriteComponent(root + component, config, parameters.at(component),
+                                   gains.value(component, json::object())));
+  }
+  const std::filesystem::path tokenizer = options.checkpoint + "/base/tokenizer";
+  for (const auto& [component, of] : found->at("model_index").items()) {
+    if (!absl::StartsWith(component, "tokenizer")) continue;
+    std::filesystem::create_directory_symlink(std::filesystem::absolute(tokenizer),
+                                              root + component);
+  }
+  return checkpoint;
+}
+
+}  // namespace latentd::golden

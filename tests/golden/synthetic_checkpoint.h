@@ -1,0 +1,28 @@
+// A checkpoint of checkpoints.json: its configurations are there, its tokenizer is the demo
+// checkpoint's, and its weights are synthetic (synthetic_weights.h).
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "tests/golden/command_line.h"
+#include "tests/support/temporary_directory.h"
+
+namespace latentd::golden {
+
+// A folder as diffusers' save_pretrained writes it, in the directory for temporary files; it goes
+// with this.
+class SyntheticCheckpoint {
+ public:
+  // NOT_FOUND unless checkpoints.json has one of this name.
+  static absl::StatusOr<std::unique_ptr<const SyntheticCheckpoint>> Write(const Options& options,
+                                                                          const std::string& name);
+
+  const std::string& path() const { return directory_.path(); }
+
+ private:
+  testing::TemporaryDirectory directory_;
+};
+
+}  // namespace latentd::golden
