@@ -336,10 +336,6 @@ void RunSelected(const json& cases, const Options& options, const RunOne& run, R
   for (const json& picture_case : cases) {
     const std::string name = picture_case.value("name", "");
     if (!options.Selects(name)) continue;
-    if (CheckpointOf(picture_case) == "sd15" && options.case_name.empty()) {
-      report.Skipped(name, "its checkpoint's scheduler, PNDM, is not there yet; --case runs it");
-      continue;
-    }
     const auto measures = run(picture_case);
     if (measures.ok()) {
       report.Measured(name, *measures);
