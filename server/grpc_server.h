@@ -18,6 +18,8 @@
 #include "absl/synchronization/notification.h"
 #include "core/base/clock.h"
 #include "core/base/thread_watch.h"
+#include "core/engine/api/hangs.h"
+#include "core/engine/api/status.h"
 #include "core/engine/engine.h"
 #include "server/admin/admin_service.h"
 #include "server/admin/graph_cache_service.h"

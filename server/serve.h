@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "core/base/clock.h"
+#include "core/engine/api/config.h"
 #include "core/engine/engine.h"
 #include "server/config/options.h"
 

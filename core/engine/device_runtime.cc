@@ -12,12 +12,12 @@
 #include "core/base/text.h"
 #include "core/base/threads.h"
 #include "core/device/device_fault.h"
-#include "core/engine/arrival.h"
-#include "core/engine/capabilities.h"
-#include "core/engine/model_name.h"
-#include "core/engine/serving.h"
-#include "core/engine/start_up.h"
-#include "core/engine/threads_needed.h"
+#include "core/engine/api/capabilities.h"
+#include "core/engine/api/model_name.h"
+#include "core/engine/api/serving.h"
+#include "core/engine/api/threads_needed.h"
+#include "core/engine/prepare/start_up.h"
+#include "core/engine/requests/arrival.h"
 #include "core/pipeline/spec/components.h"
 
 namespace latentd::engine {

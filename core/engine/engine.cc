@@ -13,8 +13,8 @@
 #include "core/base/status_macros.h"
 #include "core/base/text.h"
 #include "core/compiler/compile.h"
+#include "core/engine/api/threads_needed.h"
 #include "core/engine/local_engine.h"
-#include "core/engine/threads_needed.h"
 #include "core/schedulers/config.h"
 
 namespace latentd::engine {

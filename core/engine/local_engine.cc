@@ -13,10 +13,10 @@
 #include "core/base/split_work.h"
 #include "core/base/status_macros.h"
 #include "core/base/threads.h"
-#include "core/engine/arrival.h"
-#include "core/engine/device_reports.h"
-#include "core/engine/serving.h"
-#include "core/engine/stores.h"
+#include "core/engine/api/serving.h"
+#include "core/engine/models/stores.h"
+#include "core/engine/reports/device_reports.h"
+#include "core/engine/requests/arrival.h"
 
 namespace latentd::engine {
 namespace {

@@ -14,8 +14,8 @@
 #include "core/base/status_macros.h"
 #include "core/base/text.h"
 #include "core/compiler/artifact.h"
-#include "core/engine/device_reports.h"
-#include "core/engine/serving.h"
+#include "core/engine/api/serving.h"
+#include "core/engine/reports/device_reports.h"
 
 namespace latentd::engine {
 namespace {

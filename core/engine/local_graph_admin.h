@@ -13,12 +13,12 @@
 
 #include "absl/functional/function_ref.h"
 #include "core/compiler/graph_store.h"
-#include "core/engine/bucket_graphs.h"
-#include "core/engine/graph_admin.h"
-#include "core/engine/graph_selection.h"
-#include "core/engine/memory_use.h"
-#include "core/engine/preparer.h"
-#include "core/engine/stores.h"
+#include "core/engine/api/graph_admin.h"
+#include "core/engine/models/bucket_graphs.h"
+#include "core/engine/models/memory_use.h"
+#include "core/engine/models/stores.h"
+#include "core/engine/prepare/preparer.h"
+#include "core/engine/reports/graph_selection.h"
 
 namespace latentd::engine {
 

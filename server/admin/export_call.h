@@ -8,7 +8,7 @@
 
 #include <memory>
 
-#include "core/engine/graph_admin.h"
+#include "core/engine/api/graph_admin.h"
 #include "latent/v1/graph_cache.pb.h"
 #include "server/admin/admin_worker.h"
 #include "server/calls/active_calls.h"

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "core/engine/engine.h"
-#include "core/engine/graph_admin.h"
+#include "core/engine/api/graph_admin.h"
+#include "core/engine/api/status.h"
 #include "latent/v1/admin.pb.h"
 #include "latent/v1/graph_cache.pb.h"
 #include "server/calls/basic_conversion.h"

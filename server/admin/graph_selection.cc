@@ -9,7 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "core/base/error_details.h"
 #include "core/base/text.h"
-#include "core/engine/engine.h"
+#include "core/engine/api/config.h"
 #include "server/calls/basic_conversion.h"
 #include "server/calls/type_rules.h"
 

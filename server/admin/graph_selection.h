@@ -9,7 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "core/base/status_macros.h"
-#include "core/engine/graph_admin.h"
+#include "core/engine/api/graph_admin.h"
 #include "latent/v1/graph_cache.pb.h"
 #include "server/calls/request_parser.h"
 

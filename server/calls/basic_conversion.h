@@ -5,7 +5,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "core/engine/generate_spec.h"
+#include "core/engine/api/generate_spec.h"
 #include "google/protobuf/duration.pb.h"
 #include "google/protobuf/timestamp.pb.h"
 #include "latent/v1/image_generation.pb.h"

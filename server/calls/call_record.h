@@ -5,7 +5,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "core/engine/engine.h"
+#include "core/engine/api/events.h"
 
 namespace latentd::server::calls {
 

@@ -15,7 +15,7 @@
 #include "core/base/out_of_memory.h"
 #include "core/base/status_macros.h"
 #include "core/base/text.h"
-#include "core/engine/serving.h"
+#include "core/engine/api/serving.h"
 #include "server/calls/caller.h"
 #include "server/calls/field_limits.h"
 #include "server/calls/kept_streams.h"

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "core/base/status_macros.h"
-#include "core/engine/serving.h"
+#include "core/engine/api/serving.h"
 #include "server/calls/caller.h"
 #include "server/calls/kept_streams.h"
 #include "server/calls/request_form.h"

@@ -16,6 +16,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "core/base/clock.h"
+#include "core/engine/api/events.h"
 #include "core/engine/engine.h"
 #include "core/image/format.h"
 

@@ -15,7 +15,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "core/engine/engine.h"
+#include "core/engine/api/events.h"
 #include "core/image/format.h"
 #include "latent/v1/image_generation.pb.h"
 #include "server/calls/outgoing_event.h"

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "core/base/error_details.h"
-#include "core/engine/generate_spec.h"
+#include "core/engine/api/generate_spec.h"
 #include "latent/v1/image_generation.pb.h"
 
 namespace latentd::server::calls {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/engine/model_name.h"
+#include "core/engine/api/model_name.h"
 #include "server/calls/basic_conversion.h"
 #include "server/calls/field_conversion.h"
 #include "server/calls/request_fields.h"

@@ -4,7 +4,8 @@
 #include <string>
 
 #include "absl/strings/string_view.h"
-#include "core/engine/engine.h"
+#include "core/engine/api/capabilities.h"
+#include "core/engine/api/events.h"
 #include "latent/v1/image_generation.pb.h"
 
 namespace latentd::server::calls {

@@ -16,7 +16,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "core/engine/engine.h"
+#include "core/engine/api/config.h"
 
 namespace latentd::server::config {
 

@@ -6,7 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "core/engine/engine.h"
+#include "core/engine/api/config.h"
 #include "latent/v1/config.pb.h"
 #include "server/tls/tls_files.h"
 #include "server/tracing/endpoint.h"

@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/time/time.h"
-#include "core/engine/serving.h"
+#include "core/engine/api/serving.h"
 
 namespace latentd::server::process {
 namespace {

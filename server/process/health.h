@@ -15,7 +15,8 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
-#include "core/engine/engine.h"
+#include "core/engine/api/hangs.h"
+#include "core/engine/api/status.h"
 
 namespace latentd::server::process {
 

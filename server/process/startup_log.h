@@ -7,7 +7,7 @@
 
 #include "absl/time/time.h"
 #include "core/base/clock.h"
-#include "core/engine/engine.h"
+#include "core/engine/api/status.h"
 #include "core/metrics/registry.h"
 #include "server/process/log.h"
 

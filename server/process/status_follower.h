@@ -7,6 +7,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
+#include "core/engine/api/status.h"
 #include "core/engine/engine.h"
 
 namespace latentd::server::process {

@@ -8,7 +8,8 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "core/base/clock.h"
-#include "core/engine/engine.h"
+#include "core/engine/api/events.h"
+#include "core/engine/api/generate_spec.h"
 #include "server/tracing/span_sender.h"
 #include "server/tracing/trace_parent.h"
 

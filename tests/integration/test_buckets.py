@@ -127,7 +127,7 @@ class ColdTest(unittest.TestCase):
 
 class StrictTest(unittest.TestCase):
     """Everything that a request may say, and nothing compiles. Takes the place of ForbidCompiling's caller in
-    core/engine/start_up.cc if that is taken out."""
+    core/engine/prepare/start_up.cc if that is taken out."""
 
     def test_mixed_load(self):
         server = Server(METRICS, ALLOW_COLD, "--forbid-compile-after-ready", buckets=DEMO_BUCKETS).start()

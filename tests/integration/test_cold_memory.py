@@ -32,7 +32,7 @@ class ColdMemoryTestCase(unittest.TestCase):
 
 class RefusedSizesTest(ColdMemoryTestCase):
     def test_refused_sizes_leave_nothing_and_are_counted(self):
-        """Guard: CheckFits in core/engine/admission.cc and DropUnused in cold_requests.cc; Reject in picture_loop.cc."""
+        """Guard: CheckFits in core/engine/prepare/admission.cc and DropUnused in cold_requests.cc; Reject in picture_loop.cc."""
         server, api = self.start("--memory=128MiB")
         # From the largest down, so that each is planned before it is refused.
         sizes = [(side, side - less) for side in range(1024, 560, -8) for less in (0, 8, 16)]
@@ -68,7 +68,7 @@ class RefusedSizesTest(ColdMemoryTestCase):
 
 class ControlGroupTest(ColdMemoryTestCase):
     def test_a_server_in_a_small_control_group_outlives_any_sizes(self):
-        """Guard: kReserve in core/engine/memory_budget.h."""
+        """Guard: kReserve in core/engine/models/memory_budget.h."""
         try:
             group = ControlGroup("memory", 430 * MIB)
         except OSError as error:

@@ -57,7 +57,7 @@ class ChangingVerbsTest(VerbTestCase):
         self.verb("evict", "--component=vae_decoder", "--tier=both")
 
     def test_a_bucket_is_pinned_with_its_text_encoders(self):
-        """Guard: AddByBucket and NeededByOthers in core/engine/graph_selection.cc."""
+        """Guard: AddByBucket and NeededByOthers in core/engine/reports/graph_selection.cc."""
         def pinned():
             return {graph.component for graph in self.api.graphs() if graph.pinned}
 
@@ -195,7 +195,7 @@ class TransferTest(VerbTestCase):
         self.assertEqual(set(self.states(api, components=["vae_decoder"]).values()), {READY})
 
     def test_what_the_server_does_not_need_is_said_to_be_unused(self):
-        """Guard: WhyUnused in core/engine/graph_selection.cc, and OutcomeText in client/graphs_command.cc."""
+        """Guard: WhyUnused in core/engine/reports/graph_selection.cc, and OutcomeText in client/graphs_command.cc."""
         self.server, self.api = self.start()
         archive, _ = self.export("--all")
         other, api = self.cold_server("--precision=bf16", f"--buckets={SMALL}")

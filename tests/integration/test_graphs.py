@@ -56,7 +56,7 @@ class RestartTest(GraphsTestCase):
         self.assertEqual(lookups.sum("latentd_graph_cache_lookups_total", result="disk"), compiled)
 
     def test_ready_means_that_the_first_request_loads_nothing(self):
-        """Guard: WarmBuckets in StartUp::Run (core/engine/start_up.cc); that each graph also ran:
+        """Guard: WarmBuckets in StartUp::Run (core/engine/prepare/start_up.cc); that each graph also ran:
         RunOnZeros in core/compiler/instance_cache.cc, and its ReadyMeansThatItRan."""
         server, api = self.start()
         self.assertTrue(all(graph.state == READY for graph in api.graphs() if graph.users))

@@ -63,7 +63,7 @@ class SharingTest(GraphsTestCase):
 
 class ReadinessTest(GraphsTestCase):
     def test_every_graph_ran_before_ready(self):
-        """A run touches the arena's pages, so the first picture adds few. Guard: run_once in core/engine/stores.cc."""
+        """A run touches the arena's pages, so the first picture adds few. Guard: run_once in core/engine/models/stores.cc."""
         server, api = self.start(buckets="256x256")
         arena = api.call("Admin", "GetMemoryReport").arena_bytes
         before = server.resident_bytes()
@@ -73,7 +73,7 @@ class ReadinessTest(GraphsTestCase):
 
 class RestartTest(GraphsTestCase):
     def test_every_graph_is_on_disk_when_ready(self):
-        """Guard: the flush of Stores::writes in StartUp::Run (core/engine/start_up.cc)."""
+        """Guard: the flush of Stores::writes in StartUp::Run (core/engine/prepare/start_up.cc)."""
         server, api = self.start(buckets=DEMO_BUCKETS)
         server.kill()
         again, _ = self.start(buckets=DEMO_BUCKETS)

@@ -76,7 +76,7 @@ class AddressSpaceTest(MemoryTestCase):
 
 class StateTest(MemoryTestCase):
     def test_pictures_hold_memory_until_their_end_of_whatever_kind(self):
-        """Guard: state_bytes_ in core/engine/picture_loop.cc, and the lanes' part of it."""
+        """Guard: state_bytes_ in core/engine/loop/picture_loop.cc, and the lanes' part of it."""
         _, api = self.start(buckets=LARGE)
         single = api.request(width=256, height=256, num_inference_steps=150)
         long = api.request(width=256, height=256, num_inference_steps=150, num_images_per_prompt=4)

@@ -12,6 +12,11 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "core/base/error_details.h"
+#include "core/engine/api/capabilities.h"
+#include "core/engine/api/events.h"
+#include "core/engine/api/generate_spec.h"
+#include "core/engine/api/hangs.h"
+#include "core/engine/api/status.h"
 #include "core/engine/engine.h"
 #include "tests/server/fake_graph_admin.h"
 

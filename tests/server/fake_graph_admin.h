@@ -9,7 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "core/engine/graph_admin.h"
+#include "core/engine/api/graph_admin.h"
 
 namespace latentd::server {
 

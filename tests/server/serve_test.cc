@@ -11,7 +11,7 @@
 
 #include "absl/synchronization/notification.h"
 #include "core/base/stop_signals.h"
-#include "core/engine/serving.h"
+#include "core/engine/api/serving.h"
 #include "server/process/log.h"
 #include "tests/server/running_server.h"
 #include "tests/support/temporary_directory.h"

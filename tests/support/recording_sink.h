@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "absl/synchronization/mutex.h"
-#include "core/engine/engine.h"
+#include "core/engine/api/events.h"
 
 namespace latentd::testing {
 

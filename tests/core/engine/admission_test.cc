@@ -1,4 +1,4 @@
-#include "core/engine/admission.h"
+#include "core/engine/prepare/admission.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Membership of jobs, the loop's view of them, and events that wake it.
-#include "core/engine/admitted_jobs.h"
+#include "core/engine/loop/admitted_jobs.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // Needs that the queue gets on the way of a picture through its units.
-#include "core/engine/arrival.h"
+#include "core/engine/requests/arrival.h"
 
 #include <gtest/gtest.h>
 

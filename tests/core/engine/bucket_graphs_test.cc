@@ -1,4 +1,4 @@
-#include "core/engine/bucket_graphs.h"
+#include "core/engine/models/bucket_graphs.h"
 
 #include "tests/core/compiler/graph_store_fixture.h"
 

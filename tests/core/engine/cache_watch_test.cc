@@ -1,5 +1,5 @@
 // The thread that looks at the cache directory, its times, and the use of its findings.
-#include "core/engine/cache_watch.h"
+#include "core/engine/models/cache_watch.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/base/error_details.h"
-#include "core/engine/picture_loop.h"
+#include "core/engine/loop/picture_loop.h"
 #include "tests/core/engine/loop_rig.h"
 
 namespace latentd::engine {

@@ -1,4 +1,4 @@
-#include "core/engine/device_reports.h"
+#include "core/engine/reports/device_reports.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "core/engine/enqueue_lead.h"
+#include "core/engine/loop/enqueue_lead.h"
 
 #include <gtest/gtest.h>
 

@@ -4,8 +4,8 @@
 #include <memory>
 
 #include "core/base/thread_watch.h"
-#include "core/engine/picture_loop.h"
-#include "core/engine/units_in_flight.h"
+#include "core/engine/loop/picture_loop.h"
+#include "core/engine/loop/units_in_flight.h"
 #include "tests/core/engine/loop_rig.h"
 #include "tests/support/separate_device.h"
 

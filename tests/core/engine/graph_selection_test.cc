@@ -1,4 +1,4 @@
-#include "core/engine/graph_selection.h"
+#include "core/engine/reports/graph_selection.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

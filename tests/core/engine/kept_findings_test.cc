@@ -1,6 +1,6 @@
 // Starts of servers whose backend times a kernel for each shape of a linear layer, and builds a
 // plan for each of a convolution: which shapes a start pays for, with what others left on disk.
-#include "core/engine/kept_findings.h"
+#include "core/engine/models/kept_findings.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

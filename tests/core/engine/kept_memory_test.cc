@@ -1,6 +1,6 @@
 // Memory that a device keeps for reuse: trimmed when the start is over, and when it stays unused;
 // memory that pictures reuse again and again stays.
-#include "core/engine/kept_memory.h"
+#include "core/engine/prepare/kept_memory.h"
 
 #include <gtest/gtest.h>
 

@@ -9,7 +9,7 @@
 
 #include "absl/synchronization/notification.h"
 #include "core/engine/local_engine.h"
-#include "core/engine/picture_loop.h"
+#include "core/engine/loop/picture_loop.h"
 #include "tests/core/engine/loop_rig.h"
 #include "tests/support/separate_device.h"
 

@@ -11,6 +11,10 @@
 
 #include "core/base/error_details.h"
 #include "core/base/error_facts.h"
+#include "core/engine/api/config.h"
+#include "core/engine/api/events.h"
+#include "core/engine/api/generate_spec.h"
+#include "core/engine/api/status.h"
 #include "core/engine/engine.h"
 #include "core/noise/noise_generator.h"
 #include "core/pipeline/plan/latents_file.h"

@@ -14,9 +14,9 @@
 
 #include "core/backends/cpu/cpu_backend.h"
 #include "core/compiler/graph_store.h"
-#include "core/engine/engine_metrics.h"
-#include "core/engine/job.h"
-#include "core/engine/picture_loop.h"
+#include "core/engine/loop/picture_loop.h"
+#include "core/engine/requests/engine_metrics.h"
+#include "core/engine/requests/job.h"
 #include "core/pipeline/loading.h"
 #include "core/weights/weight_store.h"
 #include "tests/core/engine/demo_engine.h"

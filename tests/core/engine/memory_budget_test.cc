@@ -1,4 +1,4 @@
-#include "core/engine/memory_budget.h"
+#include "core/engine/models/memory_budget.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

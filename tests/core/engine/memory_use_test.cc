@@ -1,4 +1,4 @@
-#include "core/engine/memory_use.h"
+#include "core/engine/models/memory_use.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "core/engine/model_name.h"
+#include "core/engine/api/model_name.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // One budget for what comes in and what goes out.
-#include "core/engine/picture_bytes.h"
+#include "core/engine/requests/picture_bytes.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

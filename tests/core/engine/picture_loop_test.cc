@@ -1,5 +1,5 @@
 // The loop and its encoder, one made to meet the other at the worst moment.
-#include "core/engine/picture_loop.h"
+#include "core/engine/loop/picture_loop.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

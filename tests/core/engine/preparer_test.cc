@@ -1,5 +1,5 @@
 // The order in which graphs are prepared for several clients, and how orders end.
-#include "core/engine/preparer.h"
+#include "core/engine/prepare/preparer.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "absl/synchronization/notification.h"
-#include "core/engine/picture_loop.h"
-#include "core/engine/preview_encoder.h"
+#include "core/engine/loop/picture_loop.h"
+#include "core/engine/loop/preview_encoder.h"
 #include "core/image/decode.h"
 #include "tests/core/engine/loop_rig.h"
 #include "tests/support/separate_device.h"

@@ -1,5 +1,5 @@
 // Requests are in one place at every scrape.
-#include "core/engine/request_counts.h"
+#include "core/engine/requests/request_counts.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

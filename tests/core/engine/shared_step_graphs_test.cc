@@ -1,6 +1,6 @@
 // Step graphs of more rows than a picture has: a server serves before they are there, shares steps
 // in them once they are, and does without those that cannot be had.
-#include "core/engine/shared_step_graphs.h"
+#include "core/engine/prepare/shared_step_graphs.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

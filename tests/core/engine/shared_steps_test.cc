@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "core/base/error_details.h"
-#include "core/engine/picture_loop.h"
+#include "core/engine/loop/picture_loop.h"
 #include "core/pipeline/units/finite.h"
 #include "tests/core/engine/loop_rig.h"
 #include "tests/support/inputs.h"

@@ -1,4 +1,4 @@
-#include "core/engine/status_board.h"
+#include "core/engine/reports/status_board.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

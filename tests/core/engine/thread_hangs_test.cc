@@ -12,7 +12,7 @@
 
 #include "absl/synchronization/notification.h"
 #include "core/device/host_device.h"
-#include "core/engine/picture_loop.h"
+#include "core/engine/loop/picture_loop.h"
 #include "tests/core/engine/loop_rig.h"
 
 namespace latentd::engine {

@@ -1,4 +1,4 @@
-#include "core/engine/unit_watchdog.h"
+#include "core/engine/loop/unit_watchdog.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

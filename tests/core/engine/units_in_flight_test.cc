@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/synchronization/notification.h"
-#include "core/engine/picture_loop.h"
+#include "core/engine/loop/picture_loop.h"
 #include "tests/core/engine/loop_rig.h"
 #include "tests/support/separate_device.h"
 

@@ -1,0 +1,42 @@
+// Capabilities are the models and limits of a server, for its clients. Plain data.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/engine/api/priority_limits.h"
+#include "core/engine/api/status.h"
+#include "core/pipeline/spec/model_table.h"
+#include "core/pipeline/spec/picture_spec.h"
+
+namespace latentd::engine {
+
+struct ModelInfo {
+  std::string component;  // "base", "refiner"
+  std::string path;
+  std::string class_name;  // "StableDiffusionXLPipeline"
+  std::string family;      // "sdxl"
+  pipeline::ModelDefaults defaults;
+};
+
+// Properties of the server that bound a client's requests.
+struct Capabilities {
+  std::vector<ModelInfo> models;
+  bool can_refine = false;
+  pipeline::Size default_size;          // the bucket nearest to the model's own size
+  std::vector<std::string> schedulers;  // short names
+  std::string default_scheduler;        // empty: requests have to name one
+  int min_side = 64, max_side = 2048, side_multiple = 8;
+  int64_t max_pixels = 4 << 20;
+  int min_steps = 1, max_steps = 150;
+  double max_guidance_scale = 30;
+  int max_images_per_prompt = 0;
+  int queue_capacity = 0;
+  int min_priority = kMinPriority;
+  PriorityLimits priorities;
+  std::string backend;
+  std::vector<ServerStatus::Bucket> buckets;
+};
+
+}  // namespace latentd::engine

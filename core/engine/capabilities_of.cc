@@ -1,0 +1,52 @@
+#include "core/engine/capabilities_of.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "absl/algorithm/container.h"
+#include "core/pipeline/spec/limits.h"
+#include "core/schedulers/config.h"
+
+namespace latentd::engine {
+namespace {
+
+// True if some model that draws hands over to one that does.
+bool CanRefine(const pipeline::Pipeline& pipeline) {
+  return absl::c_any_of(pipeline.Models(), [&](const pipeline::LoadedModel* model) {
+    const std::optional<pipeline::ModelId>& next = model->row().hands_over_to;
+    return next.has_value() && pipeline.Draws(*next);
+  });
+}
+
+}  // namespace
+
+Capabilities CapabilitiesOf(const pipeline::Pipeline& pipeline, const Config& config,
+                            std::vector<ServerStatus::Bucket> buckets) {
+  Capabilities capabilities;
+  for (const pipeline::LoadedModel* model : pipeline.Models()) {
+    const pipeline::ModelRow& row = model->row();
+    capabilities.models.push_back(
+        {row.name, model->path(), model->pipeline_class(), row.family, row.defaults});
+  }
+  capabilities.can_refine = CanRefine(pipeline);
+  capabilities.default_size = pipeline.traits().default_size;
+  capabilities.schedulers = schedulers::SupportedSchedulers();
+  capabilities.default_scheduler = pipeline.default_scheduler();
+  capabilities.min_side = pipeline::kMinSide;
+  capabilities.max_side = pipeline::kMaxSide;
+  capabilities.side_multiple = pipeline.traits().side_multiple;
+  capabilities.max_pixels = pipeline::kMaxPixels;
+  capabilities.min_steps = pipeline::kMinSteps;
+  capabilities.max_steps = pipeline::kMaxSteps;
+  capabilities.max_guidance_scale = pipeline::kMaxGuidanceScale;
+  capabilities.max_images_per_prompt =
+      std::min(pipeline::kMaxImagesPerPrompt, config.queue_capacity);
+  capabilities.queue_capacity = config.queue_capacity;
+  capabilities.priorities = config.priorities;
+  capabilities.backend = config.backend;
+  capabilities.buckets = std::move(buckets);
+  return capabilities;
+}
+
+}  // namespace latentd::engine

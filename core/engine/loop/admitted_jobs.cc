@@ -1,0 +1,245 @@
+#include "core/engine/loop/admitted_jobs.h"
+
+#include <algorithm>
+
+#include "core/base/status_macros.h"
+#include "core/engine/api/serving.h"
+#include "core/engine/requests/arrival.h"
+
+namespace latentd::engine {
+
+AdmittedJobs::AdmittedJobs(batching::Limits limits, Callbacks callbacks, EngineMetrics& metrics,
+                           const Clock& clock)
+    : callbacks_(std::move(callbacks)),
+      metrics_(metrics),
+      clock_(clock),
+      state_bytes_(limits.devices),
+      queue_(limits, clock),
+      begun_cancelled_(limits.devices) {}
+
+absl::Status AdmittedJobs::Add(const std::shared_ptr<Job>& job, size_t input_bytes,
+                               Queued& queued) {
+  absl::MutexLock lock(&mutex_);
+  if (device_failed_) return DeviceFaultError();
+  if (draining_) return DrainingError();
+  const int count = job->picture_count();
+  for (int i = 0; i < count; ++i) job->ids.push_back(next_id_++);
+  pictures_.reserve(pictures_.size() + count);
+  jobs_.reserve(jobs_.size() + 1);
+  queued = {.request_id = job->spec.request_id};
+  ASSIGN_OR_RETURN(const batching::Prospect prospect, queue_.Admit(ArrivalOf(*job, input_bytes)));
+  UpdateAll(*job);
+  // From here on nothing asks for memory: the job is a member in all of it, or in nothing.
+  for (int i = 0; i < count; ++i) pictures_[job->ids[i]] = {job, i};
+  jobs_[job->handle] = {.job = job, .told = prospect};
+  metrics_.requests().Accepted(job->spec.priority);
+  SetProspect(prospect, queued);
+  job->predicted = queued.total;
+  return absl::OkStatus();
+}
+
+void AdmittedJobs::Begin(Job& job, Job::Pictures pictures,
+                         std::vector<std::pair<size_t, Job::Pictures>> others) {
+  absl::MutexLock lock(&mutex_);
+  if (!jobs_.contains(job.handle)) return;
+  job.pictures = std::move(pictures);
+  job.others = std::move(others);
+  UpdateAll(job);
+}
+
+void AdmittedJobs::UpdateAll(const Job& job) {
+  for (size_t i = 0; i < job.pictures.size(); ++i) {
+    queue_.Update(job.ids[i], NeedOf(*job.pictures[i]));
+  }
+}
+
+void AdmittedJobs::Cancel(CancelCause cause, uint64_t handle) {
+  absl::MutexLock lock(&mutex_);
+  const auto found = jobs_.find(handle);
+  if (found != jobs_.end()) Cancel(cause, found->second);
+}
+
+void AdmittedJobs::Cancel(CancelCause cause, Member& member) {
+  if (member.cancelled != CancelCause::kNone) return;
+  const bool is_late = member.job->spec.deadline <= clock_.Monotonic() + kDeadlineSlack;
+  member.cancelled = cause == CancelCause::kClient && is_late ? CancelCause::kDeadline : cause;
+  ++CountOf(member);
+  if (!member.begun) callbacks_.end_early(member.job, member.cancelled);
+}
+
+int& AdmittedJobs::CountOf(const Member& cancelled) {
+  return cancelled.begun ? begun_cancelled_[cancelled.job->device] : unbegun_cancelled_;
+}
+
+void AdmittedJobs::CancelAll(CancelCause cause) {
+  for (auto& [handle, member] : jobs_) Cancel(cause, member);
+}
+
+void AdmittedJobs::Drain(absl::Time deadline) {
+  absl::MutexLock lock(&mutex_);
+  draining_ = true;
+  const auto idle = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return jobs_.empty(); };
+  const absl::Duration left = deadline - clock_.Monotonic();
+  // Without time the lock is kept: no unit begins before all are cancelled.
+  if (left > absl::ZeroDuration() && mutex_.AwaitWithTimeout(absl::Condition(&idle), left)) return;
+  CancelAll(CancelCause::kDrain);
+  mutex_.Await(absl::Condition(&idle));
+}
+
+void AdmittedJobs::EndForFault(size_t device) {
+  absl::MutexLock lock(&mutex_);
+  device_failed_ = true;
+  for (auto& [handle, member] : jobs_) {
+    if (!member.begun || member.job->device == device) Cancel(CancelCause::kDeviceFault, member);
+  }
+}
+
+bool AdmittedJobs::Remove(const Job& job, const absl::Status& end, const char* rejection) {
+  absl::MutexLock lock(&mutex_);
+  for (batching::PictureId id : job.ids) RemovePicture(job, id);
+  const auto member = jobs_.find(job.handle);
+  if (member == jobs_.end()) return false;
+  if (member->second.cancelled != CancelCause::kNone) --CountOf(member->second);
+  jobs_.erase(member);
+  if (job.started) state_bytes_[job.device] -= job.state_bytes();
+  metrics_.requests().Ended(job.spec.priority, job.started, end, rejection);
+  return true;
+}
+
+void AdmittedJobs::Remove(const JobPicture& picture) {
+  absl::MutexLock lock(&mutex_);
+  RemovePicture(*picture.job, picture.job->ids[picture.index]);
+}
+
+void AdmittedJobs::RemovePicture(const Job& job, batching::PictureId id) {
+  if (pictures_.erase(id) == 0) return;
+  queue_.Remove(id);
+  metrics_.PictureLeft(job.bucket);
+}
+
+bool AdmittedJobs::Contains(const Job& job) const {
+  absl::MutexLock lock(&mutex_);
+  return jobs_.contains(job.handle);
+}
+
+bool AdmittedJobs::IsWanted(const Job& job) const {
+  absl::MutexLock lock(&mutex_);
+  const auto found = jobs_.find(job.handle);
+  return found != jobs_.end() && found->second.cancelled == CancelCause::kNone;
+}
+
+batching::Backlog AdmittedJobs::backlog(size_t device) const {
+  absl::MutexLock lock(&mutex_);
+  return queue_.backlog(static_cast<int>(device));
+}
+
+bool AdmittedJobs::WaitToBegin(absl::FunctionRef<bool()> holds, size_t place) const {
+  const auto device = static_cast<int>(place);
+  absl::MutexLock lock(&mutex_);
+  return !queue_.CanRun(/*may_begin=*/false, device) && queue_.CanRun(/*may_begin=*/true, device) &&
+         holds();
+}
+
+AdmittedJobs::Work AdmittedJobs::Next(bool may_enqueue, bool idle, ThreadWatch& loop,
+                                      size_t device) {
+  absl::MutexLock lock(&mutex_);
+  if (idle) AwaitWork(loop, device);
+  CancelLate();
+  if (HasCancelled(device)) {
+    for (const auto& [handle, member] : jobs_) {
+      if (member.cancelled == CancelCause::kNone) continue;
+      if (member.begun && member.job->device != device) continue;
+      return {.cancelled = member.job, .cause = member.cancelled};
+    }
+  }
+  if (!may_enqueue) return {};
+  return NextUnit(device);
+}
+
+void AdmittedJobs::AwaitWork(ThreadWatch& loop, size_t device) {
+  const auto is_news = [this, device, seen = queue_.changes()]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(
+                           mutex_) { return HasWork(device) || queue_.changes() != seen; };
+  const ThreadWatch::Activity waits(loop, ThreadWatch::kIdle);
+  mutex_.AwaitWithTimeout(absl::Condition(&is_news), NextDeadline() - clock_.Monotonic());
+}
+
+absl::Time AdmittedJobs::NextDeadline() const {
+  absl::Time next = absl::InfiniteFuture();
+  for (const auto& [handle, member] : jobs_) {
+    if (member.cancelled == CancelCause::kNone) next = std::min(next, member.job->spec.deadline);
+  }
+  return next;
+}
+
+void AdmittedJobs::AwaitCancellation(absl::Time until, ThreadWatch& loop, size_t device) {
+  absl::MutexLock lock(&mutex_);
+  const auto is_news = [this, device]()
+                           ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return HasCancelled(device); };
+  const ThreadWatch::Activity waits(loop, ThreadWatch::kIdle);
+  mutex_.AwaitWithTimeout(absl::Condition(&is_news),
+                          std::min(until, NextDeadline()) - clock_.Monotonic());
+}
+
+bool AdmittedJobs::HasWork(size_t device) const {
+  return stop_ || HasCancelled(device) ||
+         queue_.CanRun(callbacks_.may_begin(), static_cast<int>(device));
+}
+
+// The client's own cancellation may be late, or never come.
+void AdmittedJobs::CancelLate() {
+  const absl::Time now = clock_.Monotonic();
+  for (auto& [handle, member] : jobs_) {
+    if (member.job->spec.deadline <= now) Cancel(CancelCause::kDeadline, member);
+  }
+}
+
+AdmittedJobs::Work AdmittedJobs::NextUnit(size_t device) {
+  Work work = {.unit = queue_.Next(callbacks_.may_begin(), static_cast<int>(device))};
+  work.stop = stop_ && !work.unit;
+  if (!work.unit) return work;
+  for (batching::PictureId id : work.unit->pictures) {
+    work.pictures.push_back(pictures_.find(id)->second);
+    Job& job = *work.pictures.back().job;
+    if (!std::exchange(jobs_.find(job.handle)->second.begun, true)) job.DrawOn(device);
+  }
+  return work;
+}
+
+AdmittedJobs::Prospects AdmittedJobs::ChangedProspects() {
+  Prospects changed;
+  absl::MutexLock lock(&mutex_);
+  if (std::exchange(changes_told_, queue_.changes()) == queue_.changes()) return changed;
+  for (const auto& [picture, prospect] : queue_.Waiting()) {
+    const std::shared_ptr<Job>& job = pictures_.find(picture)->second.job;
+    batching::Prospect& last = jobs_.find(job->handle)->second.told;
+    if (!batching::IsNews(last, prospect)) continue;
+    SetProspect(prospect, changed.emplace_back(job, Queued{job->spec.request_id}).second);
+    last = prospect;
+  }
+  return changed;
+}
+
+void AdmittedJobs::Started(Job& job) {
+  state_bytes_[job.device] += job.state_bytes();
+  job.started = true;  // its end takes that back
+  metrics_.requests().Began(job.spec.priority);
+}
+
+void AdmittedJobs::Update(const JobPicture& picture) {
+  absl::MutexLock lock(&mutex_);
+  queue_.Update(picture.job->ids[picture.index], NeedOf(picture.picture()));
+}
+
+void AdmittedJobs::Measure(const batching::Unit& unit, int computed_rows, absl::Duration took) {
+  absl::MutexLock lock(&mutex_);
+  queue_.Measure(unit, computed_rows, took);
+}
+
+void AdmittedJobs::Wake() { absl::MutexLock lock(&mutex_); }
+
+void AdmittedJobs::Stop() {
+  absl::MutexLock lock(&mutex_);
+  stop_ = true;
+}
+
+}  // namespace latentd::engine

@@ -1,0 +1,128 @@
+#include "core/engine/loop/picture_encoder.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/algorithm/container.h"
+#include "absl/cleanup/cleanup.h"
+#include "absl/container/inlined_vector.h"
+#include "core/base/out_of_memory.h"
+#include "core/base/split_work.h"
+#include "core/base/status_macros.h"
+#include "core/engine/requests/picture_file.h"
+
+namespace latentd::engine {
+
+DrawnPicture::DrawnPicture(pipeline::Picture& picture) : pixels(std::move(picture.pixels)) {
+  if (picture.plan().spec.output_latents) latents = std::move(picture.latents);
+}
+
+PictureEncoder::PictureEncoder(int threads, Encode encode, Owner owner,
+                               std::shared_ptr<PictureBytes> bytes, ThreadWatches& watches,
+                               EngineMetrics& metrics, const Clock& clock)
+    : encode_(std::move(encode)),
+      owner_(std::move(owner)),
+      bytes_(std::move(bytes)),
+      metrics_(metrics),
+      clock_(clock),
+      previews_(owner_.is_wanted, bytes_, watches.Add("previews"), owner_.warn) {
+  for (int i = 0; i < threads; ++i) {
+    encoders_.push_back(std::make_unique<Encoder>(watches.Add("encoder")));
+  }
+}
+
+// Pictures first: the thread that encodes one needs the helpers, which have to exist until then.
+PictureEncoder::~PictureEncoder() {
+  for (const auto& encoder : encoders_) encoder->worker.Flush();
+}
+
+void PictureEncoder::Add(std::shared_ptr<Job> job, int index, uint64_t seed, DrawnPicture drawn) {
+  Encoder& encoder = LeastBusy();
+  Added added = {.job = std::move(job), .index = index, .seed = seed};
+  added.drawn = std::make_shared<const DrawnPicture>(std::move(drawn));
+  added.counted = bytes_->Count(PictureBytes::Kind::kUnencoded, added.drawn->bytes());
+  const auto bytes = static_cast<int64_t>(added.drawn->bytes());
+  encoder.bytes += bytes;
+  // Should there be no memory for the token, its deleter runs at once.
+  added.at_encoder =
+      std::shared_ptr<Encoder>(&encoder, [bytes](Encoder* at) { at->bytes -= bytes; });
+  uint64_t id = 0;
+  {
+    absl::MutexLock lock(&mutex_);
+    id = added.id = next_id_++;
+    waiting_.push_back(std::move(added));
+  }
+  absl::Cleanup not_added = [&] { Take(id); };
+  encoder.worker.Add([this, id, &watch = encoder.watch] {
+    const ThreadWatch::Activity encodes(watch, "encoding a picture");
+    if (std::optional<Added> next = Take(id)) EncodePicture(*std::move(next));
+  });
+  std::move(not_added).Cancel();
+}
+
+std::optional<PictureEncoder::Added> PictureEncoder::Take(uint64_t id) {
+  absl::MutexLock lock(&mutex_);
+  const auto found = absl::c_find_if(waiting_, [&](const Added& added) { return added.id == id; });
+  if (found == waiting_.end()) return std::nullopt;
+  Added taken = std::move(*found);
+  waiting_.erase(found);
+  return taken;
+}
+
+void PictureEncoder::Drop(const Job& job) {
+  std::list<Added> dropped;  // destroyed without the lock: their counts notify others
+  absl::MutexLock lock(&mutex_);
+  for (auto next = waiting_.begin(); next != waiting_.end();) {
+    const auto added = next++;
+    if (added->job.get() == &job) dropped.splice(dropped.end(), waiting_, added);
+  }
+}
+
+PictureEncoder::Encoder& PictureEncoder::LeastBusy() const {
+  const auto has_less = [](const auto& a, const auto& b) { return a->bytes < b->bytes; };
+  return **std::min_element(encoders_.begin(), encoders_.end(), has_less);
+}
+
+void PictureEncoder::EncodePicture(Added added) {
+  const std::shared_ptr<Job> job = added.job;
+  if (!owner_.is_wanted(*job)) return;  // it has failed, or is about to hear so
+  // A border: who waits for the picture is told.
+  absl::Status encoded = CatchOutOfMemory([&] { return TryEncode(std::move(added)); });
+  if (!encoded.ok()) owner_.fail(*job, std::move(encoded));
+}
+
+absl::StatusOr<Image> PictureEncoder::Encoded(const Added& added) const {
+  const DrawnPicture& drawn = *added.drawn;
+  if (drawn.latents.has_memory()) {
+    return LatentsImage(*added.job, added.index, added.seed, drawn.latents);
+  }
+  return encode_(*added.job, added.index, added.seed, drawn.pixels,
+                 [this](int count, absl::FunctionRef<void(int)> part) { RunParts(count, part); });
+}
+
+// By the thread that calls, too: it would help itself once it has no more to do.
+void PictureEncoder::RunParts(int count, absl::FunctionRef<void(int)> part) const {
+  absl::InlinedVector<Worker*, 4> helpers;
+  for (const auto& encoder : encoders_) helpers.push_back(&encoder->worker);
+  SplitWork(count > 1 ? absl::MakeSpan(helpers) : absl::Span<Worker*>(), count, part);
+}
+
+absl::Status PictureEncoder::TryEncode(Added added) {
+  Job& job = *added.job;
+  const absl::Time begin = clock_.Monotonic();
+  ASSIGN_OR_RETURN(Image image, Encoded(added));
+  image.encoded = {begin, clock_.Monotonic()};
+  const absl::Duration duration = image.encoded.length();
+  job.AddEncodeTime(duration);
+  image.unread = bytes_->Count(PictureBytes::Kind::kResult, image.bytes.size());
+  added.drawn.reset();
+  added.counted.reset();
+  added.at_encoder.reset();
+  metrics_.StageDone(Stage::kEncodeFile, job.last_model, job.bucket, duration);
+  metrics_.ImageDone(job.bucket, image);
+  job.Publish(std::move(image));
+  if (--job.unfinished == 0) owner_.complete(job);
+  return absl::OkStatus();
+}
+
+}  // namespace latentd::engine

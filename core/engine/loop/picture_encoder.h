@@ -1,0 +1,112 @@
+// Turns finished pictures into files on threads of its own, and tells their requests. Waiting ones
+// hold memory that counts as results (picture_bytes.h).
+//
+// Thread-safe.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "core/base/clock.h"
+#include "core/base/thread_watch.h"
+#include "core/base/worker.h"
+#include "core/engine/loop/preview_encoder.h"
+#include "core/engine/requests/engine_metrics.h"
+#include "core/engine/requests/job.h"
+#include "core/engine/requests/picture_bytes.h"
+#include "core/image/pixels/run_parts.h"
+
+namespace latentd::engine {
+
+// Result of a finished picture: pixels, or latents where those are wanted.
+struct DrawnPicture {
+  explicit DrawnPicture(pipeline::Picture& picture);
+  size_t bytes() const { return pixels.rgb.size() + latents.bytes(); }
+
+  image::Image pixels;
+  device::Buffer latents;
+};
+
+class PictureEncoder {
+ public:
+  // Turns the pixels of the job's picture with that index into a file. Called by all its threads,
+  // of which those that have no picture of their own run parts of it.
+  using Encode = std::function<absl::StatusOr<Image>(const Job& job, int index, uint64_t seed,
+                                                     const image::Image& pixels,
+                                                     const image::RunParts& run_parts)>;
+  // Functions of the jobs' owner; called by the encoder's threads.
+  struct Owner {
+    std::function<bool(const Job& job)> is_wanted;
+    std::function<void(Job& job, absl::Status status)> fail;
+    std::function<void(Job& job)> complete;  // all its pictures are files
+    PreviewEncoder::Warn warn = {};          // may be empty
+  };
+
+  // Its threads are of `watches`, which, as `metrics`, `clock` and what `owner` calls, must outlive
+  // the encoder.
+  PictureEncoder(int threads, Encode encode, Owner owner, std::shared_ptr<PictureBytes> bytes,
+                 ThreadWatches& watches, EngineMetrics& metrics, const Clock& clock);
+  ~PictureEncoder();
+
+  // Not encoded if the job is not wanted any more when its turn comes.
+  void Add(std::shared_ptr<Job> job, int index, uint64_t seed, DrawnPicture drawn)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Frees what waits of the job before it returns. Asks for no memory.
+  void Drop(const Job& job) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  PreviewEncoder& previews() { return previews_; }
+
+ private:
+  struct Added {
+    uint64_t id = 0;
+    std::shared_ptr<Job> job;
+    int index = 0;
+    uint64_t seed = 0;
+    std::shared_ptr<const DrawnPicture> drawn;
+    std::shared_ptr<const void> counted;     // as unencoded
+    std::shared_ptr<const void> at_encoder;  // in its bytes
+  };
+
+  // One of the threads.
+  struct Encoder {
+    explicit Encoder(ThreadWatch& watch) : watch(watch) {}
+
+    ThreadWatch& watch;
+    std::atomic<int64_t> bytes = 0;  // bytes of pictures that wait for it, or are in it
+    Worker worker{"encoder"};        // the last: it uses the others
+  };
+
+  Encoder& LeastBusy() const;
+  // Nothing if it has been dropped.
+  std::optional<Added> Take(uint64_t id) ABSL_LOCKS_EXCLUDED(mutex_);
+  void EncodePicture(Added added);
+  absl::Status TryEncode(Added added);
+  absl::StatusOr<Image> Encoded(const Added& added) const;
+  void RunParts(int count, absl::FunctionRef<void(int)> part) const;
+
+  const Encode encode_;
+  const Owner owner_;
+  const std::shared_ptr<PictureBytes> bytes_;
+  EngineMetrics& metrics_;
+  const Clock& clock_;
+  PreviewEncoder previews_;
+  absl::Mutex mutex_;
+  uint64_t next_id_ ABSL_GUARDED_BY(mutex_) = 1;
+  std::list<Added> waiting_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::unique_ptr<Encoder>> encoders_;  // the last: they use the others, and each other
+};
+
+}  // namespace latentd::engine

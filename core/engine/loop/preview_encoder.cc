@@ -1,0 +1,113 @@
+#include "core/engine/loop/preview_encoder.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/out_of_memory.h"
+#include "core/base/status_macros.h"
+#include "core/image/encode.h"
+
+namespace latentd::engine {
+namespace {
+
+// They are looked at for a moment.
+constexpr image::EncodeOptions kEncoding = {.format = image::Format::kJpeg, .quality = 80};
+
+// Size of the picture, in latents.
+pipeline::Size LatentSize(const pipeline::Picture& picture) {
+  const int scale = picture.executed_size().width / picture.plan().latents.width;
+  return {picture.size().width / scale, picture.size().height / scale};
+}
+
+}  // namespace
+
+void PreviewEncoder::Add(const JobPicture& of, pipeline::Prediction prediction) {
+  pipeline::Picture& picture = of.picture();
+  const pipeline::Request& request = *picture.request;
+  if (prediction.pixels.has_memory()) {
+    prediction.terms.clear();
+  } else if (request.preview != nullptr) {
+    picture.prediction = std::move(prediction);
+    return;
+  } else if (!request.colors) {
+    return;
+  }
+  // A picture is never worse for its previews.
+  CatchOutOfMemory([&] {
+    Waiting added = {.of = of,
+                     .total_steps = picture.total_steps(),
+                     .size = picture.size(),
+                     .latents = LatentSize(picture),
+                     .colors = request.colors.value_or(pipeline::LatentColors()),
+                     .prediction = std::move(prediction)};
+    added.counted = bytes_->Count(PictureBytes::Kind::kResult, added.prediction.bytes());
+    TryAdd(std::move(added));
+  }).IgnoreError();
+}
+
+void PreviewEncoder::AddFailed(const JobPicture& of, pipeline::Prediction prediction,
+                               const absl::Status& failure) {
+  pipeline::Request& request = *of.picture().request;
+  const bool was_tiny = std::exchange(request.preview, nullptr) != nullptr;
+  if (was_tiny && warn_ && !std::exchange(has_warned_, true)) {
+    CatchOutOfMemory([&] {
+      warn_(absl::StrCat("the tiny VAE could not draw a preview: ", failure.message(),
+                         "; such requests go on with previews in colours, and no more is said of "
+                         "it (--components=vae_tiny=off does without it)"));
+    }).IgnoreError();
+  }
+  prediction.pixels = {};
+  Add(of, std::move(prediction));
+}
+
+void PreviewEncoder::TryAdd(Waiting added) {
+  if (Replaces(added)) return;
+  // A task for each that waits: where there is memory for the task alone, it finds nothing to do.
+  absl::MutexLock lock(&mutex_);
+  worker_.Add([this] { EncodeNext(); });
+  waiting_.push_back(std::move(added));
+}
+
+// The older one goes with `added`, outside of the lock.
+bool PreviewEncoder::Replaces(Waiting& added) {
+  absl::MutexLock lock(&mutex_);
+  const auto same = std::find_if(waiting_.begin(), waiting_.end(), [&](const Waiting& waiting) {
+    return waiting.of.job == added.of.job && waiting.of.index == added.of.index;
+  });
+  if (same == waiting_.end()) return false;
+  std::swap(*same, added);
+  return true;
+}
+
+void PreviewEncoder::EncodeNext() {
+  const ThreadWatch::Activity encodes(watch_, "encoding a preview");
+  Waiting next;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (waiting_.empty()) return;
+    next = std::move(waiting_.front());
+    waiting_.pop_front();
+  }
+  if (is_wanted_(*next.of.job)) Encode(next).IgnoreError();
+}
+
+absl::Status PreviewEncoder::Encode(const Waiting& next) const {
+  const device::Buffer& pixels = next.prediction.pixels;
+  const image::Image drawn =
+      pixels.has_memory() ? pipeline::ShrinkPixels(pixels, next.size)
+                          : pipeline::DrawPreview(next.prediction, next.colors, next.latents);
+  ASSIGN_OR_RETURN(std::string bytes, image::Encode(drawn, kEncoding));
+  Preview preview = {.image_index = next.of.index,
+                     .step = next.prediction.step,
+                     .total_steps = next.total_steps,
+                     .size = {drawn.width, drawn.height},
+                     .format = kEncoding.format,
+                     .bytes = std::move(bytes)};
+  preview.unread = bytes_->Count(PictureBytes::Kind::kResult, preview.bytes.size());
+  next.of.job->Publish(std::move(preview));
+  return absl::OkStatus();
+}
+
+}  // namespace latentd::engine

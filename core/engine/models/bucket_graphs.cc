@@ -1,0 +1,372 @@
+#include "core/engine/models/bucket_graphs.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/error_details.h"
+#include "core/base/status_macros.h"
+#include "core/base/text.h"
+#include "core/engine/api/config.h"
+#include "core/pipeline/spec/limits.h"
+#include "core/pipeline/spec/validation.h"
+
+namespace latentd::engine {
+namespace {
+
+using compiler::GraphStatus;
+using compiler::GraphStore;
+
+constexpr size_t kMostServed = 64;
+
+int64_t Area(pipeline::Size size) { return int64_t{size.width} * size.height; }
+
+// Why nothing can be run with this graph unless something is compiled first; null: it can.
+const char* ColdnessOf(compiler::GraphState state) {
+  switch (state) {
+    case compiler::GraphState::kCold:
+      return "is not compiled";
+    case compiler::GraphState::kCompiling:
+      return "is being compiled";
+    case compiler::GraphState::kFailed:
+      return "failed to load";
+    case compiler::GraphState::kCompiled:
+    case compiler::GraphState::kLoading:
+    case compiler::GraphState::kReady:
+      break;
+  }
+  return nullptr;
+}
+
+std::string ColdnessText(const GraphStatus& info) {
+  const char* coldness = ColdnessOf(info.state);
+  return absl::StrCat(info.label.ToText(), " ", coldness, info.reason.empty() ? "" : ": ",
+                      info.reason);
+}
+
+std::map<std::string, GraphStatus> ById(std::vector<GraphStatus> list) {
+  std::map<std::string, GraphStatus> infos;
+  for (GraphStatus& info : list) infos.emplace(info.id, std::move(info));
+  return infos;
+}
+
+void AddOnce(const GraphHandles& more, GraphHandles& all) {
+  for (const compiler::GraphHandle& graph : more) {
+    if (std::find(all.begin(), all.end(), graph) == all.end()) all.push_back(graph);
+  }
+}
+
+bool IsDispensable(const compiler::GraphLabel& label) {
+  return pipeline::IsDispensable(label.component, label.rows);
+}
+
+// True for a step of more rows than a picture has.
+bool IsSharedStep(const compiler::GraphLabel& label) {
+  return label.rows > pipeline::kMaxRowsOfPicture;
+}
+
+}  // namespace
+
+void ColdSizes::Keep(pipeline::Size size, const GraphHandles& graphs) {
+  Touch(size);
+  if (sizes_.empty() || sizes_.front().size != size) sizes_.push_front({.size = size});
+  Kept& kept = sizes_.front();
+  for (const compiler::GraphHandle& graph : graphs) {
+    const bool shared = GraphStore::LabelOf(graph).width == 0;
+    const auto end = kept.graphs.end();
+    if (shared || std::find(kept.graphs.begin(), end, graph) != end) continue;
+    kept.graphs.push_back(graph);
+    kept.bytes += GraphStore::DefinitionBytesOf(graph);
+  }
+  while (sizes_.size() > 1 && bytes() > max_bytes_) sizes_.pop_back();
+}
+
+void ColdSizes::Touch(pipeline::Size size) {
+  const auto found = std::find_if(sizes_.begin(), sizes_.end(),
+                                  [&](const Kept& kept) { return kept.size == size; });
+  if (found != sizes_.end()) sizes_.splice(sizes_.begin(), sizes_, found);
+}
+
+size_t ColdSizes::bytes() const {
+  size_t bytes = 0;
+  for (const Kept& kept : sizes_) bytes += kept.bytes;
+  return bytes;
+}
+
+BucketGraphs::BucketGraphs(const pipeline::Pipeline& pipeline, GraphStore& store,
+                           std::vector<pipeline::Size> buckets)
+    : pipeline_(pipeline), store_(store), configured_(std::move(buckets)) {
+  std::stable_sort(configured_.begin(), configured_.end(),
+                   [](pipeline::Size a, pipeline::Size b) { return Area(a) > Area(b); });
+  absl::MutexLock lock(&mutex_);
+  for (pipeline::Size bucket : configured_) {
+    served_.push_back(Declare(bucket, RowCounts::kOfPicture));
+  }
+}
+
+BucketGraphs::Served BucketGraphs::Declare(pipeline::Size bucket, RowCounts counts) const {
+  Served served{.size = bucket};
+  absl::StatusOr<GraphHandles> graphs = GraphsOf(bucket, counts);
+  served.outcome = graphs.status();
+  if (graphs.ok()) served.graphs = *std::move(graphs);
+  return served;
+}
+
+batching::Buckets BucketGraphs::buckets() const {
+  absl::MutexLock lock(&mutex_);
+  std::vector<batching::Bucket> listed;
+  for (const Served& served : served_) listed.push_back({served.size.width, served.size.height});
+  return batching::Buckets(std::move(listed));
+}
+
+absl::StatusOr<pipeline::Size> BucketGraphs::Choose(pipeline::Size size,
+                                                    pipeline::BucketPolicy policy) const {
+  std::set<std::string> ready;
+  if (policy == pipeline::BucketPolicy::kSnap) {
+    for (const BucketState& state : BucketStates()) {
+      if (state.bucket.ready) ready.insert(SizeText(state.bucket.size));
+    }
+  }
+  const auto is_ready = [&](batching::Bucket bucket) { return ready.contains(SizeText(bucket)); };
+  ASSIGN_OR_RETURN(const batching::Bucket bucket,
+                   buckets().Choose({size.width, size.height}, policy, is_ready));
+  return pipeline::Size{bucket.width, bucket.height};
+}
+
+BucketGraphs::Served* BucketGraphs::Find(pipeline::Size bucket) {
+  return const_cast<Served*>(static_cast<const BucketGraphs*>(this)->Find(bucket));
+}
+
+const BucketGraphs::Served* BucketGraphs::Find(pipeline::Size bucket) const {
+  const auto found = std::find_if(served_.begin(), served_.end(),
+                                  [&](const Served& served) { return served.size == bucket; });
+  return found == served_.end() ? nullptr : &*found;
+}
+
+bool BucketGraphs::IsServed(pipeline::Size bucket) const {
+  absl::MutexLock lock(&mutex_);
+  return Find(bucket) != nullptr;
+}
+
+void BucketGraphs::KeepCold(pipeline::Size size, const GraphHandles& graphs) {
+  absl::MutexLock lock(&mutex_);
+  if (Find(size) == nullptr) cold_.Keep(size, graphs);
+}
+
+void BucketGraphs::Touch(pipeline::Size size) {
+  absl::MutexLock lock(&mutex_);
+  cold_.Touch(size);
+}
+
+absl::Status BucketGraphs::CheckRoomFor(absl::Span<const pipeline::Size> buckets) const {
+  std::set<std::pair<int, int>> more;
+  absl::MutexLock lock(&mutex_);
+  for (pipeline::Size bucket : buckets) {
+    if (Find(bucket) == nullptr) more.insert({bucket.width, bucket.height});
+  }
+  if (more.empty() || served_.size() + more.size() <= kMostServed) return absl::OkStatus();
+  return WithReason(
+      absl::ResourceExhaustedError(absl::StrCat(
+          "a server has at most ", kMostServed, " buckets; there are ", served_.size(), ", and ",
+          more.size(), " more are asked for: evict some that are not configured, from both tiers")),
+      "TOO_MANY_BUCKETS");
+}
+
+absl::Status BucketGraphs::Add(pipeline::Size bucket) {
+  Served added = Declare(bucket, RowCounts::kAll);
+  RETURN_IF_ERROR(CheckRoomFor({bucket}));
+  absl::MutexLock lock(&mutex_);
+  Served* known = Find(bucket);
+  if (known == nullptr) {
+    served_.push_back(std::move(added));
+  } else {
+    AddOnce(added.graphs, known->graphs);
+  }
+  return absl::OkStatus();
+}
+
+void BucketGraphs::ForgetCold() {
+  const Infos infos = ById(store_.List());
+  const auto is_cold = [&](const compiler::GraphHandle& graph) {
+    const auto info = infos.find(GraphStore::IdOf(graph));
+    return info == infos.end() || info->second.label.width == 0 ||
+           info->second.state == compiler::GraphState::kCold;
+  };
+  {
+    absl::MutexLock lock(&mutex_);
+    const auto added = served_.begin() + static_cast<ptrdiff_t>(configured_.size());
+    const auto forgotten = std::remove_if(added, served_.end(), [&](const Served& served) {
+      return std::all_of(served.graphs.begin(), served.graphs.end(), is_cold);
+    });
+    served_.erase(forgotten, served_.end());
+  }
+  store_.DropUnused();
+}
+
+absl::Status BucketGraphs::CheckSize(pipeline::Size bucket) const {
+  pipeline::PictureSpec spec;
+  spec.prompt = "any";
+  spec.width = bucket.width;
+  spec.height = bucket.height;
+  std::vector<FieldViolation> violations = pipeline::FindViolations(spec, pipeline_.traits());
+  // Only the size is checked: violations of other fields are a request's, not the bucket's.
+  std::erase_if(violations, [](const FieldViolation& violation) {
+    return violation.field != "width" && violation.field != "height";
+  });
+  return violations.empty() ? absl::OkStatus() : InvalidFields(violations);
+}
+
+absl::StatusOr<GraphHandles> BucketGraphs::GraphsOf(pipeline::Size bucket, RowCounts counts) const {
+  RETURN_IF_ERROR(CheckSize(bucket));
+  GraphHandles all;
+  for (int rows : pipeline_.RowCountsAt(bucket)) {
+    if (counts == RowCounts::kOfPicture && rows > pipeline::kMaxRowsOfPicture) continue;
+    ASSIGN_OR_RETURN(const GraphHandles graphs, pipeline_.GraphsOf(bucket, rows));
+    AddOnce(graphs, all);
+  }
+  if (counts == RowCounts::kOfPicture) return all;
+  ASSIGN_OR_RETURN(const GraphHandles previews, pipeline_.PreviewGraphsOf(bucket));
+  AddOnce(previews, all);
+  return all;
+}
+
+absl::StatusOr<GraphHandles> BucketGraphs::AddSharedSteps(pipeline::Size bucket, int rows) {
+  ASSIGN_OR_RETURN(GraphHandles steps, pipeline_.GraphsOf(bucket, rows));
+  std::erase_if(steps, [](const compiler::GraphHandle& graph) {
+    return !IsSharedStep(GraphStore::LabelOf(graph));
+  });
+  Keep(bucket, steps);
+  return steps;
+}
+
+absl::StatusOr<GraphHandles> BucketGraphs::AddPreviews(pipeline::Size bucket) {
+  ASSIGN_OR_RETURN(GraphHandles previews, pipeline_.PreviewGraphsOf(bucket));
+  Keep(bucket, previews);
+  return previews;
+}
+
+void BucketGraphs::Keep(pipeline::Size bucket, const GraphHandles& graphs) {
+  absl::MutexLock lock(&mutex_);
+  if (Served* served = Find(bucket)) AddOnce(graphs, served->graphs);
+}
+
+std::vector<int> BucketGraphs::SharedRowCounts(pipeline::Size bucket) const {
+  std::vector<int> counts = pipeline_.RowCountsAt(bucket);
+  std::erase_if(counts, [](int rows) { return rows <= pipeline::kMaxRowsOfPicture; });
+  return counts;
+}
+
+std::vector<BucketNeeds> BucketGraphs::Needs() const {
+  std::vector<BucketNeeds> all;
+  absl::MutexLock lock(&mutex_);
+  for (const Served& served : served_) {
+    BucketNeeds& needs = all.emplace_back(BucketNeeds{served.size, {}});
+    for (const compiler::GraphHandle& graph : served.graphs) {
+      needs.ids.insert(GraphStore::IdOf(graph));
+    }
+  }
+  return all;
+}
+
+std::vector<GraphStatus> BucketGraphs::Known() const {
+  std::vector<GraphStatus> infos = store_.List();
+  std::set<std::string> served_ids;
+  for (BucketNeeds& needs : Needs()) served_ids.merge(needs.ids);
+  const auto unknown = [&](const GraphStatus& info) {
+    return info.state == compiler::GraphState::kCold && !served_ids.contains(info.id);
+  };
+  infos.erase(std::remove_if(infos.begin(), infos.end(), unknown), infos.end());
+  return infos;
+}
+
+absl::Status BucketGraphs::CheckKnownCompiled(const pipeline::Plan& plan) const {
+  ASSIGN_OR_RETURN(const GraphHandles graphs,
+                   pipeline::HandlesOf(plan.graphs, pipeline::ModelGraphs::IfUnknown::kRefuse));
+  const Infos infos = ById(store_.Declared());
+  std::set<std::string> cold;
+  for (const compiler::GraphHandle& graph : graphs) {
+    const auto info = infos.find(GraphStore::IdOf(graph));
+    if (info == infos.end() || ColdnessOf(info->second.state) == nullptr) continue;
+    if (!info->second.loadable) cold.insert(ColdnessText(info->second));
+  }
+  if (cold.empty()) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      ListSome(std::vector<std::string>(cold.begin(), cold.end()), kMostNamed, "; "));
+}
+
+absl::StatusOr<MemoryPrediction> BucketGraphs::Predict(GraphHandles graphs,
+                                                       absl::Span<const pipeline::Size> buckets,
+                                                       const Turn& take_turn) const {
+  MemoryTally tally;
+  for (pipeline::Size bucket : buckets) {
+    ASSIGN_OR_RETURN(const GraphHandles more, GraphsOf(bucket, RowCounts::kAll));
+    graphs.insert(graphs.end(), more.begin(), more.end());
+    for (int rows : pipeline_.RowCountsAt(bucket)) {
+      tally.AddState(pipeline_.StateBytes(bucket, rows));
+    }
+  }
+  std::set<compiler::GraphHandle> added;
+  for (const compiler::GraphHandle& graph : graphs) {
+    if (!added.insert(graph).second) continue;
+    RETURN_IF_ERROR(take_turn([&]() -> absl::Status {
+      ASSIGN_OR_RETURN(const backends::MemoryNeeds needs, store_.Predict(graph));
+      tally.Add(GraphStore::IdOf(graph), needs);
+      return absl::OkStatus();
+    }));
+  }
+  return tally.prediction();
+}
+
+absl::Status BucketGraphs::OutcomeOf(pipeline::Size bucket,
+                                     const std::map<std::string, absl::Status>& failures) const {
+  ASSIGN_OR_RETURN(const GraphHandles graphs, GraphsOf(bucket, RowCounts::kOfPicture));
+  for (const compiler::GraphHandle& graph : graphs) {
+    const auto failed = failures.find(GraphStore::IdOf(graph));
+    if (failed != failures.end()) return failed->second;
+  }
+  return absl::OkStatus();
+}
+
+void BucketGraphs::SetOutcome(pipeline::Size bucket, const absl::Status& outcome) {
+  absl::MutexLock lock(&mutex_);
+  if (Served* served = Find(bucket)) served->outcome = outcome;
+}
+
+absl::Status BucketGraphs::MemoryFailure(pipeline::Size bucket) {
+  absl::MutexLock lock(&mutex_);
+  const Served* served = Find(bucket);
+  const bool failed = served != nullptr && absl::IsResourceExhausted(served->outcome);
+  return failed ? served->outcome : absl::OkStatus();
+}
+
+std::vector<BucketGraphs::BucketState> BucketGraphs::BucketStates() const {
+  const Infos infos = ById(store_.Declared());
+  absl::MutexLock lock(&mutex_);
+  std::vector<BucketState> all;
+  for (const Served& served : served_) all.push_back(StateOf(served, infos));
+  for (size_t i = 0; i < all.size(); ++i) all[i].configured = i < configured_.size();
+  return all;
+}
+
+// Errors that the graphs' states do not show count too: not declarable, or too large to fit.
+BucketGraphs::BucketState BucketGraphs::StateOf(const Served& served, const Infos& infos) const {
+  BucketState state{.bucket = {.size = served.size}};
+  if (served.graphs.empty() || absl::IsResourceExhausted(served.outcome)) {
+    state.bucket.reason = std::string(served.outcome.message());
+    return state;
+  }
+  state.warm = true;
+  for (const compiler::GraphHandle& graph : served.graphs) {
+    const auto info = infos.find(GraphStore::IdOf(graph));
+    if (info == infos.end() || IsDispensable(info->second.label)) continue;
+    state.warm = state.warm && info->second.state == compiler::GraphState::kReady;
+    if (!state.bucket.reason.empty() || ColdnessOf(info->second.state) == nullptr) continue;
+    if (info->second.loadable && served.outcome.ok()) continue;
+    state.bucket.reason = ColdnessText(info->second);
+  }
+  state.bucket.ready = state.bucket.reason.empty();
+  return state;
+}
+
+}  // namespace latentd::engine

@@ -1,0 +1,259 @@
+#include "core/engine/prepare/admission.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/algorithm/container.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "core/base/error_details.h"
+#include "core/base/error_facts.h"
+#include "core/base/out_of_memory.h"
+#include "core/base/status_macros.h"
+#include "core/base/text.h"
+#include "core/device/device_fault.h"
+#include "core/engine/requests/picture_file.h"
+#include "core/pipeline/plan/latents_file.h"
+
+namespace latentd::engine {
+namespace {
+
+using compiler::GraphStore;
+using pipeline::BucketPolicy;
+
+// The most that an error lists.
+constexpr size_t kMostSizes = 20;
+
+// Stands for all graphs of a size in messages.
+compiler::GraphLabel LabelOf(const pipeline::Plan& plan) {
+  return {.component = "a picture of",
+          .width = plan.executed_size.width,
+          .height = plan.executed_size.height,
+          .rows = plan.rows};
+}
+
+absl::Status TooLarge(pipeline::Size size, int64_t needed, int64_t budget) {
+  return WithMissingBytes(
+      OutOfMemoryError(absl::StrCat("a picture of ", SizeText(size), " needs at least ", needed,
+                                    " bytes of memory, and the server may hold ", budget)),
+      needed, budget);
+}
+
+// Adds what a program can ask for instead.
+absl::Status WithSizes(absl::Status refusal, const pipeline::PictureSpec& resolved,
+                       const BucketGraphs& buckets) {
+  std::vector<std::string> ready;
+  for (const BucketGraphs::BucketState& state : buckets.BucketStates()) {
+    if (state.bucket.ready && ready.size() < kMostSizes) {
+      ready.push_back(SizeText(state.bucket.size));
+    }
+  }
+  return WithFacts(std::move(refusal),
+                   {{"requested_size", SizeText(*resolved.width, *resolved.height)},
+                    {"buckets", absl::StrJoin(ready, ",")}});
+}
+
+void AddTo(backends::MemoryNeeds& together, const backends::MemoryNeeds& more) {
+  together.arena_bytes = std::max(together.arena_bytes, more.arena_bytes);
+  together.executable_bytes += more.executable_bytes;
+  together.weights.insert(more.weights.begin(), more.weights.end());
+  together.making.insert(more.making.begin(), more.making.end());
+}
+
+}  // namespace
+
+bool IsCold(const absl::Status& status) {
+  const std::string reason = GetReason(status);
+  return reason == "GRAPH_COLD" || reason == "COMPILE_FORBIDDEN";
+}
+
+void RefusedSizes::Add(const Graphs& graphs, int64_t bytes) {
+  absl::MutexLock lock(&mutex_);
+  if (refusals_.size() == kMost) refusals_.pop_front();
+  refusals_.push_back({graphs, bytes});
+}
+
+std::optional<int64_t> RefusedSizes::Find(const Graphs& graphs) const {
+  absl::MutexLock lock(&mutex_);
+  for (const Refusal& refusal : refusals_) {
+    if (pipeline::Covers(graphs, refusal.graphs, grows_)) return refusal.bytes;
+  }
+  return std::nullopt;
+}
+
+Admission::Admission(const Config& config, const Models& models, GraphStore& store,
+                     const MemoryBudget& budget)
+    : config_(config),
+      models_(models),
+      store_(store),
+      budget_(budget),
+      refused_(/*grows=*/!config.vae_tiling_above.has_value()) {}
+
+std::vector<FieldViolation> Admission::FindViolations(const GenerateSpec& spec) const {
+  std::vector<FieldViolation> violations;
+  const int quality = spec.output.quality;
+  if (quality < 1 || quality > 100) {
+    violations.push_back({"output.quality", absl::StrCat("must be 1 to 100, is ", quality)});
+  }
+  const int max_priority = config_.priorities.MaxOf(spec.caller);
+  if (spec.priority < kMinPriority || spec.priority > max_priority) {
+    violations.push_back({"priority", absl::StrCat("must be ", kMinPriority, " to ", max_priority,
+                                                   " for this caller, is ", spec.priority)});
+  }
+  return violations;
+}
+
+absl::StatusOr<pipeline::Size> Admission::ChooseBucket(
+    const pipeline::PictureSpec& resolved) const {
+  const absl::StatusOr<pipeline::Size> bucket =
+      models_.buckets->Choose({*resolved.width, *resolved.height}, resolved.bucket_policy);
+  return bucket.ok() ? bucket : NoSuchBucket(resolved, bucket.status());
+}
+
+absl::StatusOr<pipeline::SharedPlan> Admission::Resolve(const GenerateSpec& spec) const {
+  pipeline::PictureSpec asked = spec.picture;
+  asked.output_latents = spec.output.format == image::Format::kLatent;
+  const pipeline::Inputs none;
+  const pipeline::Inputs& inputs = spec.inputs == nullptr ? none : *spec.inputs;
+  const auto choose = [this](const pipeline::PictureSpec& resolved) {
+    return ChooseBucket(resolved);
+  };
+  return models_.pipeline->Resolve(asked, inputs, choose, FindViolations(spec));
+}
+
+absl::Status Admission::CheckResponseBytes(const GenerateSpec& spec,
+                                           const pipeline::Plan& plan) const {
+  if (spec.max_response_bytes <= 0) return absl::OkStatus();
+  const pipeline::PictureSpec& picture = plan.spec;
+  const int64_t bytes =
+      *picture.num_images_per_prompt *
+      (picture.output_latents
+           ? pipeline::LatentsFileBytes(plan.last_model().latent_channels(), plan.image_latents)
+           : MaxEncodedBytes({*picture.width, *picture.height}, spec.output.format));
+  if (bytes <= spec.max_response_bytes) return absl::OkStatus();
+  const std::string limit = absl::StrCat(spec.max_response_bytes);
+  return WithFacts(
+      WithReason(absl::InvalidArgumentError(absl::StrCat(
+                     "the answer could have ", bytes, " bytes of pictures, and may have ", limit)),
+                 "RESPONSE_TOO_LARGE"),
+      {{"bytes", absl::StrCat(bytes)}, {"limit", limit}});
+}
+
+bool Admission::CompilesForRequests() const {
+  return config_.allow_cold_requests && !config_.forbid_compile_after_ready;
+}
+
+bool Admission::MayCompile(const pipeline::Plan& plan) const {
+  return plan.spec.bucket_policy == BucketPolicy::kColdOk && CompilesForRequests();
+}
+
+std::string Admission::WhyNotCompiled() const {
+  return absl::StrCat("this server does not compile for requests (",
+                      config_.forbid_compile_after_ready
+                          ? "--forbid-compile-after-ready"
+                          : "it was started without --allow-cold-requests",
+                      ")");
+}
+
+absl::Status Admission::NoSuchBucket(const pipeline::PictureSpec& resolved,
+                                     const absl::Status& refusal) const {
+  std::string instead;
+  if (resolved.bucket_policy == BucketPolicy::kExact) {
+    instead = "; bucket_policy BUCKET_POLICY_SNAP cuts it out of a larger one";
+  }
+  absl::StrAppend(&instead, "; ",
+                  CompilesForRequests() ? "bucket_policy BUCKET_POLICY_COLD_OK compiles for it"
+                                        : WhyNotCompiled());
+  std::vector<FieldViolation> violations = GetFieldViolations(refusal);
+  for (FieldViolation& violation : violations) absl::StrAppend(&violation.description, instead);
+  return WithSizes(WithReason(InvalidFields(violations), "NO_SUCH_BUCKET"), resolved,
+                   *models_.buckets);
+}
+
+// "80x64 is not ready", or "80x64 is not one of 96x64, 64x64" where it is no bucket.
+std::string Admission::NotReadyText(pipeline::Size size) const {
+  const std::vector<pipeline::Size>& configured = models_.buckets->configured();
+  if (absl::c_linear_search(configured, size)) return absl::StrCat(SizeText(size), " is not ready");
+  std::vector<std::string> names;
+  for (const pipeline::Size& bucket : configured) names.push_back(SizeText(bucket));
+  return absl::StrCat(SizeText(size), " is not one of ", ListSome(names, kMostSizes));
+}
+
+absl::Status Admission::ColdBucket(const pipeline::Plan& plan, const absl::Status& why) const {
+  const pipeline::PictureSpec& resolved = plan.spec;
+  const std::string not_ready = NotReadyText(plan.executed_size);
+  if (resolved.bucket_policy != BucketPolicy::kColdOk) {
+    return WithSizes(
+        WithReason(absl::FailedPreconditionError(absl::StrCat(not_ready, ": ", why.message())),
+                   "BUCKET_COLD"),
+        resolved, *models_.buckets);
+  }
+  return WithSizes(WithReason(absl::FailedPreconditionError(absl::StrCat(
+                                  not_ready, "; ", WhyNotCompiled(), ": ", why.message())),
+                              "COMPILE_FORBIDDEN"),
+                   resolved, *models_.buckets);
+}
+
+absl::Status Admission::CheckCold(const pipeline::Plan& plan) const {
+  RETURN_IF_ERROR(CheckRoom(plan.executed_size));
+  if (MayCompile(plan)) return CheckNotRefused(plan);
+  const absl::Status compiled = models_.buckets->CheckKnownCompiled(plan);
+  return compiled.ok() ? compiled : ColdBucket(plan, compiled);
+}
+
+// Asks of a bucket that did not fit the last time if it does now, evicting what is idle.
+absl::Status Admission::CheckRoom(pipeline::Size bucket) const {
+  absl::Status failure = models_.buckets->MemoryFailure(bucket);
+  if (failure.ok()) return failure;
+  ASSIGN_OR_RETURN(const GraphHandles graphs,
+                   models_.buckets->GraphsOf(bucket, BucketGraphs::RowCounts::kOfPicture));
+  const uint64_t now = store_.MarkWanted(graphs);
+  for (const compiler::GraphHandle& graph : graphs) {
+    RETURN_IF_ERROR(store_.CheckRoom(graph, now));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Admission::CheckNotRefused(const pipeline::Plan& plan) const {
+  if (models_.buckets->IsServed(plan.executed_size)) return absl::OkStatus();
+  const auto needed = refused_.Find(plan.graphs);
+  if (!needed.has_value() || *needed <= budget_.bytes()) return absl::OkStatus();
+  return TooLarge(plan.executed_size, *needed, budget_.bytes());
+}
+
+// Refuses what it can as early as possible: before the next graph is planned. What was
+// planned stays in memory for who makes it ready, or leaves with the graphs' handles.
+absl::Status Admission::CheckFits(const pipeline::Plan& plan, const GraphHandles& graphs,
+                                  uint64_t evict_unused_since,
+                                  absl::FunctionRef<bool()> is_wanted) {
+  const pipeline::Size size = plan.executed_size;
+  if (models_.buckets->IsServed(size)) return absl::OkStatus();
+  RETURN_IF_ERROR(CheckNotRefused(plan));
+  const compiler::GraphLabel label = LabelOf(plan);
+  const auto check_room = [&](const backends::MemoryNeeds& needs) {
+    return store_.CheckRoom(label, needs, evict_unused_since);
+  };
+  RETURN_IF_ERROR(check_room({}));  // planning itself needs memory
+  backends::MemoryNeeds together;
+  MemoryTally tally;
+  tally.AddState(models_.pipeline->StateBytes(size, label.rows));
+  for (const compiler::GraphHandle& graph : graphs) {
+    if (!is_wanted()) return absl::CancelledError("the request was cancelled");
+    if (store_.Get(graph, {.mode = compiler::GetMode::kReady}).ok()) continue;
+    const auto needs = store_.Predict(graph);
+    const bool ends = absl::IsResourceExhausted(needs.status()) || device::IsFault(needs.status());
+    if (ends) return needs.status();
+    if (!needs.ok()) continue;  // the request fails with it when its graphs are made ready
+    AddTo(together, *needs);
+    tally.Add(GraphStore::IdOf(graph), *needs);
+    const int64_t needed = tally.prediction().total();
+    if (needed <= budget_.bytes()) continue;
+    refused_.Add(plan.graphs, needed);
+    return TooLarge(size, needed, budget_.bytes());
+  }
+  return check_room(together);
+}
+
+}  // namespace latentd::engine

@@ -1,0 +1,109 @@
+// Decides whether a request is taken: what it asks for once every default is filled in, and, where
+// its graphs are not ready, whether they may be made so. What room there is in the queue is
+// batching's to say (core/batching/queue.h).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "core/compiler/graph_store.h"
+#include "core/engine/api/config.h"
+#include "core/engine/api/generate_spec.h"
+#include "core/engine/models/bucket_graphs.h"
+#include "core/engine/models/memory_budget.h"
+#include "core/pipeline/plan/plan.h"
+
+namespace latentd::engine {
+
+// True if the graph store refused to compile.
+bool IsCold(const absl::Status& status);
+
+// Images whose graphs need more memory than the server may hold at all, as planning them has
+// shown: what is as large or larger is refused before anything is built for it.
+//
+// Thread-safe.
+class RefusedSizes {
+ public:
+  static constexpr size_t kMost = 256;  // beyond, the oldest is forgotten
+  using Graphs = std::vector<pipeline::PlannedGraph>;
+
+  // `grows`: larger images need no less. Not so where large ones are decoded in tiles.
+  explicit RefusedSizes(bool grows) : grows_(grows) {}
+
+  // `bytes`: that images with such graphs need at least.
+  void Add(const Graphs& graphs, int64_t bytes) ABSL_LOCKS_EXCLUDED(mutex_);
+  // The bytes that some need at least that were refused and need no more than these.
+  std::optional<int64_t> Find(const Graphs& graphs) const ABSL_LOCKS_EXCLUDED(mutex_);
+
+ private:
+  struct Refusal {
+    Graphs graphs;
+    int64_t bytes = 0;
+  };
+
+  const bool grows_;
+  mutable absl::Mutex mutex_;
+  std::deque<Refusal> refusals_ ABSL_GUARDED_BY(mutex_);
+};
+
+// Thread-safe. REQUIRES: the models are there.
+class Admission {
+ public:
+  // All must outlive this.
+  Admission(const Config& config, const Models& models, compiler::GraphStore& store,
+            const MemoryBudget& budget);
+
+  // The plan of the request, with the bucket chosen. INVALID_ARGUMENT with every bad field, of the
+  // rest of `spec` too; what batching::Buckets::Choose says, and what else may be done with such a
+  // size, reason NO_SUCH_BUCKET.
+  absl::StatusOr<pipeline::SharedPlan> Resolve(const GenerateSpec& spec) const;
+
+  // INVALID_ARGUMENT, reason RESPONSE_TOO_LARGE. `plan` is that of `spec`.
+  absl::Status CheckResponseBytes(const GenerateSpec& spec, const pipeline::Plan& plan) const;
+
+  // True if graphs may be compiled for the request: its policy is COLD_OK, and the configuration
+  // lets requests compile.
+  bool MayCompile(const pipeline::Plan& plan) const;
+
+  // The refusal of a request whose size is not ready and would have to be compiled.
+  // FAILED_PRECONDITION: COMPILE_FORBIDDEN where the request's policy would compile, which names
+  // the buckets and the flag; else BUCKET_COLD.
+  absl::Status ColdBucket(const pipeline::Plan& plan, const absl::Status& why) const;
+
+  // Checks a request whose graphs are not ready. OK: missing graphs can be loaded, or be compiled.
+  // Builds nothing and asks no disk: client threads wait for this.
+  absl::Status CheckCold(const pipeline::Plan& plan) const;
+
+  // The same, planning what is not loaded, before any of it is compiled: whether it fits. CANCELLED
+  // once `is_wanted` says no. `graphs` are those of the plan.
+  absl::Status CheckFits(const pipeline::Plan& plan, const GraphHandles& graphs,
+                         uint64_t evict_unused_since, absl::FunctionRef<bool()> is_wanted);
+
+ private:
+  bool CompilesForRequests() const;
+  // Reason why it does not compile, with the flag that says so.
+  std::string WhyNotCompiled() const;
+  std::string NotReadyText(pipeline::Size size) const;
+  std::vector<FieldViolation> FindViolations(const GenerateSpec& spec) const;
+  absl::StatusOr<pipeline::Size> ChooseBucket(const pipeline::PictureSpec& resolved) const;
+  absl::Status NoSuchBucket(const pipeline::PictureSpec& resolved,
+                            const absl::Status& refusal) const;
+  absl::Status CheckRoom(pipeline::Size bucket) const;
+  absl::Status CheckNotRefused(const pipeline::Plan& plan) const;
+
+  const Config& config_;
+  const Models& models_;
+  compiler::GraphStore& store_;
+  const MemoryBudget& budget_;
+  RefusedSizes refused_;
+};
+
+}  // namespace latentd::engine

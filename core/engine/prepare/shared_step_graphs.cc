@@ -1,0 +1,113 @@
+#include "core/engine/prepare/shared_step_graphs.h"
+
+#include <iterator>
+#include <utility>
+
+#include "absl/algorithm/container.h"
+#include "absl/strings/str_cat.h"
+#include "core/base/error_details.h"
+#include "core/base/text.h"
+#include "core/engine/reports/graph_selection.h"
+#include "core/weights/checkpoint_file.h"
+
+namespace latentd::engine {
+namespace {
+
+using compiler::GetMode;
+
+constexpr absl::Duration kBetweenLooks = absl::Minutes(1);
+
+}  // namespace
+
+// All are declared before the first is tried: lists show what is to come.
+void SharedStepGraphs::Begin() {
+  const BucketGraphs& buckets = *parts_.models.buckets;
+  std::vector<std::pair<int, pipeline::Size>> shapes;
+  for (const BucketGraphs::BucketState& state : buckets.BucketStates()) {
+    if (!state.configured || !state.bucket.ready) continue;
+    for (int rows : buckets.SharedRowCounts(state.bucket.size)) {
+      shapes.emplace_back(rows, state.bucket.size);
+    }
+  }
+  if (shapes.empty()) return End({});
+  absl::c_stable_sort(shapes, [](const auto& a, const auto& b) { return a.first < b.first; });
+  Preparer::Order order = {
+      .priority = Preparer::Priority::kSpare,
+      .purpose = {.mode = parts_.config.compile_at_start ? GetMode::kCompile : GetMode::kLoad,
+                  .reason = compiler::Reason::kStartup,
+                  .displaces_nothing = true},
+      // Later graphs would fail with it too.
+      .progress =
+          [](const auto& done) {
+            return GetReason(done.entry.status) != weights::kCheckpointChanged;
+          },
+      .end = [this](const Preparer::Ended& ended) { End(ended); }};
+  for (const auto& [rows, bucket] : shapes) {
+    order.tasks.push_back(Declare(bucket, rows, /*evicted=*/false));
+  }
+  parts_.preparer.Submit(std::move(order));
+}
+
+void SharedStepGraphs::LoadAgain(pipeline::Size bucket) {
+  if (!parts_.models.buckets->IsServed(bucket) || !MayLookAt(bucket)) return;
+  Preparer::Order order = {.priority = Preparer::Priority::kSpare,
+                           .purpose = {.mode = GetMode::kLoad, .displaces_nothing = true},
+                           .tasks = {Declare(bucket, /*rows=*/0, /*evicted=*/true)}};
+  for (int rows : parts_.models.buckets->SharedRowCounts(bucket)) {
+    order.tasks.push_back(Declare(bucket, rows, /*evicted=*/true));
+  }
+  parts_.preparer.Submit(std::move(order));
+}
+
+bool SharedStepGraphs::MayLookAt(pipeline::Size bucket) {
+  if (!start_is_over_) return false;
+  const absl::Time now = parts_.clock.Monotonic();
+  absl::MutexLock lock(&mutex_);
+  absl::Time& next = next_look_.try_emplace(SizeText(bucket), absl::InfinitePast()).first->second;
+  if (now < next) return false;
+  next = now + kBetweenLooks;
+  return true;
+}
+
+Preparer::Task SharedStepGraphs::Declare(pipeline::Size bucket, int rows, bool evicted) const {
+  return [=, this](Preparer::Order& order) {
+    BucketGraphs& buckets = *parts_.models.buckets;
+    const auto graphs =
+        rows == 0 ? buckets.AddPreviews(bucket) : buckets.AddSharedSteps(bucket, rows);
+    if (!graphs.ok()) {
+      if (!evicted) Warn({std::string(graphs.status().message())});
+      return absl::OkStatus();
+    }
+    absl::c_copy_if(*graphs, std::back_inserter(order.graphs),
+                    [&](const auto& graph) { return !evicted || CanBeLoaded(graph); });
+    return absl::OkStatus();
+  };
+}
+
+bool SharedStepGraphs::CanBeLoaded(const compiler::GraphHandle& graph) const {
+  const auto info = parts_.graphs.Find(compiler::GraphStore::IdOf(graph));
+  return info.ok() && info->state != GraphState::kReady &&
+         (IsCompiled(info->state) || info->loadable);
+}
+
+// The state stays as it is: every image that may be asked for can be drawn, and is the same; it
+// only shares its steps with fewer others. A server is not taken out of service for that.
+void SharedStepGraphs::End(const Preparer::Ended& ended) {
+  start_is_over_ = true;
+  if (parts_.stop) return;
+  parts_.kept.GiveBackAll();
+  const WarmOutcome& counts = ended.counts;
+  const int ready = counts.compiled + counts.loaded + counts.ready_before;
+  parts_.status.Update([&](ServerStatus& status) {
+    status.shared_steps = ServerStatus::GraphCount{ready, static_cast<int>(ended.graphs.size())};
+  });
+  Warn(ended.failure_texts);
+}
+
+void SharedStepGraphs::Warn(const std::vector<std::string>& reasons) const {
+  if (reasons.empty() || !parts_.config.warn) return;
+  parts_.config.warn(absl::StrCat("pictures share fewer rows than they could (--rows): ",
+                                  ListSome(reasons, kMostNamed, "; ")));
+}
+
+}  // namespace latentd::engine

@@ -1,0 +1,173 @@
+#include "core/engine/prepare/start_up.h"
+
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/error_details.h"
+#include "core/base/status_macros.h"
+#include "core/base/text.h"
+#include "core/pipeline/loading.h"
+#include "core/weights/checkpoint_file.h"
+
+namespace latentd::engine {
+namespace {
+
+using compiler::GraphStore;
+
+}  // namespace
+
+absl::Status StartUp::Run() {
+  const absl::Time begin = parts_.clock.Monotonic();
+  absl::Status loaded = LoadModels();
+  if (!loaded.ok()) return FailLoading(loaded);
+  const absl::Duration weights_took = parts_.clock.Monotonic() - begin;
+  loaded = WarmBuckets();
+  if (GetReason(loaded) == weights::kCheckpointChanged) return FailLoading(loaded);
+  RETURN_IF_ERROR(loaded);
+  parts_.stores.writes.Flush();
+  ShowPhases(weights_took, parts_.clock.Monotonic() - begin);
+  if (parts_.config.forbid_compile_after_ready) parts_.stores.graphs.ForbidCompiling();
+  parts_.show_buckets(/*warmed=*/true);
+  return parts_.stop ? absl::CancelledError("stopped while loading") : absl::OkStatus();
+}
+
+absl::Status StartUp::FailLoading(const absl::Status& status) {
+  parts_.status.Update([&](ServerStatus& shown) {
+    shown.state = State::kFailed;
+    shown.reason = std::string(status.message());
+  });
+  return parts_.stop ? absl::CancelledError("stopped while loading") : status;
+}
+
+absl::Status StartUp::LoadModels() {
+  pipeline::LoadOptions options{.base = parts_.config.base,
+                                .refiner = parts_.config.refiner,
+                                .variant = parts_.config.variant,
+                                .memory_bytes = parts_.config.memory_bytes,
+                                .give_up = &parts_.stop,
+                                .digests = parts_.stores.digests,
+                                .components = parts_.config.components,
+                                .precision = parts_.config.precision,
+                                .holds_fp16_in_fp32 = parts_.config.backend == "cpu",
+                                .reference = parts_.stores.reference.get(),
+                                .buckets = parts_.config.buckets,
+                                .row_counts = parts_.config.rows,
+                                .max_shared_pixels = parts_.config.max_shared_pixels,
+                                .vae_tiling_above = parts_.config.vae_tiling_above,
+                                .scheduler = parts_.config.scheduler};
+  if (parts_.config.warns_of_checkpoints) options.warn = parts_.config.warn;
+  ASSIGN_OR_RETURN(parts_.models.pipeline,
+                   pipeline::LoadPipeline(options, parts_.stores.weights, parts_.stores.graphs));
+  RETURN_IF_ERROR(OpenBuckets());
+  parts_.loaded();
+  return absl::OkStatus();
+}
+
+absl::Status StartUp::OpenBuckets() {
+  ASSIGN_OR_RETURN(const AvailableMemory available, parts_.stores.weights.device().Available());
+  const std::vector<pipeline::Size> buckets = parts_.config.buckets.empty()
+                                                  ? parts_.models.pipeline->DefaultBuckets()
+                                                  : parts_.config.buckets;
+  std::vector<std::string> labels;
+  labels.reserve(buckets.size());
+  for (pipeline::Size bucket : buckets) labels.push_back(SizeText(bucket));
+  parts_.registry.Declare(metrics::Declared::kBuckets, labels);
+  parts_.budget.Open({.bytes = MemoryBudget::BytesOf(parts_.config.memory_bytes, available.bytes),
+                      .configured = buckets,
+                      .state_bytes = [&models = parts_.models](pipeline::Size bucket, int rows) {
+                        return models.pipeline->StateBytes(bucket, rows);
+                      }});
+  parts_.models.buckets =
+      std::make_unique<BucketGraphs>(*parts_.models.pipeline, parts_.stores.graphs, buckets);
+  return absl::OkStatus();
+}
+
+// No moment counts twice, though two threads are at it: the total is the sum of the others.
+void StartUp::ShowPhases(absl::Duration weights, absl::Duration total) {
+  const GraphStore::Totals graphs = parts_.stores.graphs.totals();
+  const std::pair<const char*, absl::Duration> phases[] = {
+      {"weights", weights},
+      {"compile", graphs.compile_time},
+      {"graph_load", graphs.load_time},
+      {"warmup", total - weights - graphs.compile_time - graphs.load_time},
+      {"total", total}};
+  for (const auto& [phase, duration] : phases) {
+    parts_.registry.GetGauge(metrics::kStartupPhase, {phase}).Set(absl::ToDoubleSeconds(duration));
+  }
+}
+
+// The largest bucket first: it needs the largest arena, and what does not fit is known early.
+absl::Status StartUp::WarmBuckets() {
+  GraphHandles graphs, previews;
+  std::set<std::string> ids;
+  for (pipeline::Size bucket : parts_.models.buckets->configured()) {
+    const absl::StatusOr<GraphHandles> its =
+        parts_.models.buckets->GraphsOf(bucket, BucketGraphs::RowCounts::kOfPicture);
+    if (!its.ok()) continue;
+    graphs.insert(graphs.end(), its->begin(), its->end());
+    const absl::StatusOr<GraphHandles> shown = parts_.models.buckets->AddPreviews(bucket);
+    if (shown.ok()) previews.insert(previews.end(), shown->begin(), shown->end());
+  }
+  for (const GraphHandles* all : {&graphs, &previews}) {
+    for (const compiler::GraphHandle& graph : *all) ids.insert(GraphStore::IdOf(graph));
+  }
+  parts_.status.Update([&](ServerStatus& status) {
+    status.state = State::kWarming;
+    status.graphs_total = static_cast<int>(ids.size());
+  });
+  ASSIGN_OR_RETURN(const Preparer::Ended ended, Prepare(graphs, /*displaces_nothing=*/false));
+  RETURN_IF_ERROR(WarmPreviews(previews));
+  for (pipeline::Size bucket : parts_.models.buckets->configured()) {
+    parts_.models.buckets->SetOutcome(bucket,
+                                      parts_.models.buckets->OutcomeOf(bucket, ended.failures));
+  }
+  return absl::OkStatus();
+}
+
+// Last, and where nothing else has to leave memory for them: without them previews are in colours.
+absl::Status StartUp::WarmPreviews(const GraphHandles& previews) {
+  ASSIGN_OR_RETURN(const Preparer::Ended ended, Prepare(previews, /*displaces_nothing=*/true));
+  if (ended.failure_texts.empty() || !parts_.config.warn) return absl::OkStatus();
+  parts_.config.warn(absl::StrCat("previews of some sizes are in colours, not by the tiny VAE: ",
+                                  ListSome(ended.failure_texts, kMostNamed, "; ")));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Preparer::Ended> StartUp::Prepare(const GraphHandles& graphs,
+                                                 bool displaces_nothing) {
+  using compiler::GetMode;
+  Preparer::Ended ended = parts_.preparer.Prepare(
+      {.priority = Preparer::Priority::kStart,
+       .purpose = {.mode = parts_.config.compile_at_start ? GetMode::kCompile : GetMode::kLoad,
+                   .reason = compiler::Reason::kStartup,
+                   .displaces_nothing = displaces_nothing},
+       .graphs = graphs,
+       .progress = [this](const WarmProgress& progress) {
+         ShowProgress(progress);
+         return true;
+       }});
+  RETURN_IF_ERROR(ended.status);
+  // Started again, it finds one content or the other.
+  for (const auto& [id, failure] : ended.failures) {
+    if (GetReason(failure) == weights::kCheckpointChanged) return failure;
+  }
+  return ended;
+}
+
+void StartUp::ShowProgress(const WarmProgress& progress) {
+  const absl::StatusOr<compiler::GraphStatus> graph = parts_.stores.graphs.Find(progress.entry.id);
+  parts_.status.Update([&](ServerStatus& status) {
+    if (!progress.entry.status.ok()) return;
+    ++status.graphs_done;
+    if (!graph.ok() || status.state != State::kWarming) return;
+    status.reason =
+        absl::StrCat(progress.compiled ? "compiled " : "loaded ", graph->label.ToText());
+  });
+  parts_.show_buckets(/*warmed=*/false);
+}
+
+}  // namespace latentd::engine

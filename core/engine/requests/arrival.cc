@@ -1,0 +1,85 @@
+#include "core/engine/requests/arrival.h"
+
+#include <optional>
+#include <utility>
+
+#include "absl/hash/hash.h"
+#include "core/pipeline/spec/fields.h"
+
+namespace latentd::engine {
+namespace {
+
+template <typename T>
+const T& Hashable(const T& value) {
+  return value;
+}
+
+auto Hashable(const pipeline::Size& size) { return std::pair(size.width, size.height); }
+auto Hashable(const pipeline::Offset& offset) { return std::pair(offset.top, offset.left); }
+auto Hashable(const pipeline::GuidanceInterval& part) { return std::pair(part.start, part.stop); }
+
+template <typename T>
+auto Hashable(const std::optional<T>& value) {
+  return std::pair(value.has_value(), Hashable(value.value_or(T())));
+}
+
+}  // namespace
+
+uint64_t ContentOf(const GenerateSpec& spec) {
+  const pipeline::PictureSpec& asked = spec.picture;
+  const image::EncodeOptions& output = spec.output;
+  uint64_t content =
+      absl::HashOf(output.format, output.quality, output.embed_parameters, asked.scheduler.config);
+  if (spec.inputs != nullptr) {
+    content = absl::HashOf(content, spec.inputs->image, spec.inputs->latents);
+  }
+  for (const pipeline::Field& field : pipeline::Fields()) {
+    VisitField(field, asked,
+               [&](const auto& value) { content = absl::HashOf(content, Hashable(value)); });
+  }
+  return content;
+}
+
+batching::Need NeedOf(const pipeline::Picture& picture) {
+  return {.kind = picture.next,
+          .lane = picture.lane(),
+          .lane_rows = picture.most_rows(),
+          .lane_capacity = picture.place ? picture.place->lane()->capacity() : batching::kMostRows,
+          .lane_places = picture.place ? picture.place->lane()->rows() : picture.lane_rows(),
+          .joined = picture.place.has_value(),
+          .preview = picture.has_preview(),
+          .ahead = picture.ahead()};
+}
+
+batching::Need WaitingNeedOf(const pipeline::Picture& picture) {
+  batching::Need need = NeedOf(picture);
+  need.kind = batching::UnitKind::kWait;
+  return need;
+}
+
+batching::Arrival ArrivalOf(const Job& job, size_t image_bytes) {
+  return {.pictures = job.ids,
+          .need = job.pictures.empty() ? job.need : NeedOf(*job.pictures.front()),
+          .bytes = image_bytes,
+          .caller = job.spec.caller,
+          .priority = job.spec.priority,
+          .deadline = job.spec.deadline,
+          .content = job.content,
+          .devices = job.devices};
+}
+
+batching::Limits LimitsOf(batching::Limits limits, const PictureBytes& bytes) {
+  limits.bytes = static_cast<size_t>(bytes.most_inputs());
+  limits.bytes_with_results = static_cast<size_t>(bytes.budget());
+  limits.result_bytes = [&bytes] { return static_cast<size_t>(bytes.results()); };
+  return limits;
+}
+
+void SetProspect(const batching::Prospect& prospect, Queued& queued) {
+  queued.position = prospect.position;
+  if (!prospect.outlook.known) return;
+  queued.wait = prospect.outlook.begins;
+  queued.total = prospect.outlook.ends;
+}
+
+}  // namespace latentd::engine

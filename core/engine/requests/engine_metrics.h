@@ -1,0 +1,56 @@
+// Metrics of requests and of their work. Buckets that have not been declared at the
+// registry count as "other".
+//
+// Thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "core/engine/api/events.h"
+#include "core/engine/api/generate_spec.h"
+#include "core/engine/api/hangs.h"
+#include "core/engine/requests/request_counts.h"
+#include "core/metrics/registry.h"
+
+namespace latentd::engine {
+
+class EngineMetrics {
+ public:
+  // `registry` must outlive this.
+  explicit EngineMetrics(metrics::Registry& registry) : registry_(registry), requests_(registry) {}
+
+  RequestCounts& requests() { return requests_; }
+  void Adjusted(pipeline::BucketPolicy policy);
+
+  // Counts an admitted request's pictures.
+  void PicturesCame(const std::string& bucket, int pictures);
+  void Began(const std::string& bucket, absl::Duration queued, absl::Time wall);
+  // The first of its pictures has taken its first step, that long after it came.
+  void FirstStepDone(const std::string& bucket, absl::Duration after);
+  // It took this, and was predicted to take that, where anything was predicted.
+  void Completed(absl::Duration took, absl::Duration predicted);
+
+  void PictureLeft(const std::string& bucket);
+  // An evaluation by the model: `rows` are pictures', of those that were computed.
+  void Evaluated(const std::string& model, const std::string& bucket, absl::Duration duration,
+                 int rows, int computed);
+  // Counts steps, as users count them, of one picture.
+  void StepsDone(const std::string& model, int steps);
+  void StageDone(Stage stage, const std::string& model, const std::string& bucket,
+                 absl::Duration duration);
+  void ImageDone(const std::string& bucket, const Image& image);
+  void DecodeRedone();
+  // Sets the gauges of hanging threads, of `threads`, and of the unit that runs.
+  void ShowHangs(const Hangs& hangs, const ThreadWatches& threads);
+  // Counts a failure of a unit of that stage; not where there is no memory for it.
+  void UnitFailed(Stage stage, const absl::Status& status);
+
+ private:
+  metrics::Registry& registry_;
+  RequestCounts requests_;
+};
+
+}  // namespace latentd::engine

@@ -1,0 +1,83 @@
+#include "core/engine/requests/picture_file.h"
+
+#include <array>
+#include <string>
+#include <utility>
+
+#include "absl/strings/string_view.h"
+#include "core/image/encode.h"
+#include "core/image/parameters.h"
+#include "core/pipeline/plan/latents_file.h"
+#include "core/pipeline/spec/limits.h"
+#include "core/pipeline/spec/validation.h"
+
+namespace latentd::engine {
+namespace {
+
+// Names of our schedulers in AUTOMATIC1111's web UI.
+constexpr std::array<std::pair<absl::string_view, absl::string_view>, 7> kSamplers = {{
+    {"euler", "Euler"},
+    {"euler_a", "Euler a"},
+    {"ddim", "DDIM"},
+    {"dpmpp_2m", "DPM++ 2M"},
+    {"dpmpp_2m_sde", "DPM++ 2M SDE"},
+    {"heun", "Heun"},
+    {"lcm", "LCM"},
+}};
+
+std::string SamplerOf(const schedulers::Overrides& scheduler) {
+  absl::string_view name = scheduler.name;
+  if (name == "dpmpp_2m" && scheduler.algorithm_type == "sde-dpmsolver++") name = "dpmpp_2m_sde";
+  for (const auto& [ours, theirs] : kSamplers) {
+    if (ours == name) return std::string(theirs);
+  }
+  return std::string(name);
+}
+
+// Parameters of a picture, as the text that a PNG carries.
+std::string ParametersOf(const pipeline::PictureSpec& resolved, uint64_t seed) {
+  image::PictureParameters parameters;
+  parameters.prompt = resolved.prompt;
+  parameters.negative_prompt = resolved.negative_prompt.value_or("");
+  parameters.steps = pipeline::StepsOf(resolved);
+  parameters.sampler = SamplerOf(resolved.scheduler);
+  if (resolved.scheduler.use_karras_sigmas.value_or(false)) parameters.schedule_type = "Karras";
+  parameters.cfg_scale = *resolved.guidance_scale;
+  parameters.seed = seed;
+  parameters.width = *resolved.width;
+  parameters.height = *resolved.height;
+  parameters.denoising_strength = resolved.strength;
+  parameters.clip_skip = resolved.clip_skip;
+  if (resolved.refine) parameters.refiner_switch_at = resolved.denoising_end;
+  parameters.version = "latentd";
+  return image::ParametersText(parameters);
+}
+
+}  // namespace
+
+int64_t MaxEncodedBytes(pipeline::Size size, image::Format format) {
+  // Incompressible pixels, plus rows' and blocks' framing and the parameters with two prompts.
+  const int64_t raw = int64_t{size.width} * size.height * 3;
+  if (format == image::Format::kRawRgb8) return raw;
+  return raw + raw / 64 + size.height + 3 * static_cast<int64_t>(pipeline::kMaxPromptBytes);
+}
+
+absl::StatusOr<Image> EncodeImage(const Job& job, int index, uint64_t seed,
+                                  const image::Image& pixels, const image::RunParts& run_parts) {
+  absl::StatusOr<std::string> bytes =
+      image::Encode(pixels, job.spec.output, ParametersOf(job.plan->spec, seed), run_parts);
+  if (!bytes.ok()) return bytes.status();
+  return Image{
+      index, seed, {pixels.width, pixels.height}, job.spec.output.format, *std::move(bytes)};
+}
+
+Image LatentsImage(const Job& job, int index, uint64_t seed, const device::Buffer& latents) {
+  const pipeline::PictureSpec& picture = job.plan->spec;
+  return Image{index,
+               seed,
+               {*picture.width, *picture.height},
+               job.spec.output.format,
+               pipeline::LatentsFile(latents, job.plan->image_latents)};
+}
+
+}  // namespace latentd::engine

@@ -1,0 +1,27 @@
+// The file that a finished picture becomes.
+//
+// Thread-safe: free functions without state.
+#pragma once
+
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "core/engine/api/events.h"
+#include "core/engine/requests/job.h"
+#include "core/image/pixels/run_parts.h"
+
+namespace latentd::engine {
+
+// The most bytes of an encoded picture of `size`, all kinds of container and parameters
+// included.
+int64_t MaxEncodedBytes(pipeline::Size size, image::Format format);
+
+// In the job's format; a PNG says what made it, where that is asked for. Parts of the work are run
+// by `run_parts`.
+absl::StatusOr<Image> EncodeImage(const Job& job, int index, uint64_t seed,
+                                  const image::Image& pixels, const image::RunParts& run_parts);
+
+// Latents of the host, of what the networks ran at: the picture's part of them as a file.
+Image LatentsImage(const Job& job, int index, uint64_t seed, const device::Buffer& latents);
+
+}  // namespace latentd::engine
