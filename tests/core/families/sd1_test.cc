@@ -9,8 +9,11 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "core/backends/cpu/cpu_backend.h"
 #include "core/families/families.h"
+#include "core/image/encode.h"
 #include "core/pipeline/units/latent_colors.h"
+#include "core/pipeline/units/units.h"
 #include "tests/core/families/sd1_checkpoint.h"
 #include "tests/core/pipeline/rig.h"
 #include "tests/support/temporary_directory.h"
@@ -24,12 +27,14 @@ using ::latentd::testing::IsOk;
 using ::latentd::testing::kDemoRefiner;
 using ::latentd::testing::MakeEditedCheckpoint;
 using ::latentd::testing::StatusIs;
+using pipeline::Asked;
 using pipeline::LoadOptions;
 using pipeline::LoadPipeline;
 using pipeline::PictureSpec;
 using pipeline::Rig;
 using pipeline::Size;
 using pipeline::SmallSpec;
+using pipeline::UnitKind;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::FloatNear;
@@ -70,6 +75,10 @@ TEST_F(Sd1Test, HasItsOwnDefaults) {
   EXPECT_EQ(rig.pipeline->table().rows().front().family, "sd1");
   EXPECT_EQ(rig.pipeline->table().rows().front().defaults.strength, 0.8);
   EXPECT_EQ(rig.pipeline->first().default_size(), (Size{256, 256}));
+  Asked on_image;
+  on_image.inputs.image = image::Encode(rig.Finish(SmallSpec())->pixels, {}).value();
+  ASSERT_OK_AND_ASSIGN(const auto redrawn, rig.Resolve(on_image));
+  EXPECT_EQ(redrawn->spec.strength, 0.8);
 }
 
 TEST_F(Sd1Test, WasTrainedAt512WhereItsConfigDoesNotSay) {
@@ -133,6 +142,15 @@ TEST_F(Sd1Test, SkipsLayersForThePromptAlone) {
   EXPECT_THAT(rig.Resolve(spec), IsOk());
   spec.clip_skip = static_cast<int>(layers) + 1;
   EXPECT_THAT(rig.Resolve(spec), StatusIs(kInvalid, HasSubstr("clip_skip")));
+}
+
+TEST_F(Sd1Test, CountsTheTokensThatDoNotFit) {
+  const Rig rig = Load();
+  const ModelConfigs& configs = rig.pipeline->first().configs();
+  PictureSpec spec = SmallSpec();
+  EXPECT_EQ(sd1::kFamily.row(configs, spec, /*negative=*/false).dropped_tokens, 0);
+  for (int i = 0; i < 100; ++i) spec.prompt += " star";
+  EXPECT_GE(sd1::kFamily.row(configs, spec, /*negative=*/false).dropped_tokens, 30);
 }
 
 TEST_F(Sd1Test, EncodesAnAbsentNegativePromptAsAnEmptyOne) {
@@ -216,6 +234,43 @@ TEST_F(Sd1Test, RefusesTheAddedEmbeddingsOfSdxl) {
 TEST_F(Sd1Test, RefusesTheUnetOfInpainting) {
   EXPECT_THAT(LoadEdited("unet/config.json", "in_channels", "9"),
               StatusIs(kInvalid, HasSubstr("inpainting")));
+}
+
+TEST_F(Sd1Test, SharesStepsByteForByte) {
+  const Rig rig({.base = Path(), .row_counts = {1, 2, 8}}, "",
+                backends::cpu::CpuBackend::Create().value());
+  pipeline::ModelGraphs& graphs = rig.pipeline->first().graphs();
+  for (int rows : {1, 2, 8}) {
+    rig.kept.push_back(graphs.Find({.shape = {rows, 72 / 8, 64 / 8}}).value());
+    ASSERT_OK(graphs.Get(rig.kept.back()));
+  }
+  std::vector<Asked> specs = {SmallSpec(), SmallSpec(), SmallSpec(), SmallSpec()};
+  specs[1].negative_prompt = "a green square";
+  specs[2].guidance_scale = 1;
+  specs[3].inputs.image = image::Encode(rig.Finish(SmallSpec())->pixels, {}).value();
+  std::vector<std::vector<float>> alone;
+  std::vector<std::unique_ptr<pipeline::Picture>> pictures;
+  for (const Asked& spec : specs) {
+    alone.push_back(rig.Latents(spec));
+    pictures.push_back(rig.Start(spec));
+    while (pictures.back()->next != UnitKind::kStep) ASSERT_OK(testing::RunUnit(*pictures.back()));
+  }
+  pipeline::Lanes lanes;
+  const auto stream = rig.backend->device().NewStream(SystemClock()).value();
+  for (int step = 0; step < 4; ++step) {
+    std::vector<pipeline::Picture*> stepping;
+    for (const auto& picture : pictures) {
+      if (picture->next == UnitKind::kStep) stepping.push_back(picture.get());
+    }
+    auto unit = pipeline::EnqueueUnit(stepping, lanes, *stream).value();
+    EXPECT_EQ(unit.computed_rows, 8);
+    for (size_t i = 0; i < stepping.size(); ++i) {
+      ASSERT_OK(pipeline::CompleteUnit(unit, *stepping[i], unit.parts[i]));
+    }
+  }
+  for (size_t i = 0; i < pictures.size(); ++i) {
+    EXPECT_EQ(pipeline::ValuesOf(pictures[i]->latents), alone[i]) << i;
+  }
 }
 
 TEST_F(Sd1Test, HasKnownColours) {
