@@ -348,7 +348,7 @@ std::vector<std::string> Pipeline::UnusedParameters(const PictureSpec& asked,
   for (const PlannedStage& stage : plan.stages) {
     const LoadedModel& model = *stage.model;
     ModelReads& its = reads.emplace_back(model.family().reads(model.configs()));
-    its.eta = stage.scheduler.name() == "ddim";
+    its.eta = stage.scheduler.takes_eta();
     its.guided_steps = guided;
     its.previews = plan.wants_tiny_vae() || KnownColors(plan.last_model().vae());
   }

@@ -32,9 +32,10 @@ enum class BetaSchedule : uint8_t { kLinear, kScaledLinear, kSquaredcosCapV2 };
 enum class PredictionType : uint8_t { kEpsilon, kVPrediction, kSample };
 enum class TimestepSpacing : uint8_t { kLeading, kLinspace, kTrailing };
 enum class AlgorithmType : uint8_t { kDpmSolverPlusPlus, kSdeDpmSolverPlusPlus };
-enum class SolverType : uint8_t { kMidpoint, kHeun };
+enum class SolverType : uint8_t { kMidpoint, kHeun, kBh1 };
 enum class FinalSigmas : uint8_t { kZero, kSigmaMin };
 enum class Interpolation : uint8_t { kLinear, kLogLinear };
+enum class SigmaSchedule : uint8_t { kKarras, kExponential };
 enum class TimestepType : uint8_t { kDiscrete, kContinuous };
 
 // Every other member is the field of the same name; scheduler is _class_name. Immutable once
@@ -70,17 +71,24 @@ struct SchedulerConfig {
   SolverType solver_type = SolverType::kMidpoint;
   int solver_order = 2;
   bool lower_order_final = true;
+  std::vector<int> disable_corrector;  // UniPC's, by the step that is not corrected
   bool euler_at_final = false;
   double lambda_min_clipped = -std::numeric_limits<double>::infinity();
 
   int original_inference_steps = 50;
   double timestep_scaling = 10.0;
 
+  double sigma_data = 0.5;
+  double rho = 7.0;
+  SigmaSchedule sigma_schedule = SigmaSchedule::kKarras;
+
   // The file's fields that no scheduler of diffusers' has, in alphabetical order, escaped.
   std::vector<std::string> unknown_fields;
 
   // "euler": the short name of the scheduler.
   absl::string_view name() const;
+  // True if ScheduleRequest::eta has an effect.
+  bool takes_eta() const;
 };
 
 // A scheduler_config.json as it was read once, for the requests that lay something over it.

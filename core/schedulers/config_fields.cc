@@ -47,7 +47,7 @@ constexpr std::pair<absl::string_view, SolverType> kNames<SolverType>[] = {
     {"midpoint", SolverType::kMidpoint},
     {"heun", SolverType::kHeun},
     {"logrho", SolverType::kMidpoint},
-    {"bh1", SolverType::kMidpoint},
+    {"bh1", SolverType::kBh1},
     {"bh2", SolverType::kMidpoint}};
 template <>
 constexpr std::pair<absl::string_view, FinalSigmas> kNames<FinalSigmas>[] = {
@@ -55,6 +55,9 @@ constexpr std::pair<absl::string_view, FinalSigmas> kNames<FinalSigmas>[] = {
 template <>
 constexpr std::pair<absl::string_view, Interpolation> kNames<Interpolation>[] = {
     {"linear", Interpolation::kLinear}, {"log_linear", Interpolation::kLogLinear}};
+template <>
+constexpr std::pair<absl::string_view, SigmaSchedule> kNames<SigmaSchedule>[] = {
+    {"karras", SigmaSchedule::kKarras}, {"exponential", SigmaSchedule::kExponential}};
 template <>
 constexpr std::pair<absl::string_view, TimestepType> kNames<TimestepType>[] = {
     {"discrete", TimestepType::kDiscrete}, {"continuous", TimestepType::kContinuous}};
@@ -157,6 +160,40 @@ Mistake ReadThresholding(const Json& value, SchedulerConfig&) {
   return ReadNonLinear(value, thresholding);
 }
 
+template <auto member>
+Mistake PositiveInto(const Json& value, SchedulerConfig& config) {
+  double number = 0;
+  if (Read(value, number) || !(0 < number && number < 1e6)) return "must be a positive number";
+  config.*member = number;
+  return std::nullopt;
+}
+
+Mistake ReadDisableCorrector(const Json& value, SchedulerConfig& config) {
+  const auto is_step = [](const Json& step) { return step.is_number_integer(); };
+  if (value.is_null()) return std::nullopt;
+  if (!value.is_array() || !std::all_of(value.begin(), value.end(), is_step)) {
+    return "must be whole numbers";
+  }
+  config.disable_corrector.clear();
+  for (const Json& step : value) {
+    const double number = step.get<double>();
+    if (0 <= number && number < kMaxTrainTimesteps) {
+      config.disable_corrector.push_back(static_cast<int>(number));
+    }
+  }
+  return std::nullopt;
+}
+
+Mistake ReadPredictX0(const Json& value, SchedulerConfig&) {
+  if (value == true) return std::nullopt;
+  return "must be true: UniPC in terms of noise is not supported";
+}
+
+Mistake ReadSolverP(const Json& value, SchedulerConfig&) {
+  if (value.is_null()) return std::nullopt;
+  return "must be null: another solver as its predictor is not supported";
+}
+
 Mistake ReadOff(const Json& value, SchedulerConfig&) {
   if (value.is_null() || value == false) return std::nullopt;
   return "must be false: it belongs to flow matching, which is not supported";
@@ -196,6 +233,12 @@ constexpr ConfigField kFields[] = {
     {"solver_type", Into<&C::solver_type>},
     {"solver_order", IntegerInto<&C::solver_order, 1, 3>},
     {"lower_order_final", Into<&C::lower_order_final>},
+    {"disable_corrector", ReadDisableCorrector},
+    {"predict_x0", ReadPredictX0},
+    {"solver_p", ReadSolverP},
+    {"sigma_data", PositiveInto<&C::sigma_data>},
+    {"rho", PositiveInto<&C::rho>},
+    {"sigma_schedule", Into<&C::sigma_schedule>},
     {"euler_at_final", Into<&C::euler_at_final>},
     {"lambda_min_clipped", ReadLambdaMin},
     {"original_inference_steps", IntegerInto<&C::original_inference_steps, 1, kMaxTrainTimesteps>},
@@ -210,7 +253,6 @@ constexpr absl::string_view kForeignFields[] = {"base_image_seq_len",
                                                 "clip_denoised",
                                                 "clip_sample_range",
                                                 "corrector_order",
-                                                "disable_corrector",
                                                 "dynamic_thresholding_ratio",
                                                 "eta",
                                                 "flow_shift",
@@ -219,9 +261,7 @@ constexpr absl::string_view kForeignFields[] = {"base_image_seq_len",
                                                 "max_image_seq_len",
                                                 "max_shift",
                                                 "noise_sampler_seed",
-                                                "predict_x0",
                                                 "predictor_order",
-                                                "rho",
                                                 "s_churn",
                                                 "s_max",
                                                 "s_min",
@@ -230,10 +270,7 @@ constexpr absl::string_view kForeignFields[] = {"base_image_seq_len",
                                                 "scale_factors",
                                                 "shift",
                                                 "shift_terminal",
-                                                "sigma_data",
-                                                "sigma_schedule",
                                                 "snr_shift_scale",
-                                                "solver_p",
                                                 "stochastic_sampling",
                                                 "tau_func",
                                                 "time_shift_type",

@@ -56,6 +56,7 @@ StepCoefficients Step(const Grid& grid, Point point) {
 constinit const Scheduler kDdim = {.class_name = "DDIMScheduler",
                                    .fields = kFields,
                                    .set_defaults = SetDefaults,
+                                   .takes_eta = true,
                                    .fill_grid = FillGrid,
                                    .step = Step,
                                    .start = StartFromAlpha};

@@ -6,9 +6,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "absl/strings/str_cat.h"
 #include "core/schedulers/alpha_grid.h"
-#include "core/schedulers/noise_schedule.h"
+#include "core/schedulers/distilled_grid.h"
 #include "core/schedulers/scheduler.h"
 #include "core/schedulers/step_matrix.h"
 
@@ -26,42 +25,6 @@ void SetDefaults(SchedulerConfig& config) {
   config.beta_end = 0.012;
   config.beta_schedule = BetaSchedule::kScaledLinear;
   config.timestep_spacing = TimestepSpacing::kLeading;
-}
-
-std::optional<FieldViolation> FindMistake(const SchedulerConfig& config) {
-  if (config.original_inference_steps <= config.num_train_timesteps) return std::nullopt;
-  return FieldViolation{
-      "original_inference_steps",
-      absl::StrCat("must be at most num_train_timesteps, ", config.num_train_timesteps)};
-}
-
-// `steps` of the timesteps that the network was distilled at, evenly by index.
-std::vector<double> DistilledTimesteps(const SchedulerConfig& config, int steps) {
-  const int original = config.original_inference_steps;
-  const int stride = config.num_train_timesteps / original;
-  std::vector<double> timesteps(steps);
-  for (int i = 0; i < steps; ++i) {
-    const int from_last = static_cast<int>(std::floor(i * (static_cast<double>(original) / steps)));
-    timesteps[i] = (original - from_last) * stride - 1;
-  }
-  return timesteps;
-}
-
-absl::Status FillGrid(Grid& grid) {
-  const ScheduleRequest& request = grid.request;
-  grid.alphas_cumprod = AlphasCumprod(grid.config);
-  if (!request.timesteps.empty()) {
-    grid.timesteps = request.timesteps;
-    for (double& timestep : grid.timesteps) timestep = std::trunc(timestep);
-    return CheckTimesteps(grid);
-  }
-  if (request.num_inference_steps > grid.config.original_inference_steps) {
-    return InvalidFields({{"num_inference_steps",
-                           absl::StrCat("must be at most ", grid.config.original_inference_steps,
-                                        " (original_inference_steps) with lcm")}});
-  }
-  grid.timesteps = DistilledTimesteps(grid.config, request.num_inference_steps);
-  return CheckTimesteps(grid);
 }
 
 StepCoefficients Step(const Grid& grid, Point point) {
@@ -88,9 +51,9 @@ StepCoefficients Step(const Grid& grid, Point point) {
 constinit const Scheduler kLcm = {.class_name = "LCMScheduler",
                                   .fields = kFields,
                                   .set_defaults = SetDefaults,
-                                  .find_mistake = FindMistake,
+                                  .find_mistake = FindDistilledMistake,
                                   .takes_timesteps = true,
-                                  .fill_grid = FillGrid,
+                                  .fill_grid = FillDistilledGrid,
                                   .step = Step,
                                   .start = StartFromAlpha};
 

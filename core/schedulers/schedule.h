@@ -85,7 +85,7 @@ struct ScheduleRequest {
   std::vector<double> timesteps;
   std::vector<double> sigmas;
 
-  double eta = 0;  // in [0, 1]; has an effect with DDIM only
+  double eta = 0;  // in [0, 1]; has an effect with DDIM and TCD only
 
   // Image-to-image: the part of the schedule, from its end, that is run; in (0, 1]. At most one of
   // this and denoising_start.

@@ -44,7 +44,7 @@ struct StartScales {
 };
 
 struct Scheduler {
-  absl::string_view class_name;  // in diffusers
+  absl::string_view class_name;  // in diffusers; empty if it has none
   // The fields of scheduler_config.json that its class has beyond kCommonFields, and those that its
   // class does not list but reads where another class's file has them.
   absl::Span<const absl::string_view> fields;
@@ -54,6 +54,7 @@ struct Scheduler {
   std::optional<FieldViolation> (*find_mistake)(const SchedulerConfig& config) = nullptr;
   bool takes_timesteps = false;
   bool takes_sigmas = false;
+  bool takes_eta = false;
 
   // Fills timesteps, sigmas or alphas_cumprod, and initial_noise_scale. REQUIRES: a validated
   // request.
@@ -77,5 +78,14 @@ extern const Scheduler kDpmpp2m;
 extern const Scheduler kHeun;
 extern const Scheduler kLcm;
 extern const Scheduler kPndm;
+extern const Scheduler kUniPc;
+extern const Scheduler kDpmpp3mSde;
+extern const Scheduler kLms;
+extern const Scheduler kDeis;
+extern const Scheduler kDpm2;
+extern const Scheduler kDpm2Ancestral;
+extern const Scheduler kTcd;
+extern const Scheduler kEdmEuler;
+extern const Scheduler kEdmDpmpp2m;
 
 }  // namespace latentd::schedulers

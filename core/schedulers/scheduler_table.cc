@@ -14,6 +14,16 @@ constexpr SchedulerRow kTable[] = {
     {&kHeun, "heun", "", std::nullopt},
     {&kLcm, "lcm", "", std::nullopt},
     {&kPndm, "pndm", "plms", std::nullopt},
+    {&kUniPc, "unipc", "uni_pc_bh2", std::nullopt},
+    {&kDpmpp3mSde, "dpmpp_3m_sde", "", std::nullopt},
+    {&kLms, "lms", "", std::nullopt},
+    {&kDeis, "deis", "", std::nullopt},
+    {&kDpm2, "dpm2", "dpm_2", std::nullopt},
+    {&kDpm2Ancestral, "dpm2_a", "dpm_2_ancestral", std::nullopt},
+    {&kTcd, "tcd", "", std::nullopt},
+    {&kEdmEuler, "edm_euler", "", std::nullopt},
+    {&kEdmDpmpp2m, "edm_dpmpp_2m", "", AlgorithmType::kDpmSolverPlusPlus},
+    {&kEdmDpmpp2m, "edm_dpmpp_2m_sde", "", AlgorithmType::kSdeDpmSolverPlusPlus},
 };
 
 bool Contains(absl::Span<const absl::string_view> names, absl::string_view name) {
@@ -29,6 +39,7 @@ bool Scheduler::HasField(absl::string_view name) const {
 absl::Span<const SchedulerRow> SchedulerTable() { return kTable; }
 
 std::optional<SchedulerRow> FindScheduler(absl::string_view name) {
+  if (name.empty()) return std::nullopt;
   for (const SchedulerRow& row : kTable) {
     if (row.name == name || (!row.alias.empty() && row.alias == name)) return row;
     if (row.scheduler->class_name == name) {
@@ -46,6 +57,8 @@ absl::string_view SchedulerConfig::name() const {
   return "";
 }
 
+bool SchedulerConfig::takes_eta() const { return scheduler->takes_eta; }
+
 std::vector<std::string> SupportedSchedulers() {
   std::vector<std::string> names;
   for (const SchedulerRow& row : kTable) names.emplace_back(row.name);
@@ -56,7 +69,8 @@ std::vector<std::string> SupportedSchedulerClasses() {
   std::vector<std::string> classes;
   for (const SchedulerRow& row : kTable) {
     const std::string name(row.scheduler->class_name);
-    if (classes.empty() || classes.back() != name) classes.push_back(name);
+    if (name.empty() || (!classes.empty() && classes.back() == name)) continue;
+    classes.push_back(name);
   }
   return classes;
 }

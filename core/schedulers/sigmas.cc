@@ -22,20 +22,6 @@ double Interpolated(absl::Span<const float> training_sigmas, double timestep) {
   return slope * (timestep - static_cast<double>(below)) + low;
 }
 
-std::vector<double> Karras(double max, double min, int count) {
-  const double from = std::pow(max, 1 / kKarrasRho);
-  const double to = std::pow(min, 1 / kKarrasRho);
-  std::vector<double> sigmas = Linspace(0, 1, count);
-  for (double& value : sigmas) value = std::pow(from + value * (to - from), kKarrasRho);
-  return sigmas;
-}
-
-std::vector<double> Exponential(double max, double min, int count) {
-  std::vector<double> sigmas = Linspace(std::log(max), std::log(min), count);
-  for (double& value : sigmas) value = std::exp(value);
-  return sigmas;
-}
-
 std::vector<double> BetaQuantiles(double max, double min, int count) {
   std::vector<double> sigmas = Linspace(0, 1, count);
   for (double& value : sigmas) {
@@ -68,6 +54,20 @@ std::vector<double> SigmasAt(absl::Span<const float> training_sigmas,
   return sigmas;
 }
 
+std::vector<double> KarrasSigmas(double max, double min, int count, double rho) {
+  const double from = std::pow(max, 1 / rho);
+  const double to = std::pow(min, 1 / rho);
+  std::vector<double> sigmas = Linspace(0, 1, count);
+  for (double& value : sigmas) value = std::pow(from + value * (to - from), rho);
+  return sigmas;
+}
+
+std::vector<double> ExponentialSigmas(double max, double min, int count) {
+  std::vector<double> sigmas = Linspace(std::log(max), std::log(min), count);
+  for (double& value : sigmas) value = std::exp(value);
+  return sigmas;
+}
+
 bool SpreadsSigmas(const SchedulerConfig& config) {
   return config.use_karras_sigmas || config.use_exponential_sigmas || config.use_beta_sigmas ||
          config.use_lu_lambdas;
@@ -75,11 +75,11 @@ bool SpreadsSigmas(const SchedulerConfig& config) {
 
 std::vector<double> SpreadSigmas(const SchedulerConfig& config, double first, double last,
                                  int count) {
-  if (config.use_lu_lambdas) return Exponential(first, last, count);
+  if (config.use_lu_lambdas) return ExponentialSigmas(first, last, count);
   const double max = config.sigma_max.value_or(first);
   const double min = config.sigma_min.value_or(last);
-  if (config.use_karras_sigmas) return Karras(max, min, count);
-  if (config.use_exponential_sigmas) return Exponential(max, min, count);
+  if (config.use_karras_sigmas) return KarrasSigmas(max, min, count, kKarrasRho);
+  if (config.use_exponential_sigmas) return ExponentialSigmas(max, min, count);
   return BetaQuantiles(max, min, count);
 }
 

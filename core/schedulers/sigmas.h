@@ -25,6 +25,11 @@ bool SpreadsSigmas(const SchedulerConfig& config);
 std::vector<double> SpreadSigmas(const SchedulerConfig& config, double first, double last,
                                  int count);
 
+// `count` sigmas from max down to min: those of Karras with another rho, and evenly in the
+// logarithm.
+std::vector<double> KarrasSigmas(double max, double min, int count, double rho);
+std::vector<double> ExponentialSigmas(double max, double min, int count);
+
 // Logarithms in float32, which is what timesteps are looked up in.
 std::vector<float> LogSigmas(absl::Span<const float> training_sigmas);
 

@@ -66,8 +66,10 @@ TEST(SchedulerConfigTest, AbsentFieldsHaveTheDefaultsOfTheirClass) {
 }
 
 TEST(SchedulerConfigTest, NamesTheSupportedSchedulers) {
-  EXPECT_THAT(SupportedSchedulers(), ElementsAre("euler", "euler_a", "ddim", "dpmpp_2m",
-                                                 "dpmpp_2m_sde", "heun", "lcm", "pndm"));
+  EXPECT_THAT(SupportedSchedulers(),
+              ElementsAre("euler", "euler_a", "ddim", "dpmpp_2m", "dpmpp_2m_sde", "heun", "lcm",
+                          "pndm", "unipc", "dpmpp_3m_sde", "lms", "deis", "dpm2", "dpm2_a", "tcd",
+                          "edm_euler", "edm_dpmpp_2m", "edm_dpmpp_2m_sde"));
 }
 
 TEST(SchedulerConfigTest, EverySupportedNameCanBeChosenAndSaysItself) {
@@ -88,7 +90,16 @@ TEST(SchedulerConfigTest, ClassNamesAndAliasesNameTheSame) {
       {"HeunDiscreteScheduler", "heun"},
       {"LCMScheduler", "lcm"},
       {"PNDMScheduler", "pndm"},
-      {"plms", "pndm"}};
+      {"plms", "pndm"},
+      {"UniPCMultistepScheduler", "unipc"},
+      {"LMSDiscreteScheduler", "lms"},
+      {"DEISMultistepScheduler", "deis"},
+      {"KDPM2DiscreteScheduler", "dpm2"},
+      {"KDPM2AncestralDiscreteScheduler", "dpm2_a"},
+      {"dpm_2_ancestral", "dpm2_a"},
+      {"TCDScheduler", "tcd"},
+      {"EDMEulerScheduler", "edm_euler"},
+      {"EDMDPMSolverMultistepScheduler", "edm_dpmpp_2m"}};
   for (const auto& [given, name] : pairs) {
     ASSERT_OK_AND_ASSIGN(const SchedulerConfig config,
                          ParseSchedulerConfig(kSdxl, {.name = given}));
@@ -327,12 +338,29 @@ TEST(SchedulerConfigTest, EveryBadValueOfAFileIsNamed) {
 
 TEST(SchedulerConfigTest, FlowMatchingAndLearnedVariancesAreRefusedByName) {
   for (const char* field : {R"("use_flow_sigmas": true)", R"("use_dynamic_shifting": true)",
-                            R"("variance_type": "learned_range")", R"("solver_order": 3)",
+                            R"("variance_type": "learned_range")", R"("solver_order": 4)",
                             R"("algorithm_type": "dpmsolver")"}) {
     const std::string name = std::string(field).substr(1, std::string(field).find('"', 1) - 1);
     EXPECT_THAT(ParseSchedulerConfig(File("DPMSolverMultistepScheduler", field)),
                 StatusIs(kInvalid, HasSubstr(name)));
   }
+}
+
+TEST(SchedulerConfigTest, FormsOfUniPcThatAreNotSupportedAreRefusedByName) {
+  for (const char* field : {R"("predict_x0": false)", R"("solver_p": {})", R"("solver_order": 4)",
+                            R"("disable_corrector": [0.5])", R"("thresholding": true)"}) {
+    const std::string name = std::string(field).substr(1, std::string(field).find('"', 1) - 1);
+    EXPECT_THAT(ParseSchedulerConfig(File("UniPCMultistepScheduler", field)),
+                StatusIs(kInvalid, HasSubstr(name)));
+  }
+  EXPECT_THAT(FieldsAtFault(ParseSchedulerConfig(
+                  kSdxl, {.name = "deis", .algorithm_type = "sde-dpmsolver++"})),
+              ElementsAre("algorithm_type"));
+}
+
+TEST(SchedulerConfigTest, ASchedulerWithoutAClassIsForRequestsOnly) {
+  EXPECT_THAT(ParseSchedulerConfig(File("")), StatusIs(kInvalid, HasSubstr("_class_name")));
+  EXPECT_THAT(ParseSchedulerConfig(kSdxl, {.name = "dpmpp_3m_sde"}), IsOk());
 }
 
 TEST(SchedulerConfigTest, WhatIsNoJsonObjectIsRefused) {

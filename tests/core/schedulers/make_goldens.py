@@ -22,7 +22,9 @@ SDXL = dict(beta_end=0.012, beta_schedule="scaled_linear", beta_start=0.00085, n
 FILE = dict(_class_name="EulerDiscreteScheduler", _diffusers_version="0.42.1", interpolation_type="linear", **SDXL)
 EULER, ANCESTRAL, DDIM, DPM, HEUN, LCM, PNDM = (f"{name}Scheduler" for name in (
     "EulerDiscrete", "EulerAncestralDiscrete", "DDIM", "DPMSolverMultistep", "HeunDiscrete", "LCM", "PNDM"))
-NO_GENERATOR = (HEUN, PNDM)  # step takes none
+UNIPC, LMS, DEIS, DPM2, DPM2A, TCD, EDM_EULER, EDM_DPM = (f"{name}Scheduler" for name in (
+    "UniPCMultistep", "LMSDiscrete", "DEISMultistep", "KDPM2Discrete", "KDPM2AncestralDiscrete", "TCD", "EDMEuler", "EDMDPMSolverMultistep"))
+NO_GENERATOR = (HEUN, PNDM, UNIPC, LMS, DEIS, DPM2)  # step takes none
 TRAINED_BETAS = [0.001 + 0.0001 * i for i in range(100)]
 
 
@@ -119,6 +121,54 @@ def cases():
     yield case(PNDM, {"beta_schedule": "squaredcos_cap_v2"}, num_inference_steps=4)
     yield case(PNDM, {"trained_betas": TRAINED_BETAS, "num_train_timesteps": 100}, num_inference_steps=4)
 
+    spaced = (UNIPC, LMS, DEIS, DPM2, DPM2A)
+    for kind, spacing, steps in itertools.product(spaced, ("leading", "linspace", "trailing"), (1, 7)):
+        yield case(kind, {"timestep_spacing": spacing}, num_inference_steps=steps)
+    for kind, flag in itertools.product(spaced, ("use_karras_sigmas", "use_exponential_sigmas", "use_beta_sigmas")):
+        yield case(kind, {flag: True}, num_inference_steps=6)
+    for kind in spaced + (TCD,):
+        yield case(kind, {"prediction_type": "v_prediction"}, num_inference_steps=6)
+        for cut in (0.8, 0.55):
+            yield case(kind, num_inference_steps=10, denoising_end=cut)
+    for kind in (UNIPC, DEIS, DPM2, DPM2A, TCD):  # diffusers' LMS draws noise from the middle on (huggingface/diffusers#5630)
+        for cut in (0.8, 0.55):
+            yield case(kind, num_inference_steps=10, denoising_start=cut)
+        for strength in (0.3, 0.75, 1.0):
+            yield case(kind, num_inference_steps=9, strength=strength)
+    for order, solver in itertools.product((1, 2, 3), ("bh1", "bh2")):
+        both = {"solver_order": order, "solver_type": solver}
+        yield case(UNIPC, {**both, "final_sigmas_type": "sigma_min"})
+        yield case(UNIPC, {**both, "final_sigmas_type": "sigma_min", "lower_order_final": False})
+    for order in (1, 3):
+        yield case(UNIPC, {"solver_order": order})
+        yield case(UNIPC, {"solver_order": order}, num_inference_steps=20, strength=0.4)
+        yield case(DEIS, {"solver_order": order})
+        yield case(DEIS, {"solver_order": order, "lower_order_final": False})
+    yield case(UNIPC, {"disable_corrector": [0, 3], "solver_type": "midpoint"})
+    yield case(UNIPC, {"use_karras_sigmas": True, "final_sigmas_type": "sigma_min"})
+    yield case(UNIPC, {"rescale_betas_zero_snr": True, "prediction_type": "v_prediction", "timestep_spacing": "trailing"}, num_inference_steps=5)
+    yield case(UNIPC, {"prediction_type": "sample"})
+    yield case(DEIS, num_inference_steps=16)
+    for algorithm, lower in itertools.product(("dpmsolver++", "sde-dpmsolver++"), (True, False)):
+        yield case(DPM, {"solver_order": 3, "algorithm_type": algorithm, "lower_order_final": lower})
+        yield case(DPM, {"solver_order": 3, "algorithm_type": algorithm, "lower_order_final": lower, "use_karras_sigmas": True}, num_inference_steps=16, strength=0.6)
+    for eta in (0.3, 1.0):
+        yield case(TCD, num_inference_steps=4, eta=eta)
+        yield case(TCD, num_inference_steps=8, eta=eta, strength=0.6)
+    yield case(TCD, num_inference_steps=1)
+    yield case(TCD, {"original_inference_steps": 30}, num_inference_steps=7)
+    yield case(TCD, {"rescale_betas_zero_snr": True, "prediction_type": "v_prediction"}, num_inference_steps=5, eta=0.5)
+    yield case(TCD, timesteps=[999, 700, 350, 20], eta=0.3)
+    for kind in (EDM_EULER, EDM_DPM):
+        for steps, prediction in itertools.product((1, 7), ("epsilon", "v_prediction")):
+            yield case(kind, {"prediction_type": prediction}, num_inference_steps=steps)
+        yield case(kind, {"sigma_schedule": "exponential", "final_sigmas_type": "sigma_min", "sigma_data": 1.0, "sigma_max": 120.0})
+        yield case(kind, {"rho": 5.0}, strength=0.6)
+    for order, lower in itertools.product((1, 3), (True, False)):
+        yield case(EDM_DPM, {"solver_order": order, "lower_order_final": lower})
+    yield case(EDM_DPM, {"solver_type": "heun"}, num_inference_steps=16)
+    yield case(EDM_DPM, {"algorithm_type": "sde-dpmsolver++"})
+
 
 def window(scheduler, request):
     """The timesteps that the pipelines run, as they take them, and how far their progress bar is at each."""
@@ -156,7 +206,7 @@ def run(case):
     else:
         x = noise * scheduler.init_noise_sigma
     result.update(image=numbers(image), noise=numbers(noise), start=numbers(x), evaluations=[])
-    more = {"eta": request["eta"]} if "eta" in request and case["class"] == DDIM else {}
+    more = {"eta": request.get("eta", 0.0)} if case["class"] in (DDIM, TCD) else {}  # as the pipelines pass it
     for t, step in zip(timesteps, progress):
         seen = scheduler.scale_model_input(x, t)
         output = 0.6 * seen + torch.sin(float(t) / 150 + torch.arange(2.0))

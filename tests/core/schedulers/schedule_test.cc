@@ -1,10 +1,12 @@
 #include "core/schedulers/schedule.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
 #include <string>
 
+#include "absl/strings/match.h"
 #include "core/base/error_details.h"
 #include "tests/support/status_matchers.h"
 
@@ -44,8 +46,11 @@ std::vector<int> StepsOf(const Schedule& schedule) {
   return steps;
 }
 
-// lcm takes at most its original_inference_steps, 50.
-int MostSteps(const std::string& name) { return name == "lcm" ? 50 : 150; }
+// lcm and tcd take at most their original_inference_steps, 50.
+int MostSteps(const std::string& name) { return name == "lcm" || name == "tcd" ? 50 : 150; }
+
+// True for those of networks in the style of EDM, which say other things of other timesteps.
+bool IsEdm(const std::string& name) { return absl::StartsWith(name, "edm_"); }
 
 TEST(ScheduleTest, EverySchedulerRunsAnyNumberOfStepsWithAnySpacing) {
   for (const std::string& name : SupportedSchedulers()) {
@@ -63,17 +68,22 @@ TEST(ScheduleTest, EverySchedulerRunsAnyNumberOfStepsWithAnySpacing) {
 TEST(ScheduleTest, OnlyAncestralAndStochasticSchedulersDrawNoise) {
   for (const std::string& name : SupportedSchedulers()) {
     ASSERT_OK_AND_ASSIGN(const Schedule schedule, Make({.name = name}, {.num_inference_steps = 4}));
-    const bool stochastic = name == "euler_a" || name == "dpmpp_2m_sde" || name == "lcm";
-    EXPECT_EQ(schedule.steps.front().draws_noise, stochastic) << name;
+    const bool stochastic =
+        absl::EndsWith(name, "_a") || absl::EndsWith(name, "_sde") || name == "lcm";
+    const auto draws = [](const StepCoefficients& step) { return step.draws_noise; };
+    EXPECT_EQ(std::any_of(schedule.steps.begin(), schedule.steps.end(), draws), stochastic) << name;
   }
 }
 
-TEST(ScheduleTest, OnlyDdimHeedsEta) {
+TEST(ScheduleTest, OnlyDdimAndTcdHeedEta) {
   for (const std::string& name : SupportedSchedulers()) {
     ASSERT_OK_AND_ASSIGN(const Schedule without, Make({.name = name}, {.num_inference_steps = 4}));
     ASSERT_OK_AND_ASSIGN(const Schedule with,
                          Make({.name = name}, {.num_inference_steps = 4, .eta = 0.5}));
-    EXPECT_EQ(with.steps.front().matrix != without.steps.front().matrix, name == "ddim") << name;
+    ASSERT_OK_AND_ASSIGN(const SchedulerConfig config, Config({.name = name}));
+    EXPECT_EQ(with.steps.front().matrix != without.steps.front().matrix, config.takes_eta())
+        << name;
+    EXPECT_EQ(config.takes_eta(), name == "ddim" || name == "tcd") << name;
   }
 }
 
@@ -81,6 +91,7 @@ TEST(ScheduleTest, OnlyDdimHeedsEta) {
 TEST(ScheduleTest, AStepKnowsWhatItsOutputSaysThatTheLatentsWithoutNoiseAre) {
   constexpr double kOriginal = 0.7, kNoise = -1.3;
   for (const std::string& name : SupportedSchedulers()) {
+    if (IsEdm(name)) continue;
     for (const char* type : {"epsilon", "v_prediction"}) {
       ASSERT_OK_AND_ASSIGN(const Schedule schedule,
                            Make({.name = name, .prediction_type = type},
@@ -131,8 +142,37 @@ TEST(ScheduleTest, PndmBeginsWithAStepOfTwoEvaluations) {
   EXPECT_THAT(StepsOf(half), ElementsAre(0, 0, 1)) << "wherever it begins";
 }
 
+// Every method is exact where the network always says the same of the noise, and the latents end
+// where that leads.
+TEST(ScheduleTest, LatentsThatTheNetworkKnowsComeOut) {
+  constexpr double kOriginal = 0.7, kNoise = -1.3;
+  for (const std::string& name : SupportedSchedulers()) {
+    if (IsEdm(name)) continue;
+    for (const int steps : {1, 2, 9, 30}) {
+      ASSERT_OK_AND_ASSIGN(const Schedule schedule,
+                           Make({.name = name}, {.num_inference_steps = steps, .strength = 1.0}));
+      std::array<double, kStateRows> state{schedule.start_image_scale * kOriginal +
+                                           schedule.start_noise_scale * kNoise};
+      for (const StepCoefficients& step : schedule.steps) {
+        const auto& [of_x, of_output] = step.predicted;
+        const double output = (kOriginal - of_x * state[0]) / of_output;
+        std::array<double, kStateRows> next{};
+        for (int row = 0; row < kStateRows; ++row) {
+          const float* line = step.matrix.data() + row * kCombined;
+          next[row] = line[kStateRows] * output;
+          for (int i = 0; i < kStateRows; ++i) next[row] += line[i] * state[i];
+        }
+        state = next;
+      }
+      EXPECT_NEAR(state[0], kOriginal, 0.1) << name << " " << steps;
+    }
+  }
+}
+
 TEST(ScheduleTest, BaseAndRefinerShareTheScheduleBetweenThem) {
   for (const std::string& name : SupportedSchedulers()) {
+    if (IsEdm(name)) continue;
+    const bool halves = name == "heun" || name == "dpm2" || name == "dpm2_a";
     ASSERT_OK_AND_ASSIGN(const Schedule all, Make({.name = name}, {.num_inference_steps = 25}));
     ASSERT_OK_AND_ASSIGN(const Schedule base,
                          Make({.name = name}, {.num_inference_steps = 25, .denoising_end = 0.8}));
@@ -142,7 +182,7 @@ TEST(ScheduleTest, BaseAndRefinerShareTheScheduleBetweenThem) {
     EXPECT_LT(refiner.steps.front().timestep, base.steps.back().timestep + 1e-9) << name;
     EXPECT_EQ(refiner.steps.back().timestep, all.steps.back().timestep);
     const size_t both = base.steps.size() + refiner.steps.size();
-    EXPECT_EQ(both, all.steps.size() + (name == "heun" && both > all.steps.size() ? 1 : 0)) << name;
+    EXPECT_EQ(both, all.steps.size() + (halves && both > all.steps.size() ? 1 : 0)) << name;
   }
 }
 
