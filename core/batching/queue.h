@@ -113,7 +113,7 @@ class Queue {
 
   // Prospects of the requests of which nothing has run. By their first pictures.
   std::vector<std::pair<PictureId, Prospect>> Waiting() const;
-  // Of the pictures that are foreseen on that device.
+  // Backlog of the pictures that are foreseen on that device.
   Backlog backlog(int device = 0) const;
   // Grows with whatever changes what Waiting says.
   uint64_t changes() const { return changes_; }
@@ -127,7 +127,7 @@ class Queue {
     absl::Duration expected;
   };
 
-  // What a device has done.
+  // How a device's time has been shared.
   struct DeviceTime {
     Turns<Lane> turns;
     PassingTime passing;

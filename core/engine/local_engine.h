@@ -47,7 +47,7 @@ class LocalEngine : public Engine {
   static absl::StatusOr<std::unique_ptr<LocalEngine>> Create(const Config& config,
                                                              std::vector<Device> devices,
                                                              const Clock& clock);
-  // Of one device; `backend` is the one that config.backend names.
+  // An engine of one device; `backend` is the one that config.backend names.
   LocalEngine(const Config& config, std::unique_ptr<backends::Backend> backend, const Clock& clock);
   ~LocalEngine() override;
 
@@ -93,8 +93,8 @@ class LocalEngine : public Engine {
   // In the order in which they will have done what is foreseen on them.
   std::vector<size_t> FreeFirst() const;
   absl::StatusOr<uint64_t> Admit(GenerateSpec spec, std::shared_ptr<EventSink> sink);
-  // Of all devices that have its graphs ready, the first of FreeFirst first; or of that one alone,
-  // if it has to make them ready. `inputs` becomes the request's, counted.
+  // Offers of all devices that have its graphs ready, the first of FreeFirst first; or of that one
+  // alone, if it has to make them ready. `inputs` becomes the request's, counted.
   absl::StatusOr<Offers> FindOffers(GenerateSpec spec, pipeline::SharedInputs& inputs);
   absl::StatusOr<Offer> OfferOf(size_t device, const GenerateSpec& spec,
                                 pipeline::SharedInputs& inputs);

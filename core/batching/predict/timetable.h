@@ -71,9 +71,9 @@ class Foresight {
   Foresight(Entries entries, const Callers& callers, const Costs& costs, int devices = 1);
 
   const Entries& entries() const { return entries_; }
-  // Of all devices together. The next call may change it.
+  // Timetable of all devices together. The next call may change it.
   const Timetable& At(absl::Time now);
-  // Of one device.
+  // Timetables of one device.
   const Timetable& At(absl::Time now, int device) { return devices_[device].At(now); }
   const Timetable& OrderAt(absl::Time now, int device) { return devices_[device].OrderAt(now); }
   // The runnable pictures of the first request that waits, of those that the device could run.

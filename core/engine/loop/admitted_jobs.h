@@ -99,11 +99,11 @@ class AdmittedJobs {
   bool WaitToBegin(absl::FunctionRef<bool()> holds, size_t device = 0) const
       ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Of the device's loop. The next work, cancellations first; no unit if not `may_enqueue`. `idle`:
-  // there is nothing else to do, so it waits for work, or for news of it.
+  // For the device's loop. The next work, cancellations first; no unit if not `may_enqueue`.
+  // `idle`: there is nothing else to do, so it waits for work, or for news of it.
   Work Next(bool may_enqueue, bool idle, ThreadWatch& loop, size_t device = 0)
       ABSL_LOCKS_EXCLUDED(mutex_);
-  // Of the device's loop. Waits until `until` (monotonic), or until a job is cancelled, or late.
+  // For the device's loop. Waits until `until` (monotonic), or until a job is cancelled, or late.
   void AwaitCancellation(absl::Time until, ThreadWatch& loop, size_t device = 0)
       ABSL_LOCKS_EXCLUDED(mutex_);
   // Prospects of waiting requests whose places and times have changed since they were reported.

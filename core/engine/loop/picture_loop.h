@@ -72,7 +72,7 @@ class PictureLoop {
   // The devices, `metrics` and `clock` must outlive the loop. Options::units are for the encoder.
   PictureLoop(Options options, const std::vector<Device>& devices, EngineMetrics& metrics,
               const Clock& clock);
-  // Of one device.
+  // A loop of one device.
   PictureLoop(Options options, device::Device& device, EngineMetrics& metrics, const Clock& clock)
       : PictureLoop(options, {{device, options.units}}, metrics, clock) {}
   // Cancels what still runs and waits for it.

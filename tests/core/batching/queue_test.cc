@@ -142,7 +142,7 @@ class QueueOfTwoTest : public ::testing::Test {
  protected:
   static constexpr uint64_t kBoth = 3;
 
-  // Of so many steps, of a second each.
+  // Need of a picture of so many steps, of a second each.
   static Need NeedOf(int steps) {
     Need need = kText;
     need.ahead = {.stages = {{{kLane, false, {{steps}}}}}};
