@@ -98,7 +98,7 @@ TEST(SeveralDevicesStartTest, TheConfigurationNamesGpusOnceAndOfTheCudaBackendOn
 
 TEST(SeveralDevicesStartTest, TheDefaultSchedulerIsOneThatThereIs) {
   Config config = SmallConfig();
-  config.scheduler = "plms";
+  config.scheduler = "magic";
   EXPECT_THAT(Engine::Create(config, SystemClock()),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("dpmpp_2m_sde")));
 }

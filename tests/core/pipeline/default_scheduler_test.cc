@@ -61,10 +61,8 @@ std::string Violations(const absl::Status& status) {
 
 TEST_F(DefaultSchedulerTest, AClassThatIsNotOursStartsAndRequestsHaveToNameOne) {
   const Rig demo({.base = kDemoBase});
-  for (const char* name :
-       {"UniPCMultistepScheduler", "DEISMultistepScheduler", "DPMSolverSinglestepScheduler",
-        "KDPM2AncestralDiscreteScheduler", "TCDScheduler", "DDPMScheduler", "PNDMScheduler",
-        "LMSDiscreteScheduler", "OfAReleaseToComeScheduler"}) {
+  for (const char* name : {"SASolverScheduler", "DPMSolverSinglestepScheduler",
+                           "DPMSolverSDEScheduler", "DDPMScheduler", "OfAReleaseToComeScheduler"}) {
     warnings_.clear();
     const Rig rig(Told({.base = WithClass(kDemoBase, name)}));
     EXPECT_EQ(rig.pipeline->default_scheduler(), "");
@@ -82,7 +80,7 @@ TEST_F(DefaultSchedulerTest, AClassThatIsNotOursStartsAndRequestsHaveToNameOne) 
 }
 
 TEST_F(DefaultSchedulerTest, WhatANetworkOfOtherTrainingDrawsIsSaid) {
-  for (const char* name : {"EDMEulerScheduler", "FlowMatchEulerDiscreteScheduler"}) {
+  for (const char* name : {"FlowMatchHeunDiscreteScheduler", "FlowMatchEulerDiscreteScheduler"}) {
     warnings_.clear();
     EXPECT_NE(Rig(Told({.base = WithClass(kDemoBase, name)})).pipeline, nullptr);
     EXPECT_THAT(warnings_, ElementsAre(HasSubstr("draws nothing sensible"))) << name;
@@ -100,7 +98,7 @@ TEST_F(DefaultSchedulerTest, AFileThatFitsOtherSchedulersOnlyIsTheSame) {
 }
 
 TEST_F(DefaultSchedulerTest, AFileThatFitsNoneEndsTheStart) {
-  MakeEditedCheckpoint(directory_.File("flow"), WithClass(kDemoBase, "UniPCMultistepScheduler"),
+  MakeEditedCheckpoint(directory_.File("flow"), WithClass(kDemoBase, "SASolverScheduler"),
                        "scheduler/scheduler_config.json", "prediction_type",
                        R"("flow_prediction")");
   Rig rig({.base = kDemoBase});
@@ -110,7 +108,7 @@ TEST_F(DefaultSchedulerTest, AFileThatFitsNoneEndsTheStart) {
 }
 
 TEST_F(DefaultSchedulerTest, TheOperatorsStandsForTheCheckpoints) {
-  const std::string base = WithClass(kDemoBase, "UniPCMultistepScheduler");
+  const std::string base = WithClass(kDemoBase, "SASolverScheduler");
   const Rig demo({.base = kDemoBase});
   for (const char* name : {"dpmpp_2m", "HeunDiscreteScheduler"}) {
     warnings_.clear();
@@ -135,7 +133,7 @@ TEST_F(DefaultSchedulerTest, TheOperatorsHasToFitTheFile) {
 }
 
 TEST_F(DefaultSchedulerTest, TheRefinersIsItsOwn) {
-  const std::string refiner = WithClass(kDemoRefiner, "PNDMScheduler");
+  const std::string refiner = WithClass(kDemoRefiner, "DDPMScheduler");
   const Rig rig(Told({.base = kDemoBase, .refiner = refiner}));
   EXPECT_EQ(rig.pipeline->default_scheduler(), "euler");
   EXPECT_THAT(warnings_, ElementsAre(HasSubstr(refiner)));
@@ -144,7 +142,7 @@ TEST_F(DefaultSchedulerTest, TheRefinersIsItsOwn) {
   refined.refine = true;
   EXPECT_THAT(Violations(rig.pipeline->Resolve(refined).status()),
               AllOf(HasSubstr("scheduler must be one of"), HasSubstr("the refiner's checkpoint"),
-                    HasSubstr("PNDMScheduler")));
+                    HasSubstr("DDPMScheduler")));
   refined.scheduler.name = "euler";
   EXPECT_THAT(rig.pipeline->Resolve(refined), IsOk());
   const Rig told({.base = kDemoBase, .refiner = refiner, .scheduler = "ddim"});
@@ -156,7 +154,7 @@ TEST_F(DefaultSchedulerTest, TheRefinersIsItsOwn) {
 TEST_F(DefaultSchedulerTest, EveryMistakeIsNamedAtOnce) {
   PictureSpec wrong = SmallSpec();
   wrong.width = 65;
-  const Rig base({.base = WithClass(kDemoBase, "PNDMScheduler"), .refiner = kDemoRefiner});
+  const Rig base({.base = WithClass(kDemoBase, "DDPMScheduler"), .refiner = kDemoRefiner});
   EXPECT_THAT(Violations(base.pipeline->Resolve(wrong).status()),
               AllOf(HasSubstr("width must be"), HasSubstr("scheduler must be one of")));
   wrong.model = "refiner";
