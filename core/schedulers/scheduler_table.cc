@@ -6,24 +6,24 @@ namespace latentd::schedulers {
 namespace {
 
 constexpr SchedulerRow kTable[] = {
-    {&kEuler, "euler", "", std::nullopt},
-    {&kEulerAncestral, "euler_a", "euler_ancestral", std::nullopt},
-    {&kDdim, "ddim", "", std::nullopt},
-    {&kDpmpp2m, "dpmpp_2m", "", AlgorithmType::kDpmSolverPlusPlus},
-    {&kDpmpp2m, "dpmpp_2m_sde", "", AlgorithmType::kSdeDpmSolverPlusPlus},
-    {&kHeun, "heun", "", std::nullopt},
-    {&kLcm, "lcm", "", std::nullopt},
-    {&kPndm, "pndm", "plms", std::nullopt},
-    {&kUniPc, "unipc", "uni_pc_bh2", std::nullopt},
-    {&kDpmpp3mSde, "dpmpp_3m_sde", "", std::nullopt},
-    {&kLms, "lms", "", std::nullopt},
-    {&kDeis, "deis", "", std::nullopt},
-    {&kDpm2, "dpm2", "dpm_2", std::nullopt},
-    {&kDpm2Ancestral, "dpm2_a", "dpm_2_ancestral", std::nullopt},
-    {&kTcd, "tcd", "", std::nullopt},
-    {&kEdmEuler, "edm_euler", "", std::nullopt},
-    {&kEdmDpmpp2m, "edm_dpmpp_2m", "", AlgorithmType::kDpmSolverPlusPlus},
-    {&kEdmDpmpp2m, "edm_dpmpp_2m_sde", "", AlgorithmType::kSdeDpmSolverPlusPlus},
+    {&kEuler, "euler", "", "Euler", std::nullopt},
+    {&kEulerAncestral, "euler_a", "euler_ancestral", "Euler a", std::nullopt},
+    {&kDdim, "ddim", "", "DDIM", std::nullopt},
+    {&kDpmpp2m, "dpmpp_2m", "", "DPM++ 2M", AlgorithmType::kDpmSolverPlusPlus},
+    {&kDpmpp2m, "dpmpp_2m_sde", "", "DPM++ 2M SDE", AlgorithmType::kSdeDpmSolverPlusPlus},
+    {&kHeun, "heun", "", "Heun", std::nullopt},
+    {&kLcm, "lcm", "", "LCM", std::nullopt},
+    {&kPndm, "pndm", "plms", "PLMS", std::nullopt},
+    {&kUniPc, "unipc", "uni_pc_bh2", "UniPC", std::nullopt},
+    {&kDpmpp3mSde, "dpmpp_3m_sde", "", "DPM++ 3M SDE", std::nullopt},
+    {&kLms, "lms", "", "LMS", std::nullopt},
+    {&kDeis, "deis", "", "", std::nullopt},
+    {&kDpm2, "dpm2", "dpm_2", "DPM2", std::nullopt},
+    {&kDpm2Ancestral, "dpm2_a", "dpm_2_ancestral", "DPM2 a", std::nullopt},
+    {&kTcd, "tcd", "", "", std::nullopt},
+    {&kEdmEuler, "edm_euler", "", "", std::nullopt},
+    {&kEdmDpmpp2m, "edm_dpmpp_2m", "", "", AlgorithmType::kDpmSolverPlusPlus},
+    {&kEdmDpmpp2m, "edm_dpmpp_2m_sde", "", "", AlgorithmType::kSdeDpmSolverPlusPlus},
 };
 
 bool Contains(absl::Span<const absl::string_view> names, absl::string_view name) {
@@ -43,7 +43,7 @@ std::optional<SchedulerRow> FindScheduler(absl::string_view name) {
   for (const SchedulerRow& row : kTable) {
     if (row.name == name || (!row.alias.empty() && row.alias == name)) return row;
     if (row.scheduler->class_name == name) {
-      return SchedulerRow{row.scheduler, row.name, row.alias, std::nullopt};
+      return SchedulerRow{row.scheduler, row.name, row.alias, row.sampler, std::nullopt};
     }
   }
   return std::nullopt;

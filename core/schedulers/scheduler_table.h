@@ -15,7 +15,8 @@ namespace latentd::schedulers {
 struct SchedulerRow {
   const Scheduler* scheduler;
   absl::string_view name;
-  absl::string_view alias;                      // another name; may be empty
+  absl::string_view alias;    // another name; may be empty
+  absl::string_view sampler;  // name in AUTOMATIC1111's web UI; empty: it has none
   std::optional<AlgorithmType> algorithm_type;  // set by the name beside the scheduler
 };
 

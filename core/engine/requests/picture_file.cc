@@ -1,6 +1,5 @@
 #include "core/engine/requests/picture_file.h"
 
-#include <array>
 #include <string>
 #include <utility>
 
@@ -10,29 +9,10 @@
 #include "core/pipeline/plan/latents_file.h"
 #include "core/pipeline/spec/limits.h"
 #include "core/pipeline/spec/validation.h"
+#include "core/schedulers/sampler_name.h"
 
 namespace latentd::engine {
 namespace {
-
-// Names of our schedulers in AUTOMATIC1111's web UI.
-constexpr std::array<std::pair<absl::string_view, absl::string_view>, 7> kSamplers = {{
-    {"euler", "Euler"},
-    {"euler_a", "Euler a"},
-    {"ddim", "DDIM"},
-    {"dpmpp_2m", "DPM++ 2M"},
-    {"dpmpp_2m_sde", "DPM++ 2M SDE"},
-    {"heun", "Heun"},
-    {"lcm", "LCM"},
-}};
-
-std::string SamplerOf(const schedulers::Overrides& scheduler) {
-  absl::string_view name = scheduler.name;
-  if (name == "dpmpp_2m" && scheduler.algorithm_type == "sde-dpmsolver++") name = "dpmpp_2m_sde";
-  for (const auto& [ours, theirs] : kSamplers) {
-    if (ours == name) return std::string(theirs);
-  }
-  return std::string(name);
-}
 
 // Parameters of a picture, as the text that a PNG carries.
 std::string ParametersOf(const pipeline::PictureSpec& resolved, uint64_t seed) {
@@ -40,7 +20,7 @@ std::string ParametersOf(const pipeline::PictureSpec& resolved, uint64_t seed) {
   parameters.prompt = resolved.prompt;
   parameters.negative_prompt = resolved.negative_prompt.value_or("");
   parameters.steps = pipeline::StepsOf(resolved);
-  parameters.sampler = SamplerOf(resolved.scheduler);
+  parameters.sampler = std::string(schedulers::SamplerOf(resolved.scheduler));
   if (resolved.scheduler.use_karras_sigmas.value_or(false)) parameters.schedule_type = "Karras";
   parameters.cfg_scale = *resolved.guidance_scale;
   parameters.seed = seed;
