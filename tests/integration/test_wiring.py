@@ -206,7 +206,7 @@ class FlagsTest(WiringTestCase):
         self.assertEqual(self.key_of(self.connect(server.address), "unet")["backend"], "reference")
 
     def test_devices_are_gpus(self):
-        """DevicePoolTest (tests/core/engine) shows that several are used: a machine may have none."""
+        """SeveralDevicesTest (tests/core/engine) shows that several are used: a machine may have none."""
         for backend, devices, said in (("cpu", "0,1", "--backend=cuda"),
                                        ("cuda", "63", "no GPU 63|no NVIDIA driver|this build has none"),
                                        ("cuda", "62,63", "no GPU 62|no NVIDIA driver|this build has none")):

@@ -37,7 +37,7 @@ class FakeEngine : public engine::Engine {
     absl::MutexLock lock(&mutex_);
     return status_;
   }
-  void OnStatusChange(StatusListener listener) override {
+  void OnStatusChange(engine::StatusListener listener) override {
     absl::MutexLock lock(&mutex_);
     listeners_.push_back(std::move(listener));
   }
@@ -127,7 +127,7 @@ class FakeEngine : public engine::Engine {
     set_status(changed);
   }
   void set_status(const engine::ServerStatus& status) {
-    std::vector<StatusListener> listeners;
+    std::vector<engine::StatusListener> listeners;
     {
       absl::MutexLock lock(&mutex_);
       status_ = status;
@@ -186,7 +186,7 @@ class FakeEngine : public engine::Engine {
   FakeGraphAdmin graphs_;
   mutable absl::Mutex mutex_;
   engine::ServerStatus status_ ABSL_GUARDED_BY(mutex_) = {.state = engine::State::kReady};
-  std::vector<StatusListener> listeners_ ABSL_GUARDED_BY(mutex_);
+  std::vector<engine::StatusListener> listeners_ ABSL_GUARDED_BY(mutex_);
   engine::Hangs hangs_ ABSL_GUARDED_BY(mutex_);
   bool waits_for_readers_ ABSL_GUARDED_BY(mutex_) = false;
   std::function<void()> on_submit_ ABSL_GUARDED_BY(mutex_);

@@ -39,7 +39,7 @@ void Playback::EnterLane(Player& player) {
 }
 
 bool Playback::Advance(Player& player, double evaluations) {
-  constexpr double kNothing = 1e-6;  // of an evaluation, which rounding may leave
+  constexpr double kNothing = 1e-6;  // rest of an evaluation that rounding may leave
   player.left -= evaluations;
   if (player.left > kNothing) return false;
   int& kept = RowsOf(player.now().lane);

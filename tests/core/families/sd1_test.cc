@@ -42,7 +42,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Pointwise;
 
-constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
+constexpr auto kInvalidArgument = absl::StatusCode::kInvalidArgument;
 
 class Sd1Test : public ::testing::Test {
  protected:
@@ -141,7 +141,7 @@ TEST_F(Sd1Test, SkipsLayersForThePromptAlone) {
   spec.clip_skip = static_cast<int>(layers);
   EXPECT_THAT(rig.Resolve(spec), IsOk());
   spec.clip_skip = static_cast<int>(layers) + 1;
-  EXPECT_THAT(rig.Resolve(spec), StatusIs(kInvalid, HasSubstr("clip_skip")));
+  EXPECT_THAT(rig.Resolve(spec), StatusIs(kInvalidArgument, HasSubstr("clip_skip")));
 }
 
 TEST_F(Sd1Test, CountsTheTokensThatDoNotFit) {
@@ -210,30 +210,38 @@ TEST_F(Sd1Test, HasNoRefiner) {
   const Rig rig = Load();
   PictureSpec spec = SmallSpec();
   spec.refine = true;
-  EXPECT_THAT(rig.Resolve(spec), StatusIs(kInvalid, AllOf(HasSubstr("refine"), HasSubstr("sd1"),
-                                                          Not(HasSubstr("--refiner")))));
+  EXPECT_THAT(rig.Resolve(spec),
+              StatusIs(kInvalidArgument,
+                       AllOf(HasSubstr("refine"), HasSubstr("sd1"), Not(HasSubstr("--refiner")))));
   Rig other;
   EXPECT_THAT(LoadPipeline({.base = Path(), .refiner = kDemoRefiner}, other.weights, other.graphs),
-              StatusIs(kInvalid, AllOf(HasSubstr("--refiner=" + kDemoRefiner), HasSubstr(Path()),
-                                       HasSubstr("has no refiners"))));
-  EXPECT_THAT(LoadPipeline({.base = Path(), .refiner = Path()}, other.weights, other.graphs),
-              StatusIs(kInvalid, HasSubstr("supported for a refiner: StableDiffusionXLImg2Img")));
+              StatusIs(kInvalidArgument, AllOf(HasSubstr("--refiner=" + kDemoRefiner),
+                                               HasSubstr(Path()), HasSubstr("has no refiners"))));
+  EXPECT_THAT(
+      LoadPipeline({.base = Path(), .refiner = Path()}, other.weights, other.graphs),
+      StatusIs(kInvalidArgument, HasSubstr("supported for a refiner: StableDiffusionXLImg2Img")));
 }
 
 TEST_F(Sd1Test, RefusesOtherComponents) {
   EXPECT_THAT(LoadEdited("model_index.json", "text_encoder",
                          R"(["transformers", "CLIPTextModelWithProjection"])"),
-              StatusIs(kInvalid, HasSubstr("text_encoder of the class CLIPTextModel")));
+              StatusIs(kInvalidArgument, HasSubstr("text_encoder of the class CLIPTextModel")));
 }
 
 TEST_F(Sd1Test, RefusesTheAddedEmbeddingsOfSdxl) {
-  EXPECT_THAT(LoadEdited("unet/config.json", "addition_embed_type", R"("text_time")"),
-              StatusIs(kInvalid, HasSubstr("addition_embed_type")));
+  constexpr char kFile[] = "unet/config.json";
+  MakeEditedCheckpoint(Path("ids"), Path(), kFile, "addition_time_embed_dim", "8");
+  MakeEditedCheckpoint(Path("sum"), Path("ids"), kFile, "projection_class_embeddings_input_dim",
+                       "112");
+  MakeEditedCheckpoint(Path("all"), Path("sum"), kFile, "addition_embed_type", R"("text_time")");
+  Rig rig;
+  EXPECT_THAT(LoadPipeline({.base = Path("all")}, rig.weights, rig.graphs),
+              StatusIs(kInvalidArgument, HasSubstr("is of Stable Diffusion XL")));
 }
 
 TEST_F(Sd1Test, RefusesTheUnetOfInpainting) {
   EXPECT_THAT(LoadEdited("unet/config.json", "in_channels", "9"),
-              StatusIs(kInvalid, HasSubstr("inpainting")));
+              StatusIs(kInvalidArgument, HasSubstr("inpainting")));
 }
 
 TEST_F(Sd1Test, SharesStepsByteForByte) {
