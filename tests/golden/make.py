@@ -228,8 +228,8 @@ class Pipelines:
     def set_scheduler(self, pipeline, wanted):
         own = self.schedulers[id(pipeline)]
         kind = getattr(diffusers, wanted.get("class", type(own).__name__))
-        config = {**own.config, **wanted.get("config", {})}
-        pipeline.scheduler = kind.from_config(config)
+        # Not joined to its config: that drops fields which the checkpoint's file leaves out.
+        pipeline.scheduler = kind.from_config(own.config, **wanted.get("config", {}))
 
     def parameters(self, pipeline, case):
         parameters = {
