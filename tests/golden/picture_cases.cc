@@ -64,9 +64,9 @@ absl::StatusOr<Pictures> Draw(const pipeline::Pipeline& pipeline, const PictureR
 absl::StatusOr<Buffer> Joined(device::Device& device, const pipeline::EncodedPrompt& prompt) {
   int64_t features = 0;
   std::vector<Buffer> states;
-  while (true) {
-    const auto part = prompt.find(families::HiddenStatesInput(states.size()));
-    if (part == prompt.end()) break;
+  for (const char* encoder : {"text_encoder", "text_encoder_2"}) {
+    const auto part = prompt.find(families::HiddenStatesInput(encoder));
+    if (part == prompt.end()) continue;
     ASSIGN_OR_RETURN(states.emplace_back(), testing::CopyToHost(device, part->second));
     features += part->second.shape()[2];
   }

@@ -25,8 +25,8 @@ Value SelectState(GraphBuilder& b, const std::vector<Value>& states, Value layer
 
 }  // namespace
 
-std::string HiddenStatesInput(size_t index) {
-  return absl::StrCat("encoder_hidden_states.", index);
+std::string HiddenStatesInput(absl::string_view component) {
+  return absl::StrCat("encoder_hidden_states.", component);
 }
 
 ClipState EncodeClip(GraphBuilder& b, const TextEncoder& encoder) {
@@ -40,8 +40,8 @@ ClipState EncodeClip(GraphBuilder& b, const TextEncoder& encoder) {
   return {SelectState(b, outputs.hidden_states, input("layer", {1})), outputs.pooled};
 }
 
-void OutputClip(GraphBuilder& b, size_t index, const ClipState& state) {
-  b.Output(HiddenStatesInput(index), state.state);
+void OutputClip(GraphBuilder& b, const TextEncoder& encoder, const ClipState& state) {
+  b.Output(HiddenStatesInput(encoder.component), state.state);
   if (state.pooled.id == graph::kNone.id) return b.Output("finite", b.IsFinite(state.state));
   b.Output("text_embeds", state.pooled);
   // Both together, as one row.
@@ -60,10 +60,10 @@ ClipPrompt TokenizeForClip(const TextEncoder& encoder, const std::string& prompt
 
 Value JoinHiddenStates(GraphBuilder& b, const ModelConfigs& configs, int64_t rows) {
   std::vector<Value> states;
-  for (size_t i = 0; i < configs.text_encoders.size(); ++i) {
-    const TextEncoder& encoder = configs.text_encoders[i];
+  for (const TextEncoder& encoder : configs.text_encoders) {
     const Shape shape = {rows, encoder.tokenizer->max_length(), encoder.config.hidden_size};
-    states.push_back(b.Input(HiddenStatesInput(i), DType::kF32, shape, Rate::kRequest));
+    states.push_back(
+        b.Input(HiddenStatesInput(encoder.component), DType::kF32, shape, Rate::kRequest));
   }
   return b.Concat(states, 2);
 }

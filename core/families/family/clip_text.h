@@ -4,19 +4,20 @@
 // Pure functions.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include "absl/strings/string_view.h"
 #include "core/families/family/family.h"
 #include "core/graph/graph_builder.h"
 
 namespace latentd::families {
 
-// The input of the request graph for the hidden states of the text encoder at `index`:
-// "encoder_hidden_states.0".
-std::string HiddenStatesInput(size_t index);
+// The input of the request graph for the hidden states of that text encoder:
+// "encoder_hidden_states.text_encoder". By its component, so that a refiner's encoder is the graph
+// of the base's second one.
+std::string HiddenStatesInput(absl::string_view component);
 
 struct ClipState {
   graph::Value state;   // [1, tokens, features]
@@ -27,9 +28,9 @@ struct ClipState {
 // "layer" i64 [1]: the state is that of the layer, without the last norm (0: the embeddings).
 ClipState EncodeClip(graph::GraphBuilder& builder, const TextEncoder& encoder);
 
-// Adds the outputs: HiddenStatesInput(index), "text_embeds" if there is a pooled state, and
-// "finite" of both.
-void OutputClip(graph::GraphBuilder& builder, size_t index, const ClipState& state);
+// Adds the outputs: HiddenStatesInput of the component, "text_embeds" if there is a pooled state,
+// and "finite" of both.
+void OutputClip(graph::GraphBuilder& builder, const TextEncoder& encoder, const ClipState& state);
 
 // An encoder's tokens of a prompt.
 struct ClipPrompt {

@@ -35,7 +35,7 @@ absl::StatusOr<graph::Graph> TextGraph(const ModelConfigs& configs, size_t index
   GraphBuilder b;
   const TextEncoder& encoder = configs.text_encoders[index];
   const Value state = EncodeClip(b, encoder).state;
-  OutputClip(b, index,
+  OutputClip(b, encoder,
              {networks::NormClipState(b, encoder.config, encoder.component, state), graph::kNone});
   return std::move(b).Build();
 }

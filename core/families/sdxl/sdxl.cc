@@ -79,7 +79,7 @@ absl::StatusOr<graph::Graph> TextGraph(const ModelConfigs& configs, size_t encod
   GraphBuilder b;
   ClipState state = EncodeClip(b, configs.text_encoders[encoder]);
   if (encoder + 1 < configs.text_encoders.size()) state.pooled = graph::kNone;
-  OutputClip(b, encoder, state);
+  OutputClip(b, configs.text_encoders[encoder], state);
   return std::move(b).Build();
 }
 

@@ -29,7 +29,7 @@ NamedBuffers Encode(const ExecutablePointer& text, int64_t layer) {
                         {{"input_ids", Buffer::Allocate(DType::kI64, {1, 77})},
                          {"pooled_position", Buffer::Allocate(DType::kI64, {1})},
                          {"layer", Buffer::Wrap(&layer, DType::kI64, {1}, nullptr)}},
-                        {"encoder_hidden_states.0", "finite"});
+                        {"encoder_hidden_states.text_encoder", "finite"});
   EXPECT_OK(outputs);
   return outputs.value();
 }
@@ -40,7 +40,7 @@ ExecutablePointer FirstEncoder(const Pipeline& pipeline) {
 }
 
 std::vector<float> State(const ExecutablePointer& text, int64_t layer) {
-  const Buffer state = Encode(text, layer).at("encoder_hidden_states.0");
+  const Buffer state = Encode(text, layer).at("encoder_hidden_states.text_encoder");
   return {state.as<float>().begin(), state.as<float>().end()};
 }
 
@@ -77,13 +77,14 @@ TEST(RequestGraphTest, ReadsEachEncodersStateByItself) {
   std::vector<std::string> names;
   for (const backends::Port& port : request->inputs()) {
     names.push_back(port.name);
-    for (size_t i = 0; i < model.text_encoders().size(); ++i) {
-      if (port.name != HiddenStatesInput(i)) continue;
-      EXPECT_EQ(port.shape[2], model.text_encoders()[i].config.hidden_size);
+    for (const TextEncoder& encoder : model.text_encoders()) {
+      if (port.name != HiddenStatesInput(encoder.component)) continue;
+      EXPECT_EQ(port.shape[2], encoder.config.hidden_size);
     }
   }
-  EXPECT_THAT(names, UnorderedElementsAre("encoder_hidden_states.0", "encoder_hidden_states.1",
-                                          "text_embeds", "time_ids"));
+  EXPECT_THAT(names, UnorderedElementsAre("encoder_hidden_states.text_encoder",
+                                          "encoder_hidden_states.text_encoder_2", "text_embeds",
+                                          "time_ids"));
 }
 
 }  // namespace

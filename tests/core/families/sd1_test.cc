@@ -99,9 +99,9 @@ std::vector<float> State(const Rig& rig, int64_t layer) {
                         {{"input_ids", Buffer::Allocate(DType::kI64, {1, 77})},
                          {"pooled_position", Buffer::Allocate(DType::kI64, {1})},
                          {"layer", Buffer::Wrap(&layer, DType::kI64, {1}, nullptr)}},
-                        {"encoder_hidden_states.0"});
+                        {"encoder_hidden_states.text_encoder"});
   EXPECT_OK(outputs);
-  return pipeline::ValuesOf(outputs->at("encoder_hidden_states.0"));
+  return pipeline::ValuesOf(outputs->at("encoder_hidden_states.text_encoder"));
 }
 
 // Rows of so many features, each with a mean of 1 and a deviation of 1.
@@ -171,7 +171,7 @@ TEST_F(Sd1Test, ReadsNothingOfAPromptButItsState) {
   ASSERT_OK_AND_ASSIGN(const auto request, graphs.Get(handle));
   std::vector<std::string> names;
   for (const backends::Port& port : request->inputs()) names.push_back(port.name);
-  EXPECT_THAT(names, ElementsAre("encoder_hidden_states.0"));
+  EXPECT_THAT(names, ElementsAre("encoder_hidden_states.text_encoder"));
 }
 
 TEST_F(Sd1Test, SaysOfEachFieldOfSdxlThatItHasNoEffect) {
