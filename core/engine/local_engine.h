@@ -103,7 +103,7 @@ class LocalEngine : public Engine {
   void Begin(Job& job, Offers offers);
 
   const Clock& clock_;
-  const std::vector<std::string> names_;  // of the devices; empty: of the only one
+  const std::vector<std::string> names_;  // device names; empty: there is one device
   metrics::Registry registry_;            // the devices' are its parts
   EngineMetrics metrics_{registry_};
   StatusBoard board_;

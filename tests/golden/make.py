@@ -314,7 +314,7 @@ def pixel_distance(a, b):
 
 
 def make_pictures(model, folder, cases, out, selected):
-    """Of the cases whose names begin with `selected`; other cases' results stay."""
+    """Makes the cases whose names begin with `selected`; other cases' results stay."""
     exact, wide = Checkpoints(model, folder, torch.float32), Checkpoints(model, folder, torch.float64)
     distances = {}
     if selected and os.path.exists(f"{out}/float64_distance.json"):

@@ -94,7 +94,7 @@ absl::StatusOr<Prospect> AdmissionControl::Check(Foresight& admitted, const Entr
   const std::optional<ReturnMargin::Delay> told = reservations_.Take(question.who, now);
   question.comes_back = told.has_value();
   question.told = reservations_.Told(now);
-  question.told.time /= limits_.devices;  // that many work on it
+  question.told.time /= limits_.devices;  // each device works on a part of it
   question.part = PartOf(question);
   const absl::Status fits = CheckFits(question);
   if (told) Learn(question, *told, fits.ok());

@@ -81,7 +81,7 @@ class Foresight {
 
  private:
   const Entries entries_;
-  Entries order_;  // where there are several devices
+  Entries order_;  // all entries, if there are several devices
   std::vector<DeviceForesight> devices_;
   Timetable all_;
 };

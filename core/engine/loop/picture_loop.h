@@ -194,8 +194,9 @@ class PictureLoop {
   AdmittedJobs jobs_;
   std::vector<std::unique_ptr<DeviceLoop>> loops_;  // by device
   PictureEncoder encoder_;
-  Worker ending_;        // jobs that were cancelled before they began
-  absl::Mutex telling_;  // of what waiting requests may expect: the newest last
+  Worker ending_;  // jobs that were cancelled before they began
+  absl::Mutex
+      telling_;  // held while waiting requests hear of changes, so that the newest comes last
 };
 
 }  // namespace latentd::engine

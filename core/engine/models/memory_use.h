@@ -27,7 +27,7 @@ class MemoryUse {
   struct Parts {
     Stores& stores;
     const PictureLoop& loop;
-    size_t device = 0;  // of the loop
+    size_t device = 0;  // its number in the loop
     MemoryBudget& budget;
   };
   explicit MemoryUse(Parts parts) : parts_(parts) {}
