@@ -10,6 +10,7 @@
 #include "core/base/status_macros.h"
 #include "core/families/families.h"
 #include "core/pipeline/graphs/precision.h"
+#include "core/pipeline/spec/presets.h"
 
 namespace latentd::pipeline {
 namespace {
@@ -112,6 +113,19 @@ absl::Status CheckHandingOver(const std::vector<Source>& sources) {
   return absl::OkStatus();
 }
 
+// Sets the preset that the options name; where they name none, tells of one that the checkpoint's
+// name speaks of.
+absl::Status SetPreset(const LoadOptions& options, ModelRow& row) {
+  ASSIGN_OR_RETURN(row.preset, FindPreset(options.preset, row.family));
+  if (!options.preset.empty() || !options.warn) return absl::OkStatus();
+  if (const Preset* guess = GuessPreset(row.checkpoint, row.family)) {
+    options.warn(absl::StrCat("the name of ", row.checkpoint, " speaks of the preset ", guess->name,
+                              ", which has other defaults: --preset=", guess->name,
+                              " takes them, --preset=none says that it is another kind"));
+  }
+  return absl::OkStatus();
+}
+
 // The first model's, of which the configurations count in any case, and those of others that draw.
 absl::StatusOr<std::vector<Source>> OpenCheckpoints(ModelTable& table, const LoadOptions& options) {
   std::vector<Source> sources;
@@ -123,7 +137,8 @@ absl::StatusOr<std::vector<Source>> OpenCheckpoints(ModelTable& table, const Loa
     ModelRow& row = table[model.id];
     row.family = std::string(family->name);
     row.has_refiners = family->hands_over_to != nullptr;
-    row.defaults = family->defaults;
+    if (!row.is_refiner) RETURN_IF_ERROR(SetPreset(options, row));
+    row.defaults = WithPreset(family->defaults, row.preset);
     sources.push_back({model, *family, std::move(checkpoint)});
   }
   RETURN_IF_ERROR(CheckHandingOver(sources));

@@ -1,6 +1,7 @@
 #include "core/pipeline/pipeline.h"
 
 #include <algorithm>
+#include <iterator>
 #include <set>
 #include <utility>
 
@@ -11,6 +12,7 @@
 #include "core/families/families.h"
 #include "core/image/decode.h"
 #include "core/pipeline/plan/state_bytes.h"
+#include "core/pipeline/spec/presets.h"
 #include "core/pipeline/spec/unused_parameters.h"
 #include "core/pipeline/units/acquisition.h"
 #include "core/pipeline/units/conditioning.h"
@@ -225,7 +227,8 @@ absl::Status Pipeline::Complete(const PictureSpec& asked, Plan& plan) const {
   plan.units = UnitsFor(plan.stages.size(), spec.has_image, !spec.output_latents);
   PlanGraphs(plan);
   plan.state_bytes = RequestBytes(plan);
-  plan.unused = UnusedParameters(asked, plan);
+  plan.warnings = UnusedParameters(asked, plan);
+  absl::c_move(Misuses(plan), std::back_inserter(plan.warnings));
   return absl::OkStatus();
 }
 
@@ -353,6 +356,23 @@ std::vector<std::string> Pipeline::UnusedParameters(const PictureSpec& asked,
     its.previews = plan.wants_tiny_vae() || KnownColors(plan.last_model().vae());
   }
   return FindUnusedParameters(asked, plan.spec, reads);
+}
+
+std::vector<std::string> Pipeline::Misuses(const Plan& plan) {
+  std::vector<std::string> found;
+  const bool own_schedule = !plan.spec.timesteps.empty() || !plan.spec.sigmas.empty();
+  for (const PlannedStage& stage : plan.stages) {
+    const bool trailing =
+        own_schedule || stage.scheduler.timestep_spacing == schedulers::TimestepSpacing::kTrailing;
+    if (const Preset* preset = stage.model->row().preset) {
+      absl::c_move(FindMisuse(*preset, plan.spec, trailing), std::back_inserter(found));
+    } else if (stage.scheduler.rescale_betas_zero_snr && !trailing) {
+      found.emplace_back(
+          "rescale_betas_zero_snr is wasted without timestep_spacing trailing: no step begins at "
+          "pure noise");
+    }
+  }
+  return found;
 }
 
 std::vector<std::shared_ptr<const weights::WatchedFile>> Pipeline::CheckpointFiles() const {

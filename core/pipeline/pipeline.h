@@ -108,6 +108,7 @@ class Pipeline {
   void PlanGraphs(Plan& plan) const;
   int64_t RequestBytes(const Plan& plan) const;
   std::vector<std::string> UnusedParameters(const PictureSpec& asked, const Plan& plan) const;
+  static std::vector<std::string> Misuses(const Plan& plan);
   // Checks given latents. INVALID_ARGUMENT names the field.
   absl::Status CheckLatents(const Inputs& inputs, const Plan& plan) const;
   StepShape ShapeOf(Size size, int rows) const;

@@ -18,6 +18,9 @@ What to serve
   --variant=NAME          fp16 reads *.fp16.safetensors; without it: files without a suffix, else fp16
   --scheduler=NAME        the noise scheduler of requests that name none, such as euler, over the settings of the
                           checkpoint's (default: the checkpoint's own, where it is one that latentd has)
+  --preset=NAME           how the base is meant to be drawn with, where nothing in its files tells: turbo, lightning-4,
+                          hyper-8, lcm, dmd2, pony, noobai-v, ... (docs/models.md has them all): scheduler, spacing,
+                          steps and guidance of requests that set none. A wrong name lists those that there are
   --backend=NAME          cpu (default); cuda: an NVIDIA GPU (experimental); or reference: slow, in plain fp32, to
                           compare with
   --devices=LIST          of --backend=cuda, the GPUs by their number, such as 0,1 (default: the first). They have to be equal;

@@ -71,6 +71,7 @@ absl::Status SetModels(const v1::ServerConfig& config, engine::Config& engine) {
   engine.refiner = config.refiner();
   engine.variant = config.variant();
   engine.scheduler = config.scheduler();
+  engine.preset = config.preset();
   engine.backend = BackendName(config.backend());
   if (engine.base.empty() && !engine.refiner.empty()) {
     return WrongValue("refiner", engine.refiner, "given together with --base");

@@ -85,6 +85,8 @@ struct Config {
 
   // The noise scheduler for requests that name none; empty: the checkpoint's own.
   std::string scheduler = {};
+  // The preset of the base (core/pipeline/spec/presets.h); empty: its family's defaults.
+  std::string preset = {};
 };
 
 }  // namespace latentd::engine

@@ -58,7 +58,8 @@ absl::Status StartUp::LoadModels() {
                                 .row_counts = parts_.config.rows,
                                 .max_shared_pixels = parts_.config.max_shared_pixels,
                                 .vae_tiling_above = parts_.config.vae_tiling_above,
-                                .scheduler = parts_.config.scheduler};
+                                .scheduler = parts_.config.scheduler,
+                                .preset = parts_.config.preset};
   if (parts_.config.warns_of_checkpoints) options.warn = parts_.config.warn;
   ASSIGN_OR_RETURN(parts_.models.pipeline,
                    pipeline::LoadPipeline(options, parts_.stores.weights, parts_.stores.graphs));

@@ -138,7 +138,7 @@ void WarnOfUnknown(const std::string& file, const std::vector<std::string>& fiel
 }
 
 absl::Status ReadScheduler(const weights::Checkpoint& checkpoint, const std::string& name,
-                           ModelConfigs& configs) {
+                           const pipeline::Preset* preset, ModelConfigs& configs) {
   ASSIGN_OR_RETURN(const std::string text, checkpoint.SchedulerConfigText());
   configs.default_scheduler = name;
   const std::string file = absl::StrCat(checkpoint.path(), "/scheduler/scheduler_config.json");
@@ -147,8 +147,9 @@ absl::Status ReadScheduler(const weights::Checkpoint& checkpoint, const std::str
   if (!parsed.ok()) {
     return absl::InvalidArgumentError(absl::StrCat(file, ": ", parsed.status().message()));
   }
-  configs.scheduler = *parsed;
-  const auto own = parsed->With({.name = name});
+  ASSIGN_OR_RETURN(configs.scheduler,
+                   parsed->Over(preset == nullptr ? "" : preset->scheduler_config));
+  const auto own = configs.scheduler->With({.name = name});
   const auto any = own.ok() || !name.empty() ? own : AnyScheduler(configs);
   if (!any.ok()) {
     return absl::InvalidArgumentError(absl::StrCat(file, ": ", any.status().message()));
@@ -211,11 +212,12 @@ absl::Status Misfit(const weights::Checkpoint& checkpoint, absl::string_view com
 absl::StatusOr<ModelConfigs> ReadModelConfigs(const Family& family,
                                               const weights::Checkpoint& checkpoint,
                                               const pipeline::ComponentModes& modes,
-                                              const std::string& scheduler) {
+                                              const std::string& scheduler,
+                                              const pipeline::Preset* preset) {
   ModelConfigs configs;
   configs.force_zeros_for_empty_prompt = checkpoint.force_zeros_for_empty_prompt();
   configs.requires_aesthetics_score = checkpoint.requires_aesthetics_score();
-  RETURN_IF_ERROR(ReadScheduler(checkpoint, scheduler, configs));
+  RETURN_IF_ERROR(ReadScheduler(checkpoint, scheduler, preset, configs));
   ASSIGN_OR_RETURN(configs.text_encoders, ReadTextEncoders(checkpoint));
   ASSIGN_OR_RETURN(configs.unet, ReadUnet(checkpoint));
   ASSIGN_OR_RETURN(configs.vae, ReadVae(checkpoint));

@@ -6,6 +6,7 @@
 #include "absl/strings/str_join.h"
 #include "core/base/error_details.h"
 #include "core/base/status_macros.h"
+#include "core/pipeline/spec/presets.h"
 
 namespace latentd::pipeline {
 namespace {
@@ -65,9 +66,9 @@ LoadedModel::LoadedModel(const ModelRow& row, const families::Family& family,
 absl::StatusOr<std::unique_ptr<const LoadedModel>> LoadedModel::Load(
     const ModelRow& row, const families::Family& family, const weights::Checkpoint& checkpoint,
     weights::WeightStore& store, compiler::GraphStore& graphs, const ModelOptions& options) {
-  ASSIGN_OR_RETURN(
-      ModelConfigs configs,
-      families::ReadModelConfigs(family, checkpoint, options.components, options.scheduler));
+  ASSIGN_OR_RETURN(ModelConfigs configs,
+                   families::ReadModelConfigs(family, checkpoint, options.components,
+                                              options.scheduler, row.preset));
   if (options.vae_tiling_above) RETURN_IF_ERROR(CheckTiles(checkpoint.path(), configs.vae));
   std::unique_ptr<LoadedModel> model(new LoadedModel(row, family, checkpoint, std::move(configs)));
   model->files_read_ = checkpoint.files_read();
@@ -100,6 +101,7 @@ absl::StatusOr<schedulers::SchedulerConfig> LoadedModel::SchedulerWith(
 }
 
 Size LoadedModel::default_size() const {
+  if (row_.preset != nullptr && row_.preset->size) return *row_.preset->size;
   const networks::ConfigReader::Size latent = configs_.unet.sample_size.value_or(
       networks::ConfigReader::Size{family_.sample_side, family_.sample_side});
   const int scale = DownscaleOf(vae());

@@ -73,8 +73,9 @@ struct Plan {
   std::vector<PlannedGraph> dispensable;
   // Bytes that its images hold while they run, beside weights, executables, arena and lane.
   int64_t state_bytes = 0;
-  // A sentence for each parameter of the request that has no effect on its images.
-  std::vector<std::string> unused;
+  // A sentence for each parameter of the request that has no effect on its images, and for each
+  // value that its models are not made for.
+  std::vector<std::string> warnings;
 };
 using SharedPlan = std::shared_ptr<const Plan>;
 

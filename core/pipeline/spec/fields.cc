@@ -212,12 +212,16 @@ void FillWidth(const Field&, P& spec, const Sources& from) { spec.width = from.s
 void FillHeight(const Field&, P& spec, const Sources& from) { spec.height = from.size.height; }
 
 void FillSteps(const Field&, P& spec, const Sources& from) {
-  if (!HasSteps(spec)) spec.num_inference_steps = from.model.steps;
+  if (HasSteps(spec)) return;
+  spec.timesteps.assign(from.model.timesteps.begin(), from.model.timesteps.end());
+  if (spec.timesteps.empty()) spec.num_inference_steps = from.model.steps;
 }
 
 void FillGuidance(const Field&, P& spec, const Sources& from) {
   spec.guidance_scale = from.model.guidance_scale;
 }
+
+void FillEta(const Field&, P& spec, const Sources& from) { spec.eta = from.model.eta; }
 
 void FillDenoisingEnd(const Field&, P& spec, const Sources& from) {
   if (spec.refine) spec.denoising_end = from.model.denoising_end;
@@ -356,7 +360,7 @@ std::vector<Field> Denoising() {
       FIELD(eta)
           .In(kFraction)
           .Neutral(0)
-          .Default(FillNeutral)
+          .Default(FillEta)
           .Unused({{NoEta, "only the scheduler ddim reads it"}}),
       FIELD(clip_skip).Rules({IsClipSkip}).Neutral(0).Unused({kNeedsBase}),
       FIELD(timesteps).Rules({IsSchedule<&P::timesteps, 0>}).Limits(steps),

@@ -105,10 +105,10 @@ TEST_F(PlanTest, StepsOfMoreRowsAndPreviewsAreDispensable) {
 
 TEST_F(PlanTest, NamesTheSchedulerThatIsUsedAndWhatHasNoEffect) {
   PictureSpec spec = SmallSpec();
-  EXPECT_THAT(rig_->pipeline->Resolve(spec).value()->unused, IsEmpty());
+  EXPECT_THAT(rig_->pipeline->Resolve(spec).value()->warnings, IsEmpty());
   EXPECT_EQ(rig_->pipeline->Resolve(spec).value()->spec.scheduler.name, "euler");
   spec.eta = 0.5;
-  EXPECT_THAT(rig_->pipeline->Resolve(spec).value()->unused,
+  EXPECT_THAT(rig_->pipeline->Resolve(spec).value()->warnings,
               ElementsAre("eta has no effect: only the scheduler ddim reads it"));
 }
 

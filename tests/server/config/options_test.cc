@@ -80,14 +80,16 @@ TEST(OptionsTest, EveryFlagHasItsEffect) {
       const Options options,
       OptionsOf("", {"--listen=0.0.0.0:0", "--base", "/b", "--refiner=/r", "--variant=fp16",
                      "--backend=reference", "--threads=3", "--memory=1.5GiB", "--scheduler=heun",
-                     "--picture-memory=3MiB", "--queue-capacity=5", "--max-queue-time=40s",
-                     "--max-request-bytes=64KiB", "--max-connections=9", "--stall-timeout=7s",
-                     "--drain-timeout=90", "--log-format=json", "--log-level=warning"}));
+                     "--preset=turbo", "--picture-memory=3MiB", "--queue-capacity=5",
+                     "--max-queue-time=40s", "--max-request-bytes=64KiB", "--max-connections=9",
+                     "--stall-timeout=7s", "--drain-timeout=90", "--log-format=json",
+                     "--log-level=warning"}));
   EXPECT_EQ(options.listen, "0.0.0.0:0");
   EXPECT_EQ(options.engine.base, "/b");
   EXPECT_EQ(options.engine.refiner, "/r");
   EXPECT_EQ(options.engine.variant, "fp16");
   EXPECT_EQ(options.engine.scheduler, "heun");
+  EXPECT_EQ(options.engine.preset, "turbo");
   EXPECT_EQ(options.engine.backend, "reference");
   EXPECT_EQ(options.engine.threads, 3);
   EXPECT_EQ(options.engine.memory_bytes, int64_t{3} << 29);
