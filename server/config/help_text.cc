@@ -13,7 +13,8 @@ constexpr char kHelp[] =
 Then, in another terminal:  latent generate "a large yellow star on a purple background"
 
 What to serve
-  --base=DIR              the base: a diffusers directory, with model_index.json in it
+  --base=DIR              the base: a diffusers directory, with model_index.json in it; or ORG/NAME[@REVISION], which
+                          `hf download` has brought
   --refiner=DIR           the refiner: the same
   --variant=NAME          fp16 reads *.fp16.safetensors; without it: files without a suffix, else fp16
   --scheduler=NAME        the noise scheduler of requests that name none, such as euler, over the settings of the
