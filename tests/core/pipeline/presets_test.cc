@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/schedulers/config.h"
 #include "tests/core/pipeline/rig.h"
+#include "tests/support/temporary_directory.h"
 
 namespace latentd::pipeline {
 namespace {
