@@ -13,7 +13,7 @@
 #include "core/base/text.h"
 #include "core/families/sd1/sd1.h"
 #include "core/families/sdxl/sdxl.h"
-#include "core/weights/other_checkpoint.h"
+#include "core/weights/containers/other_checkpoint.h"
 
 namespace latentd::families {
 namespace {

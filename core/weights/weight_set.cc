@@ -11,7 +11,6 @@
 #include "core/base/status_macros.h"
 #include "core/base/text.h"
 #include "core/weights/checkpoint_file.h"
-#include "core/weights/safetensors.h"
 
 namespace latentd::weights {
 namespace {

@@ -37,7 +37,7 @@
 #include "core/device/cuda/cuda_stream.h"
 #include "core/graph/op_table.h"
 #include "core/passes/pipeline.h"
-#include "core/weights/checkpoint.h"
+#include "core/weights/containers/checkpoint.h"
 #include "core/weights/weight_store.h"
 #include "tests/conformance/run_graph.h"
 #include "tests/golden/network_graphs.h"

@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "core/weights/checkpoint.h"
+#include "core/weights/containers/checkpoint.h"
 #include "tests/golden/case_files.h"
 #include "tests/golden/synthetic_weights.h"
 #include "tests/support/source_directory.h"

@@ -337,7 +337,7 @@ class CheckpointTest(unittest.TestCase):
 
     def test_a_scheduler_config_as_diffusers_writes_it(self):
         """-Infinity, which is no JSON, and has been in every DPMSolverMultistepScheduler's file. Guard:
-        Checkpoint::SchedulerConfigText (core/weights/checkpoint.cc)."""
+        Checkpoint::SchedulerConfigText (core/weights/containers/checkpoint.cc)."""
         name = "DPMSolverMultistepScheduler"
         index = json.loads((self.base / "model_index.json").read_text())
         self.break_file("model_index.json", json.dumps({**index, "scheduler": ["diffusers", name]}).encode())

@@ -15,7 +15,7 @@
 #include "core/graph/split.h"
 #include "core/passes/pipeline.h"
 #include "core/passes/precision.h"
-#include "core/weights/checkpoint.h"
+#include "core/weights/containers/checkpoint.h"
 #include "tests/golden/network_graphs.h"
 #include "tests/support/source_directory.h"
 #include "tests/support/status_matchers.h"

@@ -1,4 +1,4 @@
-#include "core/weights/checkpoint.h"
+#include "core/weights/containers/checkpoint.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

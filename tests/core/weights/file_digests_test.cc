@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "absl/time/clock.h"
-#include "core/weights/checkpoint.h"
-#include "core/weights/safetensors.h"
+#include "core/weights/containers/checkpoint.h"
+#include "core/weights/containers/safetensors.h"
 #include "tests/support/fake_clock.h"
 #include "tests/support/in_place_edit.h"
 #include "tests/support/safetensors_writer.h"

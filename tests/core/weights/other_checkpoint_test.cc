@@ -1,5 +1,5 @@
 // Gives what people give where a checkpoint belongs: each is named, with what to do.
-#include "core/weights/other_checkpoint.h"
+#include "core/weights/containers/other_checkpoint.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "core/weights/checkpoint.h"
+#include "core/weights/containers/checkpoint.h"
 #include "tests/support/safetensors_writer.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temporary_directory.h"

@@ -1,4 +1,4 @@
-#include "core/weights/safetensors.h"
+#include "core/weights/containers/safetensors.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

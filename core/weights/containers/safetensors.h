@@ -27,9 +27,6 @@
 
 namespace latentd::weights {
 
-// StoredTensor::unusable_dtype of doubles.
-inline constexpr absl::string_view kDoubles = "F64";
-
 // The tensors wrap the mapping, without a copy. Reads the header's pages only.
 absl::StatusOr<TensorMap> ParseSafetensors(const std::shared_ptr<const MappedFile>& file);
 

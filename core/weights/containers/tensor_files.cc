@@ -1,4 +1,4 @@
-#include "core/weights/tensor_files.h"
+#include "core/weights/containers/tensor_files.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -14,8 +14,8 @@
 #include "core/base/json.h"
 #include "core/base/status_macros.h"
 #include "core/base/text.h"
-#include "core/weights/safetensors.h"
-#include "core/weights/safetensors_header.h"
+#include "core/weights/containers/safetensors.h"
+#include "core/weights/containers/safetensors_header.h"
 
 namespace latentd::weights {
 namespace {

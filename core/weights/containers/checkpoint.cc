@@ -1,4 +1,4 @@
-#include "core/weights/checkpoint.h"
+#include "core/weights/containers/checkpoint.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -13,10 +13,10 @@
 #include "core/base/json.h"
 #include "core/base/status_macros.h"
 #include "core/base/text.h"
-#include "core/weights/other_checkpoint.h"
-#include "core/weights/safetensors_header.h"
-#include "core/weights/tensor_files.h"
-#include "core/weights/tensor_names.h"
+#include "core/weights/containers/other_checkpoint.h"
+#include "core/weights/containers/safetensors_header.h"
+#include "core/weights/containers/tensor_files.h"
+#include "core/weights/containers/tensor_names.h"
 
 namespace latentd::weights {
 namespace {

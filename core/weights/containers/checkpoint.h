@@ -19,17 +19,11 @@
 #include "absl/strings/string_view.h"
 #include "core/base/file_reader.h"
 #include "core/weights/archives.h"
+#include "core/weights/containers/component.h"
 #include "core/weights/file_record.h"
 #include "core/weights/stored_tensor.h"
 
 namespace latentd::weights {
-
-// A component as model_index.json names it: ["diffusers", "UNet2DConditionModel"].
-struct Component {
-  std::string library;
-  std::string class_name;
-  bool operator==(const Component&) const = default;
-};
 
 struct WeightSize {
   int64_t bytes = 0;     // size of the tensors on disk

@@ -1,4 +1,4 @@
-#include "core/weights/other_checkpoint.h"
+#include "core/weights/containers/other_checkpoint.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -13,7 +13,7 @@
 #include "absl/strings/str_replace.h"
 #include "core/base/json.h"
 #include "core/base/text.h"
-#include "core/weights/safetensors.h"
+#include "core/weights/containers/safetensors.h"
 
 namespace latentd::weights {
 namespace {

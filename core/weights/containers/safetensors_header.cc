@@ -1,4 +1,4 @@
-#include "core/weights/safetensors_header.h"
+#include "core/weights/containers/safetensors_header.h"
 
 #include <algorithm>
 #include <iterator>

@@ -1,4 +1,4 @@
-#include "core/weights/safetensors.h"
+#include "core/weights/containers/safetensors.h"
 
 #include <algorithm>
 #include <array>
@@ -13,7 +13,7 @@
 #include "core/base/status_macros.h"
 #include "core/base/text.h"
 #include "core/weights/checkpoint_file.h"
-#include "core/weights/safetensors_header.h"
+#include "core/weights/containers/safetensors_header.h"
 
 namespace latentd::weights {
 namespace {
