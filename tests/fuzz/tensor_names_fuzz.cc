@@ -54,9 +54,10 @@ void Require(bool condition) {
   if (!condition) std::abort();
 }
 
-// An accepted component has a configuration, and tensors that have elements.
+// An accepted component has tensors that have elements, and a configuration that is JSON.
 void Check(const weights::FilePart& part) {
-  Require(nlohmann::json::accept(part.config) && !part.sources.empty());
+  Require(!part.config.ok() || nlohmann::json::accept(*part.config));
+  Require(!part.sources.empty());
   for (const auto& [name, source] : part.sources) {
     Require(!name.empty() && source.from.size() == 1 && source.shape().elements() > 0);
   }

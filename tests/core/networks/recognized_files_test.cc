@@ -39,10 +39,12 @@ golden::InputShapes InputsOf(const std::string& class_name, const json& config) 
 
 // Weights that the networks of a component ask for.
 Shapes AskedFor(const weights::FilePart& part) {
-  const json config = json::parse(part.config);
+  EXPECT_OK(part.config);
+  if (!part.config.ok()) return {};
+  const json config = json::parse(*part.config);
   const std::string& class_name = part.component.class_name;
   const auto graphs =
-      golden::BuildNetworkGraphs(class_name, part.config, InputsOf(class_name, config));
+      golden::BuildNetworkGraphs(class_name, *part.config, InputsOf(class_name, config));
   EXPECT_OK(graphs);
   Shapes asked;
   if (!graphs.ok()) return asked;

@@ -37,7 +37,7 @@ struct EncoderRole {
 };
 
 struct EncoderPart {
-  std::string config;  // config.json
+  absl::StatusOr<std::string> config;  // config.json; an error where its heads are not known
   SourceMap sources;
   int64_t pooled_features = 0;
 };

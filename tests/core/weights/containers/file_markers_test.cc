@@ -39,7 +39,7 @@ class FileMarkersTest : public ::testing::Test {
   json Config(const std::string& component) const {
     const absl::StatusOr<SingleFile> file = Recognize();
     EXPECT_OK(file);
-    return file.ok() ? json::parse(file->parts.at(component).config) : json::object();
+    return file.ok() ? json::parse(*file->parts.at(component).config) : json::object();
   }
   std::vector<std::string> Notes() const {
     const absl::StatusOr<SingleFile> file = Recognize();
@@ -138,6 +138,10 @@ TEST_F(FileMarkersTest, ConfigurePlaygroundByItsStatistics) {
   EXPECT_EQ(vae["scaling_factor"], 0.5);
   EXPECT_EQ(vae["latents_mean"], json({-1.5, 2.0, -1.25, 2.5}));
   EXPECT_EQ(vae["latents_std"], json({8.5, 6.0, 6.5, 5.25}));
+  // For a VAE that is given in the place of this one.
+  const json settings = json::parse(Recognize()->vae_settings);
+  EXPECT_EQ(settings["scaling_factor"], 0.5);
+  EXPECT_EQ(settings["latents_std"], vae["latents_std"]);
 }
 
 TEST_F(FileMarkersTest, RefuseStatisticsThatAreNoFourNumbers) {

@@ -70,7 +70,7 @@ absl::StatusOr<SingleFile> Recognize(const TensorMap& tensors, const Metadata& m
 }
 
 json ConfigOf(const SingleFile& file, const std::string& component) {
-  return json::parse(file.parts.at(component).config);
+  return json::parse(*file.parts.at(component).config);
 }
 
 // Expects that every component has exactly the tensors that its network wants.
@@ -396,6 +396,28 @@ TEST(SingleFileTest, TellsAFamilyOfOtherSizesByItsTextEncoders) {
   absl::erase_if(tensors,
                  [](const auto& entry) { return absl::StartsWith(entry.first, "conditioner."); });
   EXPECT_THAT(Recognize(tensors), StatusIs(kInvalid, HasSubstr("192 features of text and 320")));
+}
+
+// deploy/demo-model has heads of 32.
+TEST(SingleFileTest, LeavesHeadsThatNoTensorTellsToAnotherCheckpoint) {
+  TensorMap tensors = SmallXl();
+  for (auto& [name, tensor] : tensors) {
+    if (!absl::StartsWith(name, "conditioner.embedders.0.")) continue;
+    std::vector<int64_t> dims = tensor.data.shape().dims();
+    for (int64_t& dim : dims) dim = dim == 64 ? 96 : dim;
+    tensor = testing::NamedTensor(name, device::Shape(dims));
+  }
+  for (auto& [name, tensor] : tensors) {
+    std::vector<int64_t> dims = tensor.data.shape().dims();
+    if (dims.size() != 2 || dims.back() != 192) continue;
+    dims.back() = 224;
+    tensor = testing::NamedTensor(name, device::Shape(dims));
+  }
+  ASSERT_OK_AND_ASSIGN(const SingleFile file, Recognize(tensors));
+  EXPECT_OK(file.parts.at("unet").config);
+  EXPECT_THAT(file.parts.at("text_encoder").config,
+              StatusIs(kInvalid, AllOf(HasSubstr(kPath), HasSubstr("96 features of CLIP-L"))));
+  EXPECT_THAT(file.parts.at("text_encoder").sources, Not(IsEmpty()));
 }
 
 TEST(SingleFileTest, RefusesAddedFeaturesThatAreNoWholeNumbers) {
