@@ -12,7 +12,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "core/base/json.h"
+#include "core/base/mapped_file.h"
 #include "core/base/text.h"
+#include "core/weights/containers/file_container.h"
 #include "core/weights/containers/safetensors.h"
 
 namespace latentd::weights {
@@ -151,11 +153,9 @@ std::vector<NameRule> NameRules() {
 }
 
 // Empty where the names do not tell, or tell of a whole checkpoint that is served.
-std::string DescribeTensors(const std::string& path) {
-  const absl::StatusOr<TensorMap> tensors = ReadSafetensors(path);
-  if (!tensors.ok()) return "";
+std::string DescribeTensors(const TensorMap& tensors) {
   Names names;
-  for (const auto& [name, tensor] : *tensors) names.push_back(name);
+  for (const auto& [name, tensor] : tensors) names.push_back(name);
   for (const NameRule& rule : NameRules()) {
     for (absl::string_view word : rule.words) {
       if (rule.test(names, word)) return rule.what;
@@ -223,7 +223,13 @@ std::string ItIs(absl::string_view what, const std::string& path) {
 std::string DescribeFile(const std::string& path) {
   const std::string place = DescribePlace(path);
   if (!place.empty()) return place;
-  const std::string what = DescribeTensors(path);
+  if (const auto file = MappedFile::Open(path); file.ok()) {
+    const std::string container = DescribeContainer((*file)->bytes(), path);
+    if (!container.empty()) return absl::StrCat("it is ", container);
+  }
+  const absl::StatusOr<TensorMap> tensors = ReadSafetensors(path);
+  if (!tensors.ok()) return absl::StrCat("it cannot be read: ", tensors.status().message());
+  const std::string what = DescribeTensors(*tensors);
   return what.empty() ? absl::StrReplaceAll(kConvert, {{"$0", path}}) : ItIs(what, path);
 }
 

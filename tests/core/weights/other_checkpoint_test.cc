@@ -108,8 +108,24 @@ TEST_F(OtherCheckpointTest, TellsHowToConvertAWholeFileAndWhatItDoesNotKnow) {
   EXPECT_THAT(Describe({"model.diffusion_model.out.2.bias", "cond_stage_model.x",
                         "conditioner.embedders.0.model.ln_final.bias"}),
               StartsWith("a single-file"));
-  WriteFile(Path("model.ckpt"), "PK");
-  EXPECT_THAT(DescribeFile(Path("model.ckpt")), HasSubstr("from_single_file"));
+}
+
+TEST_F(OtherCheckpointTest, KnowsAContainerByItsBytesAndNotByItsName) {
+  WriteFile(Path("model.safetensors"), std::string("PK\x03\x04\x14\0\0\0\x08\0", 10));
+  EXPECT_THAT(DescribeFile(Path("model.safetensors")),
+              AllOf(StartsWith("it is a zip archive"),
+                    HasSubstr("torch.load(\"" + Path("model.safetensors") + "\""),
+                    Not(HasSubstr("from_single_file"))));
+  EXPECT_THAT(DescribeFile(WriteTensors("model.ckpt", {"x.lora_A.weight"})),
+              StartsWith("it is a LoRA"));
+}
+
+TEST_F(OtherCheckpointTest, SaysWhatKeepsAFileFromBeingRead) {
+  WriteFile(Path("model.safetensors"), "abc");
+  EXPECT_THAT(DescribeFile(Path("model.safetensors")),
+              AllOf(StartsWith("it cannot be read: "), HasSubstr("has 3 bytes")));
+  EXPECT_THAT(DescribeFile(Path("nowhere.ckpt")),
+              AllOf(StartsWith("it cannot be read: "), HasSubstr("nowhere.ckpt")));
 }
 
 TEST_F(OtherCheckpointTest, KnowsAFolderByTheClassOfItsConfig) {
