@@ -56,7 +56,7 @@ void Require(bool condition) {
 
 // An accepted component has a configuration, and tensors that have elements.
 void Check(const weights::FilePart& part) {
-  Require(nlohmann::json::accept(part.config) && !part.sources.empty());
+  Require((!part.config.ok() || nlohmann::json::accept(*part.config)) && !part.sources.empty());
   for (const auto& [name, source] : part.sources) {
     Require(!name.empty() && source.from.size() == 1 && source.shape().elements() > 0);
   }

@@ -171,17 +171,14 @@ StoredTensor MakeTensor(const HeaderEntry& entry, const DTypeRow& row, absl::str
   return tensor;
 }
 
-}  // namespace
-
-absl::StatusOr<TensorMap> ParseSafetensorsBytes(absl::string_view bytes, const std::string& file,
-                                                const std::shared_ptr<const void>& owner) {
+absl::StatusOr<SafetensorsFile> ParseFile(absl::string_view bytes, const std::string& file,
+                                          const std::shared_ptr<const void>& owner) {
   ASSIGN_OR_RETURN(const Parts parts, Split(bytes, file));
   ASSIGN_OR_RETURN(SafetensorsHeader header, ParseSafetensorsHeader(parts.header, file));
-  std::vector<HeaderEntry>& entries = header.entries;
-  const uint64_t described_bytes = DescribedBytes(parts, entries);
-  TensorMap tensors;
-  tensors.reserve(entries.size());
-  for (const HeaderEntry& entry : entries) {
+  SafetensorsFile parsed{{}, std::move(header.metadata)};
+  parsed.tensors.reserve(header.entries.size());
+  const uint64_t described_bytes = DescribedBytes(parts, header.entries);
+  for (const HeaderEntry& entry : header.entries) {
     const DTypeRow* row = FindDType(entry.dtype);
     if (row == nullptr) {
       return Refuse(file, absl::StrCat("tensor ", Excerpt(entry.name, kNameBytes),
@@ -190,23 +187,42 @@ absl::StatusOr<TensorMap> ParseSafetensorsBytes(absl::string_view bytes, const s
                                        "I64 and U8 are read"));
     }
     RETURN_IF_ERROR(CheckRange(entry, *row, parts, described_bytes, file));
-    tensors.emplace(entry.name, MakeTensor(entry, *row, parts.data, file, owner));
+    parsed.tensors.emplace(entry.name, MakeTensor(entry, *row, parts.data, file, owner));
   }
-  RETURN_IF_ERROR(CheckCover(entries, parts.data.size(), file));
-  return tensors;
+  RETURN_IF_ERROR(CheckCover(header.entries, parts.data.size(), file));
+  return parsed;
+}
+
+absl::StatusOr<SafetensorsFile> ParseMapped(const std::shared_ptr<const MappedFile>& file) {
+  ASSIGN_OR_RETURN(SafetensorsFile parsed, ParseFile(file->bytes(), file->path(), file));
+  for (auto& [name, tensor] : parsed.tensors) tensor.mapped = tensor.data.has_memory();
+  return parsed;
+}
+
+}  // namespace
+
+absl::StatusOr<TensorMap> ParseSafetensorsBytes(absl::string_view bytes, const std::string& file,
+                                                const std::shared_ptr<const void>& owner) {
+  ASSIGN_OR_RETURN(SafetensorsFile parsed, ParseFile(bytes, file, owner));
+  return std::move(parsed.tensors);
 }
 
 absl::StatusOr<TensorMap> ParseSafetensors(const std::shared_ptr<const MappedFile>& file) {
-  ASSIGN_OR_RETURN(TensorMap tensors, ParseSafetensorsBytes(file->bytes(), file->path(), file));
-  for (auto& [name, tensor] : tensors) tensor.mapped = tensor.data.has_memory();
-  return tensors;
+  ASSIGN_OR_RETURN(SafetensorsFile parsed, ParseMapped(file));
+  return std::move(parsed.tensors);
+}
+
+absl::StatusOr<SafetensorsFile> ReadSafetensorsFile(const std::string& path,
+                                                    const DigestArchive& digests) {
+  ASSIGN_OR_RETURN(const auto file, CheckpointFile::Open(path, digests));
+  ASSIGN_OR_RETURN(SafetensorsFile parsed, ParseMapped(file->mapping()));
+  CheckpointFile::SetTensors(file, &parsed.tensors);
+  return parsed;
 }
 
 absl::StatusOr<TensorMap> ReadSafetensors(const std::string& path, const DigestArchive& digests) {
-  ASSIGN_OR_RETURN(const auto file, CheckpointFile::Open(path, digests));
-  ASSIGN_OR_RETURN(TensorMap tensors, ParseSafetensors(file->mapping()));
-  CheckpointFile::SetTensors(file, &tensors);
-  return tensors;
+  ASSIGN_OR_RETURN(SafetensorsFile parsed, ReadSafetensorsFile(path, digests));
+  return std::move(parsed.tensors);
 }
 
 }  // namespace latentd::weights

@@ -40,9 +40,14 @@ TensorMap Unwrapped(const TensorMap& tensors) {
   return bare;
 }
 
-FilePart MakeEncoderPart(const EncoderRole& role, EncoderPart part) {
+// An error says of which file it is.
+absl::StatusOr<std::string> OfFile(const std::string& path, absl::StatusOr<std::string> config) {
+  return config.ok() ? std::move(config) : RefuseFile(path, ": ", config.status().message());
+}
+
+FilePart MakeEncoderPart(const std::string& path, const EncoderRole& role, EncoderPart part) {
   return {{"transformers", role.is_projected ? "CLIPTextModelWithProjection" : "CLIPTextModel"},
-          std::move(part.config),
+          OfFile(path, std::move(part.config)),
           std::move(part.sources)};
 }
 
@@ -135,7 +140,7 @@ class Recognition {
     }
     ASSIGN_OR_RETURN(EncoderPart part, ReadEncoder(path_, tensors_, *encoder, role));
     if (role.is_projected) pooled_features_ = part.pooled_features;
-    file_.parts[role.component] = MakeEncoderPart(role, std::move(part));
+    file_.parts[role.component] = MakeEncoderPart(path_, role, std::move(part));
     return absl::OkStatus();
   }
 
@@ -159,14 +164,26 @@ class Recognition {
                            .upcast_attention = defaults().upcast_attention};
     SetSampleSize(metadata_, unsaid);
     ASSIGN_OR_RETURN(unsaid.time_features, TimeFeatures(unet.architecture));
-    absl::StatusOr<std::string> config = UnetConfig(unet.architecture, unsaid);
-    if (!config.ok()) return RefuseFile(path_, ": ", config.status().message());
-    file_.parts["unet"] = {
-        {"diffusers", "UNet2DConditionModel"}, *std::move(config), std::move(unet.sources)};
+    file_.parts["unet"] = {{"diffusers", "UNet2DConditionModel"},
+                           OfFile(path_, UnetConfig(unet.architecture, unsaid)),
+                           std::move(unet.sources)};
     return absl::OkStatus();
   }
 
+  // Settings that no tensor of a VAE tells.
+  VaeDefaults VaeUnsaid() const {
+    constexpr double kScalingOfEdm = 0.5;
+    constexpr int64_t kPixels = 8;
+    const bool is_edm = noise_.prediction == NoisePrediction::kEdm;
+    return {.scaling_factor = is_edm ? kScalingOfEdm : defaults().scaling_factor,
+            .sample_size = kPixels * defaults().sample_size,
+            .latents_mean = noise_.latents_mean,
+            .latents_std = noise_.latents_std};
+  }
+
   absl::Status AddVae() {
+    const VaeDefaults unsaid = VaeUnsaid();
+    file_.vae_settings = VaeSettings(unsaid);
     std::optional<PartTensors> part = FindVae(tensors_);
     if (!part || IsHalfVae(*part)) Lack("vae");
     if (!part) return absl::OkStatus();
@@ -176,14 +193,6 @@ class Recognition {
       return absl::OkStatus();
     }
     ASSIGN_OR_RETURN(VaePart vae, ReadVae(path_, *std::move(part)));
-    constexpr double kScalingOfEdm = 0.5;
-    constexpr int64_t kPixels = 8;
-    const bool is_edm = noise_.prediction == NoisePrediction::kEdm;
-    const VaeDefaults unsaid = {
-        .scaling_factor = is_edm ? kScalingOfEdm : defaults().scaling_factor,
-        .sample_size = kPixels * defaults().sample_size,
-        .latents_mean = noise_.latents_mean,
-        .latents_std = noise_.latents_std};
     file_.parts["vae"] = {{"diffusers", "AutoencoderKL"},
                           VaeConfig(vae.architecture, unsaid),
                           std::move(vae.sources)};
@@ -232,19 +241,22 @@ class Recognition {
   SingleFile file_;
 };
 
-absl::StatusOr<FilePart> RecognizeUnet(const std::string& path, const TensorMap& tensors) {
-  ASSIGN_OR_RETURN(UnetPart unet, ReadServedUnet(path, tensors));
-  ASSIGN_OR_RETURN(const FileFamily family,
-                   FamilyOf(path, unet.architecture, FindEncoders(tensors)));
+absl::StatusOr<std::string> ConfigOfUnet(const std::string& path, const TensorMap& tensors,
+                                         const UnetArchitecture& unet) {
+  ASSIGN_OR_RETURN(const FileFamily family, FamilyOf(path, unet, FindEncoders(tensors)));
   const FamilyDefaults& defaults = DefaultsOf(family);
   const UnetDefaults unsaid = {.heads = defaults.heads,
                                .height = defaults.sample_size,
                                .width = defaults.sample_size,
                                .upcast_attention = defaults.upcast_attention};
-  absl::StatusOr<std::string> config = UnetConfig(unet.architecture, unsaid);
-  if (!config.ok()) return RefuseFile(path, ": ", config.status().message());
-  return FilePart{
-      {"diffusers", "UNet2DConditionModel"}, *std::move(config), std::move(unet.sources)};
+  return OfFile(path, UnetConfig(unet, unsaid));
+}
+
+absl::StatusOr<FilePart> RecognizeUnet(const std::string& path, const TensorMap& tensors) {
+  ASSIGN_OR_RETURN(UnetPart unet, ReadServedUnet(path, tensors));
+  return FilePart{{"diffusers", "UNet2DConditionModel"},
+                  ConfigOfUnet(path, tensors, unet.architecture),
+                  std::move(unet.sources)};
 }
 
 absl::StatusOr<FilePart> RecognizeVae(const std::string& path, const TensorMap& tensors) {
@@ -292,7 +304,7 @@ absl::StatusOr<FilePart> RecognizeEncoder(const std::string& path, bool is_secon
     return RefuseFile(path, " has no text encoder ", needed.role.title, " in it");
   }
   ASSIGN_OR_RETURN(EncoderPart part, ReadEncoder(path, tensors, *encoder, needed.role));
-  return MakeEncoderPart(needed.role, std::move(part));
+  return MakeEncoderPart(path, needed.role, std::move(part));
 }
 
 }  // namespace

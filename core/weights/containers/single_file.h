@@ -28,9 +28,11 @@ namespace latentd::weights {
 // One component of a file.
 struct FilePart {
   Component component;
-  // JSON as config.json would have it. A VAE that was given alone has no scaling_factor and no
-  // other field that is its family's: the checkpoint that takes it has them.
-  std::string config;
+  // JSON as config.json would have it; an error where its heads, which no tensor tells, are not
+  // those of published models: another checkpoint has to say them. A VAE that was given alone has
+  // no scaling_factor and no other field that is its family's: the checkpoint that takes it has
+  // them.
+  absl::StatusOr<std::string> config;
   SourceMap sources;  // by the names of diffusers or transformers
 };
 
@@ -38,6 +40,8 @@ struct SingleFile {
   std::string pipeline_class;                    // "StableDiffusionXLPipeline"
   absl::btree_map<std::string, FilePart> parts;  // "unet", "vae", "text_encoder", "text_encoder_2"
   std::string scheduler_config;                  // JSON
+  // Fields of a VAE's config.json that the family decides, as JSON: for one from elsewhere.
+  std::string vae_settings;
   bool force_zeros_for_empty_prompt = true;
   bool requires_aesthetics_score = false;
   // Each tokenizer that the pipeline needs, and its pad token: ("tokenizer_2", "!").

@@ -39,10 +39,10 @@ golden::InputShapes InputsOf(const std::string& class_name, const json& config) 
 
 // Weights that the networks of a component ask for.
 Shapes AskedFor(const weights::FilePart& part) {
-  const json config = json::parse(part.config);
+  const json config = json::parse(part.config.value());
   const std::string& class_name = part.component.class_name;
   const auto graphs =
-      golden::BuildNetworkGraphs(class_name, part.config, InputsOf(class_name, config));
+      golden::BuildNetworkGraphs(class_name, part.config.value(), InputsOf(class_name, config));
   EXPECT_OK(graphs);
   Shapes asked;
   if (!graphs.ok()) return asked;

@@ -48,6 +48,19 @@ TEST(SafetensorsTest, FindsTensorsOfAllDTypesThatGraphsHave) {
   EXPECT_EQ(tensors.at("e").data.shape(), device::Shape({0, 3}));
 }
 
+TEST(SafetensorsTest, GivesTheTextsThatAFileSaysOfItself) {
+  const testing::TemporaryDirectory directory;
+  const std::string path = directory.File("m.safetensors");
+  testing::WriteFile(path, testing::SafetensorsBytes(
+                               R"({"__metadata__":{"modelspec.prediction_type":"v","format":"pt"},)"
+                               R"("a":{"dtype":"F32","shape":[1],"data_offsets":[0,4],"x":"y"}})",
+                               std::string(4, '\0')));
+  ASSERT_OK_AND_ASSIGN(const SafetensorsFile file, ReadSafetensorsFile(path));
+  EXPECT_EQ(file.metadata, (absl::flat_hash_map<std::string, std::string>{
+                               {"modelspec.prediction_type", "v"}, {"format", "pt"}}));
+  EXPECT_TRUE(file.tensors.contains("a"));
+}
+
 TEST(SafetensorsTest, KeepsTheMappingAliveWithoutCopying) {
   const testing::TemporaryDirectory directory;
   const std::string path = directory.File("m.safetensors");

@@ -117,10 +117,6 @@ class EncoderReading {
     if (sizes_.layers < 1) reader_.Refuse("it has no first layer");
     sizes_.hidden =
         reader_.Size(LayerPath(0) + (is_open_clip_ ? ".mlp.c_fc.weight" : ".mlp.fc1.weight"), 0);
-    if (sizes_.width % kHeadFeatures != 0 && !reader_.has_mistakes()) {
-      reader_.Refuse(
-          absl::StrCat("its ", sizes_.width, " features make no whole heads of ", kHeadFeatures));
-    }
     if (!role_.leaves_out_last || sizes_.layers != kAllLayersOfH) return;
     reader_.Ignore(LayerPath(--sizes_.layers));
   }
@@ -194,7 +190,12 @@ class EncoderReading {
 
   int64_t pooled_features() const { return role_.is_projected ? sizes_.projection : sizes_.width; }
 
-  std::string Config() const {
+  absl::StatusOr<std::string> Config() const {
+    if (sizes_.width % kHeadFeatures != 0) {
+      return absl::InvalidArgumentError(absl::StrCat("the ", sizes_.width, " features of ",
+                                                     role_.title, " make no whole heads of ",
+                                                     kHeadFeatures));
+    }
     const json config = {
         {"architectures", {role_.is_projected ? "CLIPTextModelWithProjection" : "CLIPTextModel"}},
         {"eos_token_id", 2},  // means that the state of the largest id is pooled

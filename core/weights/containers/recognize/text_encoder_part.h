@@ -37,7 +37,7 @@ struct EncoderRole {
 };
 
 struct EncoderPart {
-  std::string config;  // config.json
+  absl::StatusOr<std::string> config;  // config.json
   SourceMap sources;
   int64_t pooled_features = 0;
 };

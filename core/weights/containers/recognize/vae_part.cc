@@ -220,6 +220,15 @@ json Repeated(const char* type, size_t count) {
   return json(std::vector<std::string>(count, type));
 }
 
+json SettingsOf(const VaeDefaults& defaults) {
+  json settings = {{"scaling_factor", defaults.scaling_factor},
+                   {"sample_size", defaults.sample_size},
+                   {"force_upcast", true}};
+  if (!defaults.latents_mean.empty()) settings["latents_mean"] = defaults.latents_mean;
+  if (!defaults.latents_std.empty()) settings["latents_std"] = defaults.latents_std;
+  return settings;
+}
+
 }  // namespace
 
 std::optional<PartTensors> FindVae(const TensorMap& tensors) {
@@ -238,6 +247,8 @@ absl::StatusOr<VaePart> ReadVae(const std::string& path, PartTensors tensors) {
   return VaeReading(std::move(tensors)).Read(path);
 }
 
+std::string VaeSettings(const VaeDefaults& defaults) { return SettingsOf(defaults).dump(2); }
+
 std::string VaeConfig(const VaeArchitecture& vae, const std::optional<VaeDefaults>& defaults) {
   json config = {{"_class_name", "AutoencoderKL"},
                  {"act_fn", "silu"},
@@ -252,13 +263,7 @@ std::string VaeConfig(const VaeArchitecture& vae, const std::optional<VaeDefault
                  {"norm_num_groups", 32},
                  {"use_quant_conv", vae.has_quant_conv},
                  {"use_post_quant_conv", vae.has_post_quant_conv}};
-  if (defaults) {
-    config["scaling_factor"] = defaults->scaling_factor;
-    config["sample_size"] = defaults->sample_size;
-    config["force_upcast"] = true;
-    if (!defaults->latents_mean.empty()) config["latents_mean"] = defaults->latents_mean;
-    if (!defaults->latents_std.empty()) config["latents_std"] = defaults->latents_std;
-  }
+  if (defaults) config.update(SettingsOf(*defaults));
   return config.dump(2);
 }
 

@@ -48,6 +48,9 @@ struct VaeDefaults {
   std::vector<double> latents_mean, latents_std;  // empty: none
 };
 
+// The fields of config.json that these are, as JSON.
+std::string VaeSettings(const VaeDefaults& defaults);
+
 // config.json of such a VAE. Without defaults it has none of their fields.
 std::string VaeConfig(const VaeArchitecture& vae, const std::optional<VaeDefaults>& defaults);
 

@@ -39,7 +39,7 @@ class FileMarkersTest : public ::testing::Test {
   json Config(const std::string& component) const {
     const absl::StatusOr<SingleFile> file = Recognize();
     EXPECT_OK(file);
-    return file.ok() ? json::parse(file->parts.at(component).config) : json::object();
+    return file.ok() ? json::parse(file->parts.at(component).config.value()) : json::object();
   }
   std::vector<std::string> Notes() const {
     const absl::StatusOr<SingleFile> file = Recognize();

@@ -70,7 +70,7 @@ absl::StatusOr<SingleFile> Recognize(const TensorMap& tensors, const Metadata& m
 }
 
 json ConfigOf(const SingleFile& file, const std::string& component) {
-  return json::parse(file.parts.at(component).config);
+  return json::parse(file.parts.at(component).config.value());
 }
 
 // Expects that every component has exactly the tensors that its network wants.
