@@ -350,7 +350,7 @@ class CheckpointTest(unittest.TestCase):
         self.assert_fails("scheduler_config.json", "is not JSON")
 
     def test_what_is_ignored_is_said_once(self):
-        """Fields that diffusers' EMA writes, notes, leftovers of other pipelines: as diffusers, it starts. Guard: Warn in
+        """Fields that diffusers' EMA writes, notes, leftovers of other pipelines: as diffusers, it starts. Guard: TellAll in
         core/pipeline/loading.cc."""
         for name, fields in (("unet/config.json", {"decay": 0.9999, "use_ema_warmup": False}), ("vae/config.json", {"note": "x"}),
                              ("text_encoder/config.json", {"note": "x"}), ("scheduler/scheduler_config.json", {"note": "x"}),

@@ -1,5 +1,5 @@
-// A Component is a network, tokenizer or scheduler of a checkpoint by its class, as model_index.json
-// names it: ["diffusers", "UNet2DConditionModel"]. Plain data.
+// A Component is a network, tokenizer or scheduler of a checkpoint by its class, as
+// model_index.json names it: ["diffusers", "UNet2DConditionModel"]. Plain data.
 #pragma once
 
 #include <string>

@@ -14,6 +14,7 @@
 #include "core/base/json.h"
 #include "core/base/text.h"
 #include "core/weights/containers/safetensors.h"
+#include "core/weights/containers/single_file.h"
 
 namespace latentd::weights {
 namespace {
@@ -31,22 +32,12 @@ constexpr char kControlNet[] =
 constexpr char kAdapter[] =
     "an adapter (IP-Adapter, T2I-Adapter), which is not served: give the checkpoint that it "
     "belongs to, without it";
-constexpr char kEmbedding[] =
-    "a textual inversion embedding, which is not served: give the checkpoint that it belongs to, "
-    "without it";
-constexpr char kConvert[] =
-    "a single-file checkpoint is converted once in Python: "
-    "diffusers.StableDiffusionXLPipeline.from_single_file(\"$0\").save_pretrained(\"DIR\") "
-    "(StableDiffusionXLImg2ImgPipeline for a refiner, StableDiffusionPipeline for Stable Diffusion "
-    "1 and 2)";
 constexpr char kOtherModel[] = ", which is not served: only Stable Diffusion 1, 2 and XL are";
 
-// A part of a checkpoint: the argument of the pipeline that takes it, and what makes it of $0.
-std::string Part(absl::string_view what, absl::string_view argument, absl::string_view made_by) {
-  return absl::StrCat(what,
-                      ", one part of a checkpoint: put it into a whole one in Python, "
-                      "diffusers.DiffusionPipeline.from_pretrained(\"BASE\", ",
-                      argument, "=", made_by, "(\"$0\")).save_pretrained(\"DIR\"), and give DIR");
+// A part of a checkpoint, which its flag takes.
+std::string Part(absl::string_view what, absl::string_view flag) {
+  return absl::StrCat(what, ", one part of a checkpoint: give a whole one, and this part with --",
+                      flag, "=$0");
 }
 
 // Names of classes of pipelines and networks begin with that of their model.
@@ -80,88 +71,17 @@ std::string ModelOf(absl::string_view class_name) {
 std::string DescribeNetwork(absl::string_view class_name) {
   if (absl::StrContains(class_name, "ControlNet")) return kControlNet;
   if (absl::StrContains(class_name, "Adapter")) return kAdapter;
-  if (class_name == "UNet2DConditionModel") {
-    return Part("a UNet", "unet", "diffusers.UNet2DConditionModel.from_pretrained");
-  }
-  if (class_name == "AutoencoderKL" || class_name == "AutoencoderTiny") {
-    return Part("a VAE", "vae", absl::StrCat("diffusers.", class_name, ".from_pretrained"));
-  }
-  if (class_name == "CLIPTextModel") {
-    return Part("a text encoder", "text_encoder", "transformers.CLIPTextModel.from_pretrained");
-  }
+  if (class_name == "UNet2DConditionModel") return Part("a UNet", "unet");
+  if (class_name == "AutoencoderKL") return Part("a VAE", "vae");
+  if (class_name == "AutoencoderTiny") return Part("a tiny VAE", "vae-tiny");
+  if (class_name == "CLIPTextModel") return Part("a text encoder", "text-encoder");
   if (class_name == "CLIPTextModelWithProjection") {
-    return Part("a text encoder", "text_encoder_2",
-                "transformers.CLIPTextModelWithProjection.from_pretrained");
+    return Part("a text encoder", "text-encoder-2");
   }
   const std::string model = ModelOf(class_name);
   if (!model.empty())
     return absl::StrCat("a network of ", model, " (", class_name, ")", kOtherModel);
   return absl::StrCat("a ", Excerpt(class_name), ", and no checkpoint");
-}
-
-using Names = std::vector<std::string>;
-
-bool AnyContains(const Names& names, absl::string_view part) {
-  return absl::c_any_of(names,
-                        [&](const std::string& name) { return absl::StrContains(name, part); });
-}
-
-bool AnyStartsWith(const Names& names, absl::string_view prefix) {
-  return absl::c_any_of(names,
-                        [&](const std::string& name) { return absl::StartsWith(name, prefix); });
-}
-
-// Tells tensors by their names: the first rule counts of which `test` finds one of `words`. In
-// `what`, $0 is the path.
-struct NameRule {
-  bool (*test)(const Names& names, absl::string_view word);
-  std::vector<absl::string_view> words;
-  std::string what;
-};
-
-std::vector<NameRule> NameRules() {
-  const auto of = [](absl::string_view model) {
-    return absl::StrCat("a checkpoint of ", model, kOtherModel);
-  };
-  const std::string unet =
-      Part("a UNet", "unet", "diffusers.UNet2DConditionModel.from_single_file");
-  const std::string vae = Part("a VAE", "vae", "diffusers.AutoencoderKL.from_single_file");
-  return {
-      // The spellings of diffusers, PEFT, kohya's scripts and LyCORIS.
-      {AnyContains,
-       {"lora_A.", "lora_B.", "lora_down.", "lora_up.", "lora.down.", "lora.up.",
-        "lora_linear_layer.", "hada_w1_", "lokr_w1", "lora_unet_", "lora_te"},
-       kFuse},
-      {AnyStartsWith,
-       {"controlnet_", "control_model.", "control_", "input_hint_block.", "zero_convs.",
-        "nested_controlnet"},
-       kControlNet},
-      {AnyStartsWith, {"ip_adapter", "image_proj", "adapter."}, kAdapter},
-      {AnyStartsWith, {"clip_l", "clip_g", "emb_params"}, kEmbedding},
-      {AnyContains, {"double_blocks.", "single_transformer_blocks."}, of("Flux")},
-      {AnyContains, {"joint_blocks."}, of("Stable Diffusion 3")},
-      // Whole ones of SDXL and of Stable Diffusion 1 and 2: they are converted.
-      {AnyStartsWith, {"conditioner.embedders.", "cond_stage_model."}, ""},
-      {AnyStartsWith, {"model.diffusion_model.", "down_blocks."}, unet},
-      {AnyStartsWith, {"first_stage_model.", "decoder.conv_in.", "encoder.conv_in."}, vae},
-      {AnyStartsWith,
-       {"text_model.", "text_projection."},
-       "a text encoder, one part of a checkpoint: give a whole one"},
-  };
-}
-
-// Empty where the names do not tell, or tell of a whole checkpoint that is served.
-std::string DescribeTensors(const std::string& path) {
-  const absl::StatusOr<TensorMap> tensors = ReadSafetensors(path);
-  if (!tensors.ok()) return "";
-  Names names;
-  for (const auto& [name, tensor] : *tensors) names.push_back(name);
-  for (const NameRule& rule : NameRules()) {
-    for (absl::string_view word : rule.words) {
-      if (rule.test(names, word)) return rule.what;
-    }
-  }
-  return "";
 }
 
 std::optional<std::string> Text(const nlohmann::json& object, const char* key) {
@@ -174,15 +94,11 @@ std::optional<std::string> Text(const nlohmann::json& object, const char* key) {
 
 constexpr size_t kMaxJsonBytes = 1 << 20;
 
-// By config.json, as diffusers and transformers write it.
 std::string DescribeConfig(const std::string& path) {
   const absl::StatusOr<nlohmann::json> config =
       ReadJsonObject(path + "/config.json", kMaxJsonBytes);
-  if (!config.ok()) return "";
-  for (const char* key : {"_class_name", "architectures"}) {
-    if (const auto name = Text(*config, key)) return DescribeNetwork(*name);
-  }
-  return "";
+  const std::string class_name = config.ok() ? ClassNamedBy(*config) : "";
+  return class_name.empty() ? "" : DescribeNetwork(class_name);
 }
 
 // The safetensors files in a folder, in the order of their names.
@@ -202,7 +118,28 @@ bool Exists(const fs::path& path) {
   return fs::exists(path, error);
 }
 
-// Empty but for a path in a checkpoint's folder, or in one of its folders.
+// Says what the only checkpoint is that a folder has.
+std::string DescribeFile(const std::string& path) {
+  const absl::StatusOr<SafetensorsFile> file = ReadSafetensorsFile(path);
+  if (!file.ok()) return std::string(file.status().message());
+  const auto single = RecognizeSingleFile(path, file->tensors, file->metadata);
+  if (!single.ok()) return std::string(single.status().message());
+  return absl::StrCat(path, " in it is a checkpoint in one file: give that");
+}
+
+std::string ItIs(absl::string_view what, const std::string& path) {
+  return absl::StrCat("it is ", absl::StrReplaceAll(what, {{"$0", path}}));
+}
+
+}  // namespace
+
+std::string ClassNamedBy(const nlohmann::json& config) {
+  for (const char* key : {"_class_name", "architectures"}) {
+    if (auto name = Text(config, key)) return *std::move(name);
+  }
+  return "";
+}
+
 std::string DescribePlace(const std::string& path) {
   fs::path above = fs::path(path).lexically_normal();
   if (!above.has_filename()) above = above.parent_path();  // a slash at the end
@@ -214,19 +151,6 @@ std::string DescribePlace(const std::string& path) {
   return "";
 }
 
-std::string ItIs(absl::string_view what, const std::string& path) {
-  return absl::StrCat("it is ", absl::StrReplaceAll(what, {{"$0", path}}));
-}
-
-}  // namespace
-
-std::string DescribeFile(const std::string& path) {
-  const std::string place = DescribePlace(path);
-  if (!place.empty()) return place;
-  const std::string what = DescribeTensors(path);
-  return what.empty() ? absl::StrReplaceAll(kConvert, {{"$0", path}}) : ItIs(what, path);
-}
-
 std::string DescribeFolder(const std::string& path) {
   const std::string place = DescribePlace(path);
   if (!place.empty()) return place;
@@ -235,7 +159,7 @@ std::string DescribeFolder(const std::string& path) {
   if (Exists(fs::path(path) / "adapter_config.json")) return ItIs(kFuse, path);
   const std::vector<std::string> files = SafetensorsIn(path);
   if (files.empty()) return "";
-  return absl::StrCat("of its file ", files.front(), ": ", DescribeFile(files.front()));
+  return DescribeFile(files.front());
 }
 
 std::string DescribePipelineClass(absl::string_view class_name) {

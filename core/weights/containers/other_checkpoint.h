@@ -1,22 +1,27 @@
-// Names what was given where a checkpoint in the diffusers layout belongs, and says what to
-// do with it: LoRAs, ControlNets, single files, parts of checkpoints, checkpoints of other models.
+// Names the folder that was given where a checkpoint belongs, and says what to do with it: LoRAs,
+// ControlNets, parts of checkpoints, checkpoints of other models.
 //
-// Told by the class that a config.json or model_index.json names, or by the names of the tensors in
-// a safetensors file, of which only the header is read. Free functions without state: any thread.
+// Told by the class that a config.json or model_index.json names, or by a safetensors file in it,
+// of which only the header is read. Free functions without state: any thread.
 #pragma once
 
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "absl/strings/string_view.h"
 
 namespace latentd::weights {
 
-// "it is a LoRA; ...": of a file. What it is not known by is told how to convert a single-file
-// checkpoint.
-std::string DescribeFile(const std::string& path);
+// The class that a network's config.json names, as diffusers and transformers write it; empty:
+// none.
+std::string ClassNamedBy(const nlohmann::json& config);
 
-// The same of a folder without a model_index.json; empty where nothing in it tells.
+// "it is a LoRA; ...": of a folder without a model_index.json; empty where nothing in it tells.
 std::string DescribeFolder(const std::string& path);
+
+// "it is one part of the checkpoint DIR: ...": of a path in a checkpoint's folder, or in one of its
+// folders; else empty.
+std::string DescribePlace(const std::string& path);
 
 // The same of a class of pipelines of diffusers: "a Flux checkpoint"; empty for one that is not of
 // another model.

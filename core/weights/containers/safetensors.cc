@@ -7,12 +7,12 @@
 #include <optional>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/coding.h"
 #include "core/base/status_macros.h"
 #include "core/base/text.h"
 #include "core/weights/checkpoint_file.h"
+#include "core/weights/containers/file_container.h"
 #include "core/weights/containers/safetensors_header.h"
 
 namespace latentd::weights {
@@ -72,8 +72,8 @@ absl::Status Refuse(const std::string& file, absl::string_view reason) {
 }
 
 absl::StatusOr<Parts> Split(absl::string_view bytes, const std::string& file) {
-  if (absl::StartsWith(bytes, "version https://git-lfs")) {
-    return Refuse(file, "is a Git LFS pointer, not the tensors; fetch them with: git lfs pull");
+  if (const std::string other = DescribeContainer(bytes, file); !other.empty()) {
+    return Refuse(file, absl::StrCat("is ", other));
   }
   if (bytes.size() < kLengthBytes) {
     return Refuse(file, absl::StrCat("has ", bytes.size(),
@@ -88,8 +88,9 @@ absl::StatusOr<Parts> Split(absl::string_view bytes, const std::string& file) {
                            "one"));
   }
   if (length > bytes.size() - kLengthBytes) {
-    return Refuse(file, absl::StrCat("ends within its header, which has ", length,
-                                     " bytes: the file is truncated"));
+    return Refuse(
+        file, absl::StrCat("is truncated: it has ", bytes.size(), " bytes and its header alone ",
+                           length, "; copy or download it again"));
   }
   return Parts{bytes.substr(kLengthBytes, length), bytes.substr(kLengthBytes + length)};
 }
@@ -104,16 +105,25 @@ std::optional<int64_t> BytesOf(const HeaderEntry& entry, int bits) {
   return product / 8;
 }
 
-absl::Status CheckRange(const HeaderEntry& entry, const DTypeRow& row, size_t data_bytes,
-                        const std::string& file) {
+// Bytes of the file that the header describes. REQUIRES: each entry has both offsets.
+uint64_t DescribedBytes(const Parts& parts, const std::vector<HeaderEntry>& entries) {
+  int64_t end = 0;
+  for (const HeaderEntry& entry : entries) end = std::max(end, entry.offsets[1]);
+  return kLengthBytes + parts.header.size() + static_cast<uint64_t>(end);
+}
+
+absl::Status CheckRange(const HeaderEntry& entry, const DTypeRow& row, const Parts& parts,
+                        uint64_t described_bytes, const std::string& file) {
   const int64_t begin = entry.offsets[0];
   const int64_t end = entry.offsets[1];
   const std::string range = absl::StrCat("tensor ", Excerpt(entry.name, kNameBytes),
                                          " lies at bytes [", begin, ", ", end, ") of the data");
   if (begin > end) return Refuse(file, absl::StrCat(range, ", which ends before it begins"));
-  if (static_cast<uint64_t>(end) > data_bytes) {
-    return Refuse(
-        file, absl::StrCat(range, ", but there are only ", data_bytes, ": the file is truncated"));
+  if (static_cast<uint64_t>(end) > parts.data.size()) {
+    return Refuse(file, absl::StrCat(range, ", but there are only ", parts.data.size(),
+                                     ": the file is truncated, it has ",
+                                     kLengthBytes + parts.header.size() + parts.data.size(), " of ",
+                                     described_bytes, " bytes; copy or download it again"));
   }
   const std::optional<int64_t> bytes = BytesOf(entry, row.bits);
   if (bytes == end - begin) return absl::OkStatus();
@@ -161,40 +171,58 @@ StoredTensor MakeTensor(const HeaderEntry& entry, const DTypeRow& row, absl::str
   return tensor;
 }
 
-}  // namespace
-
-absl::StatusOr<TensorMap> ParseSafetensorsBytes(absl::string_view bytes, const std::string& file,
-                                                const std::shared_ptr<const void>& owner) {
+absl::StatusOr<SafetensorsFile> ParseFile(absl::string_view bytes, const std::string& file,
+                                          const std::shared_ptr<const void>& owner) {
   ASSIGN_OR_RETURN(const Parts parts, Split(bytes, file));
-  ASSIGN_OR_RETURN(std::vector<HeaderEntry> entries, ParseSafetensorsHeader(parts.header, file));
-  TensorMap tensors;
-  tensors.reserve(entries.size());
-  for (const HeaderEntry& entry : entries) {
+  ASSIGN_OR_RETURN(SafetensorsHeader header, ParseSafetensorsHeader(parts.header, file));
+  SafetensorsFile parsed{{}, std::move(header.metadata)};
+  parsed.tensors.reserve(header.entries.size());
+  const uint64_t described_bytes = DescribedBytes(parts, header.entries);
+  for (const HeaderEntry& entry : header.entries) {
     const DTypeRow* row = FindDType(entry.dtype);
     if (row == nullptr) {
       return Refuse(file, absl::StrCat("tensor ", Excerpt(entry.name, kNameBytes),
                                        " has the dtype ", Excerpt(entry.dtype, kNameBytes),
-                                       ", which safetensors does not have; F32, F16, BF16, I64 and "
-                                       "U8 are read"));
+                                       ", which safetensors does not have; F64, F32, F16, BF16, "
+                                       "I64 and U8 are read"));
     }
-    RETURN_IF_ERROR(CheckRange(entry, *row, parts.data.size(), file));
-    tensors.emplace(entry.name, MakeTensor(entry, *row, parts.data, file, owner));
+    RETURN_IF_ERROR(CheckRange(entry, *row, parts, described_bytes, file));
+    parsed.tensors.emplace(entry.name, MakeTensor(entry, *row, parts.data, file, owner));
   }
-  RETURN_IF_ERROR(CheckCover(entries, parts.data.size(), file));
-  return tensors;
+  RETURN_IF_ERROR(CheckCover(header.entries, parts.data.size(), file));
+  return parsed;
+}
+
+absl::StatusOr<SafetensorsFile> ParseMapped(const std::shared_ptr<const MappedFile>& file) {
+  ASSIGN_OR_RETURN(SafetensorsFile parsed, ParseFile(file->bytes(), file->path(), file));
+  for (auto& [name, tensor] : parsed.tensors) tensor.mapped = tensor.data.has_memory();
+  return parsed;
+}
+
+}  // namespace
+
+absl::StatusOr<TensorMap> ParseSafetensorsBytes(absl::string_view bytes, const std::string& file,
+                                                const std::shared_ptr<const void>& owner) {
+  ASSIGN_OR_RETURN(SafetensorsFile parsed, ParseFile(bytes, file, owner));
+  return std::move(parsed.tensors);
 }
 
 absl::StatusOr<TensorMap> ParseSafetensors(const std::shared_ptr<const MappedFile>& file) {
-  ASSIGN_OR_RETURN(TensorMap tensors, ParseSafetensorsBytes(file->bytes(), file->path(), file));
-  for (auto& [name, tensor] : tensors) tensor.mapped = tensor.data.has_memory();
-  return tensors;
+  ASSIGN_OR_RETURN(SafetensorsFile parsed, ParseMapped(file));
+  return std::move(parsed.tensors);
+}
+
+absl::StatusOr<SafetensorsFile> ReadSafetensorsFile(const std::string& path,
+                                                    const DigestArchive& digests) {
+  ASSIGN_OR_RETURN(const auto file, CheckpointFile::Open(path, digests));
+  ASSIGN_OR_RETURN(SafetensorsFile parsed, ParseMapped(file->mapping()));
+  CheckpointFile::SetTensors(file, &parsed.tensors);
+  return parsed;
 }
 
 absl::StatusOr<TensorMap> ReadSafetensors(const std::string& path, const DigestArchive& digests) {
-  ASSIGN_OR_RETURN(const auto file, CheckpointFile::Open(path, digests));
-  ASSIGN_OR_RETURN(TensorMap tensors, ParseSafetensors(file->mapping()));
-  CheckpointFile::SetTensors(file, &tensors);
-  return tensors;
+  ASSIGN_OR_RETURN(SafetensorsFile parsed, ReadSafetensorsFile(path, digests));
+  return std::move(parsed.tensors);
 }
 
 }  // namespace latentd::weights

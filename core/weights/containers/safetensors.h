@@ -19,10 +19,12 @@
 #include <memory>
 #include <string>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "core/base/mapped_file.h"
 #include "core/weights/archives.h"
+#include "core/weights/containers/safetensors_header.h"
 #include "core/weights/stored_tensor.h"
 
 namespace latentd::weights {
@@ -30,8 +32,17 @@ namespace latentd::weights {
 // The tensors wrap the mapping, without a copy. Reads the header's pages only.
 absl::StatusOr<TensorMap> ParseSafetensors(const std::shared_ptr<const MappedFile>& file);
 
-// The same for a file by path, which is open as a CheckpointFile while a tensor of it is held.
-// Its digests are kept in the archive. NOT_FOUND and such name the path.
+struct SafetensorsFile {
+  TensorMap tensors;
+  absl::flat_hash_map<std::string, std::string> metadata;  // as SafetensorsHeader has it
+};
+
+// The same for a file by path, with what it says of itself. The file is open as a CheckpointFile
+// while a tensor of it is held. Its digests are kept in the archive. NOT_FOUND and such name the
+// path.
+absl::StatusOr<SafetensorsFile> ReadSafetensorsFile(const std::string& path,
+                                                    const DigestArchive& digests = {});
+// Its tensors alone.
 absl::StatusOr<TensorMap> ReadSafetensors(const std::string& path,
                                           const DigestArchive& digests = {});
 

@@ -29,13 +29,13 @@ constexpr int kMaxDepth = 127;
 class HeaderReader : public nlohmann::json_sax<Json> {
  public:
   const std::string& error() const { return error_; }
-  // The last one of several with one name.
-  std::vector<HeaderEntry> TakeEntries() {
-    std::vector<HeaderEntry> entries;
+  // Keeps the last of several entries with one name.
+  SafetensorsHeader TakeHeader() {
+    SafetensorsHeader header{.entries = {}, .metadata = std::move(metadata_)};
     for (size_t i = 0; i < entries_.size(); ++i) {
-      if (last_.at(entries_[i].name) == i) entries.push_back(std::move(entries_[i]));
+      if (last_.at(entries_[i].name) == i) header.entries.push_back(std::move(entries_[i]));
     }
-    return entries;
+    return header;
   }
 
   bool null() override {
@@ -59,7 +59,8 @@ class HeaderReader : public nlohmann::json_sax<Json> {
   }
 
   bool string(string_t& value) override {
-    if (IsIgnored() || (depth_ == 2 && in_metadata_)) return true;
+    if (IsIgnored()) return true;
+    if (depth_ == 2 && in_metadata_) return AddMetadata(value);
     if (depth_ != 2 || field_ != "dtype") return Refuse("has text where none may be");
     entries_.back().dtype = value;
     return true;
@@ -126,6 +127,16 @@ class HeaderReader : public nlohmann::json_sax<Json> {
     entries_.push_back({name_});
   }
 
+  bool AddMetadata(const std::string& value) {
+    const size_t bytes = field_.size() + value.size();
+    if (value.size() > kMaxMetadataValueBytes || bytes > kMaxMetadataBytes - metadata_bytes_) {
+      return true;
+    }
+    metadata_bytes_ += bytes;
+    metadata_.insert_or_assign(field_, value);
+    return true;
+  }
+
   bool EnterField(const std::string& field) {
     field_ = field;
     if (in_metadata_) return true;
@@ -168,6 +179,8 @@ class HeaderReader : public nlohmann::json_sax<Json> {
   std::vector<int64_t>* array_ = nullptr;
   absl::flat_hash_set<std::string> fields_;  // fields of the current entry
   std::vector<HeaderEntry> entries_;
+  absl::flat_hash_map<std::string, std::string> metadata_;
+  size_t metadata_bytes_ = 0;
   absl::flat_hash_map<std::string, size_t> last_;  // the last of each name, in entries_
   std::string error_;
 };
@@ -183,14 +196,14 @@ bool IsObjectText(absl::string_view text) {
 
 }  // namespace
 
-absl::StatusOr<std::vector<HeaderEntry>> ParseSafetensorsHeader(absl::string_view text,
-                                                                const std::string& file) {
+absl::StatusOr<SafetensorsHeader> ParseSafetensorsHeader(absl::string_view text,
+                                                         const std::string& file) {
   HeaderReader reader;
   if (!IsObjectText(text)) {
     return absl::InvalidArgumentError(
         absl::StrCat(file, ": the header is not JSON: it is no object {...}"));
   }
-  if (Json::sax_parse(text.begin(), text.end(), &reader)) return reader.TakeEntries();
+  if (Json::sax_parse(text.begin(), text.end(), &reader)) return reader.TakeHeader();
   return absl::InvalidArgumentError(absl::StrCat(file, ": ", reader.error()));
 }
 

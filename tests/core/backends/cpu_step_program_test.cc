@@ -31,7 +31,7 @@ constexpr int64_t kRows = 2, kTokens = 77;
 // As it is compiled.
 absl::StatusOr<Graph> StepOfTheDemo(DType dtype) {
   ASSIGN_OR_RETURN(const auto checkpoint,
-                   weights::Checkpoint::Open(testing::SourcePath("deploy/demo-model/base"), ""));
+                   weights::Checkpoint::Open({testing::SourcePath("deploy/demo-model/base")}));
   ASSIGN_OR_RETURN(const std::string config, checkpoint.ConfigText("unet"));
   const golden::InputShapes inputs = {{"sample", {kRows, 4, 16, 24}},
                                       {"timestep", {kRows}},
