@@ -58,7 +58,12 @@ absl::Status UseDemoCheckpoint(config::Options& options) {
 absl::Status FindCheckpoints(config::Options& options) {
   const std::string cache =
       config::HubCacheDirectory([](const char* name) -> const char* { return std::getenv(name); });
-  for (std::string* path : {&options.engine.base, &options.engine.refiner}) {
+  std::vector<std::string*> paths = {&options.engine.base, &options.engine.refiner};
+  for (pipeline::ModelParts* parts : {&options.engine.base_parts, &options.engine.refiner_parts}) {
+    paths.push_back(&parts->components_from);
+    for (auto& [component, path] : parts->components) paths.push_back(&path);
+  }
+  for (std::string* path : paths) {
     ASSIGN_OR_RETURN(*path, config::FindCheckpoint(*path, cache));
   }
   return absl::OkStatus();

@@ -21,7 +21,7 @@
 #include "core/pipeline/spec/model_table.h"
 #include "core/pipeline/spec/picture_spec.h"
 #include "core/pipeline/spec/unused_parameters.h"
-#include "core/weights/checkpoint.h"
+#include "core/weights/containers/checkpoint.h"
 
 namespace latentd::families {
 

@@ -18,7 +18,7 @@
 #include "core/pipeline/spec/presets.h"
 #include "core/schedulers/config.h"
 #include "core/tokenizer/clip_tokenizer.h"
-#include "core/weights/checkpoint.h"
+#include "core/weights/containers/checkpoint.h"
 
 namespace latentd::families {
 

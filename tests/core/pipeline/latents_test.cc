@@ -7,7 +7,7 @@
 #include "core/backends/cpu/cpu_backend.h"
 #include "core/noise/noise_generator.h"
 #include "core/pipeline/plan/latents_file.h"
-#include "core/weights/safetensors.h"
+#include "core/weights/containers/safetensors.h"
 #include "tests/core/pipeline/rig.h"
 #include "tests/support/safetensors_writer.h"
 

@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/graph/graph_builder.h"
 #include "core/weights/checkpoint_file.h"
-#include "core/weights/safetensors.h"
+#include "core/weights/containers/safetensors.h"
 #include "tests/support/in_place_edit.h"
 #include "tests/support/safetensors_writer.h"
 #include "tests/support/status_matchers.h"

@@ -104,6 +104,20 @@ TEST(OptionsTest, EveryFlagHasItsEffect) {
   EXPECT_EQ(options.log_level, v1::WARNING);
 }
 
+TEST(OptionsTest, PartsOfACheckpointComeFromOtherPlaces) {
+  ASSERT_OK_AND_ASSIGN(
+      const Options options,
+      OptionsOf("components_from: \"/c\"",
+                {"--base=/b.safetensors", "--refiner=/r", "--unet=/u", "--vae=/v", "--vae-tiny=/t",
+                 "--text-encoder=/e", "--text-encoder-2=/e2", "--refiner-components-from=/rc"}));
+  EXPECT_THAT(options.engine.base_parts.components,
+              ElementsAre(Pair("text_encoder", "/e"), Pair("text_encoder_2", "/e2"),
+                          Pair("unet", "/u"), Pair("vae", "/v"), Pair("vae_tiny", "/t")));
+  EXPECT_EQ(options.engine.base_parts.components_from, "/c");
+  EXPECT_EQ(options.engine.refiner_parts.components_from, "/rc");
+  EXPECT_THAT(options.engine.refiner_parts.components, IsEmpty());
+}
+
 TEST(OptionsTest, EveryFlagOfGraphsHasItsEffect) {
   ASSERT_OK_AND_ASSIGN(
       const Options options,
@@ -244,6 +258,9 @@ TEST(OptionsTest, WrongValuesAreNamedWithWhatIsRight) {
       {"--log-format=xml", "text, json"},
       {"--log-level=loud", "debug, info, warning, error"},
       {"--refiner=/r", "--base"},
+      {"--vae=/v", "together with --base"},
+      {"--vae=", "leave the flag out"},
+      {"--refiner-components-from=/c", "together with --refiner"},
   });
 }
 
