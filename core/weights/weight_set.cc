@@ -12,6 +12,7 @@
 #include "core/base/text.h"
 #include "core/weights/checkpoint_file.h"
 #include "core/weights/safetensors.h"
+#include "core/weights/scaled_source.h"
 
 namespace latentd::weights {
 namespace {
@@ -49,7 +50,9 @@ std::shared_ptr<const WeightSet> WeightSet::Over(std::shared_ptr<const WeightSet
 void WeightSet::Add(absl::string_view component, const TensorMap& tensors) {
   for (const auto& [name, tensor] : tensors) {
     AddSource(absl::StrCat(component, "/", name),
-              Source::Of(AreDoubles(tensor) ? Rounded(tensor) : tensor));
+              device::IsF8(tensor.data.dtype())
+                  ? ScaledSource(tensors, name)
+                  : Source::Of(AreDoubles(tensor) ? Rounded(tensor) : tensor));
   }
 }
 

@@ -36,7 +36,8 @@ class WeightSet {
                                                SourceMap overlay, std::string name = "");
 
   // Adds the tensors of one component under "component/name", those of doubles rounded to float32,
-  // in memory of their own. REQUIRES: no tensor of that component was added before.
+  // in memory of their own, those of 8-bit floats with the scale beside them (scaled_source.h).
+  // REQUIRES: no tensor of that component was added before.
   void Add(absl::string_view component, const TensorMap& tensors);
 
   // NOT_FOUND names the weight.
