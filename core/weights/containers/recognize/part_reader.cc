@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "core/base/text.h"
+#include "core/weights/scaled_source.h"
 
 namespace latentd::weights {
 namespace {
@@ -36,8 +37,9 @@ constexpr absl::string_view kIgnoredBeginnings[] = {"alphas_cumprod",
 constexpr absl::string_view kIgnoredNames[] = {
     "betas",  "denoiser.sigmas", "denoiser.log_sigmas", "global_step",
     "v_pred", "ztsnr",           "scale_factor",        "logvar"};
-constexpr absl::string_view kIgnoredEnds[] = {"position_ids", "logit_scale", "attn_mask",
-                                              "num_batches_tracked", "scaled_fp8"};
+constexpr absl::string_view kIgnoredEnds[] = {"position_ids",        "logit_scale", "attn_mask",
+                                              "num_batches_tracked", "scaled_fp8",  "scale_input",
+                                              "input_scale"};
 
 // Beginnings of the names of components in files that hold several.
 constexpr absl::string_view kComponentPrefixes[] = {"model.",
@@ -145,10 +147,21 @@ const StoredTensor* PartReader::FindShaped(const std::string& name, const Shape&
   return nullptr;
 }
 
+Source PartReader::SourceOf(const std::string& name, const StoredTensor& tensor) {
+  if (!device::IsF8(tensor.data.dtype())) return Source::Of(tensor);
+  for (const std::string& scale_name : ScaleNames(name)) {
+    const auto scale = tensors_.by_name.find(scale_name);
+    if (scale == tensors_.by_name.end()) continue;
+    used_.insert(scale_name);
+    return ScaledSource(tensor, *scale->second, tensors_.prefix + scale_name);
+  }
+  return Source::Of(tensor);
+}
+
 void PartReader::Take(const std::string& name, const std::string& wanted_name,
                       const Shape& wanted) {
   const StoredTensor* tensor = FindShaped(name, wanted);
-  if (tensor != nullptr) sources_.insert_or_assign(wanted_name, Source::Of(*tensor));
+  if (tensor != nullptr) sources_.insert_or_assign(wanted_name, SourceOf(name, *tensor));
 }
 
 void PartReader::TakeMatrix(const std::string& name, const std::string& wanted_name,
@@ -161,20 +174,18 @@ void PartReader::TakeMatrix(const std::string& name, const std::string& wanted_n
   }
   StoredTensor reshaped = *tensor;
   reshaped.data = tensor->data.Reshaped(wanted);
-  sources_.insert_or_assign(wanted_name, Source::Of(std::move(reshaped)));
+  sources_.insert_or_assign(wanted_name, SourceOf(name, reshaped));
 }
 
 void PartReader::TakeMade(const std::string& name, const std::string& wanted_name,
                           const StoredTensor& tensor, const Recipe& make) {
+  const Source source = SourceOf(name, tensor);
   GraphBuilder b;
-  const Value stored = b.Append({.op = graph::Op::kWeight,
-                                 .dtype = tensor.data.dtype(),
-                                 .shape = tensor.data.shape(),
-                                 .name = name});
+  const Value stored = b.Append(
+      {.op = graph::Op::kWeight, .dtype = source.dtype(), .shape = source.shape(), .name = name});
   b.Output("result", make(b, stored));
   const absl::StatusOr<graph::Graph> recipe = std::move(b).Build();
-  absl::StatusOr<Source> made =
-      recipe.ok() ? Compose(*recipe, {Source::Of(tensor)}) : recipe.status();
+  absl::StatusOr<Source> made = recipe.ok() ? Compose(*recipe, {source}) : recipe.status();
   if (made.ok()) {
     sources_.insert_or_assign(wanted_name, *std::move(made));
   } else {

@@ -96,6 +96,8 @@ class PartReader {
   void RefuseShape(const std::string& name, const StoredTensor& tensor,
                    const device::Shape& wanted);
   using Recipe = std::function<graph::Value(graph::GraphBuilder&, graph::Value)>;
+  // The tensor, times the scale that is beside the name, if it is of 8-bit floats and there is one.
+  Source SourceOf(const std::string& name, const StoredTensor& tensor);
   void TakeMade(const std::string& name, const std::string& wanted_name, const StoredTensor& tensor,
                 const Recipe& make);
   std::vector<std::string> LeftOver() const;

@@ -344,13 +344,35 @@ TEST(FilePartTest, RefusesOtherUnetsByTheirSizes) {
   refused("unet_sd15", 11, 0, "UNet of 11 input channels");
 }
 
-// leejet/stable-diffusion.cpp#329, huggingface/candle#2875: of weights in fp8, these have scales.
+// leejet/stable-diffusion.cpp#329, huggingface/candle#2875: weights in fp8, as they are and with
+// scales.
+TEST(FilePartTest, ReadsWeightsInFp8WithTheirScales) {
+  const std::string name = "model.diffusion_model.time_embed.0.";
+  for (const char* scale : {"", "scale_weight", "weight_scale"}) {
+    PublishedFile published({{"unet_sdxl", "model.diffusion_model.", "unet"}});
+    StoredTensor& weight = published.tensors.at(name + "weight");
+    weight.data = device::ConstBuffer(
+        device::Buffer::Wrap(nullptr, device::DType::kF8E4M3, weight.data.shape(), nullptr));
+    published.AddTensor("model.diffusion_model.scaled_fp8", {0});
+    if (*scale != 0) published.AddTensor(name + scale, {});
+    ASSERT_OK_AND_ASSIGN(const SingleFile file, RecognizeSingleFile("x", published.tensors, {}));
+    const Source& source = file.parts.at("unet").sources.at("time_embedding.linear_1.weight");
+    EXPECT_EQ(source.from.size(), *scale == 0 ? 1 : 2) << scale;
+    EXPECT_EQ(source.make != nullptr, *scale != 0) << scale;
+  }
+}
+
+// A scale whose weight is none of 8-bit floats would be passed over.
+TEST(FilePartTest, RefusesAScaleThatNothingIsMultipliedWith) {
+  PublishedFile published({{"unet_sdxl", "model.diffusion_model.", "unet"}});
+  published.AddTensor("model.diffusion_model.time_embed.0.scale_weight", {});
+  EXPECT_THAT(RecognizeSingleFile("x", published.tensors, {}),
+              StatusIs(kRefused, HasSubstr("time_embed.0.scale_weight")));
+}
+
 TEST(FilePartTest, RefusesWeightsThatStandForOthers) {
   for (const auto& [name, what] :
-       {std::pair("model.diffusion_model.scaled_fp8", "fp8 with scales"),
-        std::pair("model.diffusion_model.out.2.scale_weight", "fp8 with scales"),
-        std::pair("model.diffusion_model.out.2.weight_scale", "fp8 with scales"),
-        std::pair("model.diffusion_model.out.2.comfy_quant", "fp8 with scales"),
+       {std::pair("model.diffusion_model.out.2.comfy_quant", "ComfyUI has quantised"),
         std::pair("model.diffusion_model.out.2.weight.absmax", "bitsandbytes"),
         std::pair("model.diffusion_model.out.2.weight.quant_state.bitsandbytes__nf4",
                   "bitsandbytes")}) {
