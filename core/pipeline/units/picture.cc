@@ -5,9 +5,10 @@
 
 namespace latentd::pipeline {
 
-Request::Request(SharedPlan planned, SharedInputs brought)
-    : plan(std::move(planned)), inputs(std::move(brought)), conditioning(plan->stages.size()) {
-  for (const PlannedStage& stage : plan->stages) stages.emplace_back(stage);
+Request::Request(SharedPlan planned, SharedInputs brought,
+                 const std::vector<const LoadedModel*>& models)
+    : plan(std::move(planned)), inputs(std::move(brought)), conditioning(models.size()) {
+  for (size_t i = 0; i < models.size(); ++i) stages.emplace_back(plan->stages[i], *models[i]);
   if (spec().previews_every) colors = KnownColors(plan->last_model().vae());
 }
 
