@@ -1,6 +1,5 @@
 #include "core/pipeline/units/picture.h"
 
-#include "absl/algorithm/container.h"
 #include "core/pipeline/units/preview.h"
 
 namespace latentd::pipeline {
@@ -44,14 +43,12 @@ batching::Ahead Picture::ahead() const {
   batching::Ahead ahead;
   ahead.stages.front().lane = lane();
   if (next == UnitKind::kDone) return ahead;
-  const auto left = absl::MakeConstSpan(plan().units).subspan(unit);
-  const auto has = [&](UnitKind kind) {
-    return absl::c_any_of(left, [kind](const PlannedUnit& one) { return one.kind == kind; });
-  };
-  ahead.decode = has(UnitKind::kDecode);
-  ahead.encode = has(UnitKind::kEncode);
-  for (const PlannedUnit& one : left) {
-    if (one.kind == UnitKind::kStep) ahead.stages[one.stage - stage_index] = StepsAhead(one.stage);
+  for (const PlannedUnit& one : absl::MakeConstSpan(plan().units).subspan(unit)) {
+    if (one.kind == UnitKind::kStep) {
+      ahead.stages[one.stage - stage_index] = StepsAhead(one.stage);
+    } else if (one.kind != UnitKind::kText) {
+      (batching::FollowsSteps(one.kind) ? ahead.after : ahead.before).push_back(one.kind);
+    }
   }
   return ahead;
 }
