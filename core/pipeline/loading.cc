@@ -106,13 +106,10 @@ absl::Status CheckHandingOver(const std::vector<Source>& sources) {
   const Source& base = sources.front();
   for (const Source& source : sources) {
     if (!source.model.is_refiner || base.family.hands_over_to == &source.family) continue;
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--", source.model.name, "=", source.checkpoint.path(), " is of ", source.family.title,
-        ", and --", base.model.name, "=", base.checkpoint.path(), " of ", base.family.title,
-        ", which ",
-        base.family.hands_over_to == nullptr
-            ? "has no refiners"
-            : absl::StrCat("has refiners of ", base.family.hands_over_to->title, " only")));
+    return absl::InvalidArgumentError(
+        absl::StrCat("--", source.model.name, "=", source.checkpoint.path(), " is of ",
+                     source.family.title, ", and --", base.model.name, "=", base.checkpoint.path(),
+                     " of ", base.family.title, ", which has no such refiners"));
   }
   return absl::OkStatus();
 }

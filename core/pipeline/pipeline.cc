@@ -15,7 +15,6 @@
 #include "core/pipeline/spec/presets.h"
 #include "core/pipeline/spec/unused_parameters.h"
 #include "core/pipeline/units/acquisition.h"
-#include "core/pipeline/units/conditioning.h"
 #include "core/schedulers/config.h"
 #include "core/weights/checkpoint_file.h"
 
@@ -249,12 +248,13 @@ void Pipeline::PlanGraphs(Plan& plan) const {
   for (const LoadedModel* model : needs.models) {
     for (int rows : RowCountsAt(plan.executed_size)) {
       if (rows <= plan.rows || plan.alone) continue;
-      plan.dispensable.push_back({model, {.shape = {rows, shape.height, shape.width}}});
+      plan.dispensable.push_back({model->row().id, {.shape = {rows, shape.height, shape.width}}});
     }
   }
   const LoadedModel* tiny = plan.spec.previews_every ? WithTinyVae(plan.stages) : nullptr;
   if (tiny == nullptr) return;
-  plan.dispensable.push_back({tiny, {GraphKind::kPreview, {1, shape.height, shape.width}}});
+  plan.dispensable.push_back(
+      {tiny->row().id, {GraphKind::kPreview, {1, shape.height, shape.width}}});
 }
 
 std::vector<const LoadedModel*> Pipeline::Models() const {
@@ -276,6 +276,16 @@ std::vector<Size> Pipeline::DefaultBuckets() const {
 
 StepShape Pipeline::ShapeOf(Size size, int rows) const {
   return {rows, size.height / traits_.side_multiple, size.width / traits_.side_multiple};
+}
+
+absl::StatusOr<std::vector<GraphHandle>> Pipeline::HandlesOf(absl::Span<const PlannedGraph> graphs,
+                                                             IfUnknown unknown) const {
+  std::vector<GraphHandle> handles;
+  for (const auto& [model, name] : graphs) {
+    ASSIGN_OR_RETURN(handles.emplace_back(),
+                     LoadedOf(models_, model)->graphs().Find(name, unknown));
+  }
+  return handles;
 }
 
 absl::StatusOr<std::vector<GraphHandle>> Pipeline::GraphsOf(Size bucket, int rows,
@@ -300,7 +310,7 @@ absl::StatusOr<std::vector<GraphHandle>> Pipeline::PreviewGraphsOf(Size bucket,
   std::vector<PlannedGraph> graphs;
   for (const LoadedModel* model : Models()) {
     if (!model->graphs().has_tiny_vae()) continue;
-    graphs.push_back({model, {GraphKind::kPreview, ShapeOf(bucket, /*rows=*/1)}});
+    graphs.push_back({model->row().id, {GraphKind::kPreview, ShapeOf(bucket, /*rows=*/1)}});
   }
   return HandlesOf(graphs, unknown);
 }
@@ -325,7 +335,8 @@ int64_t Pipeline::RequestBytes(const Plan& plan) const {
 
 absl::StatusOr<Pipeline::Pictures> Pipeline::Start(SharedPlan plan, SharedInputs inputs,
                                                    compiler::Purpose purpose) const {
-  auto request = std::make_shared<Request>(std::move(plan), std::move(inputs));
+  const std::vector<const LoadedModel*> models = ModelsOf(plan->spec);
+  auto request = std::make_shared<Request>(std::move(plan), std::move(inputs), models);
   RETURN_IF_ERROR(Acquire(purpose, *request));
   Pictures pictures;
   for (size_t i = 0; i < request->spec().seeds.size(); ++i) {
