@@ -222,10 +222,11 @@ TEST_F(AssemblyTest, NamesTheFlagOfWhatIsNoComponent) {
       open("text_encoder_2", kDemo + "/text_encoder"),
       StatusIs(kInvalid, AllOf(StartsWith("--text-encoder-2: "), HasSubstr("CLIPTextModel"))));
   EXPECT_THAT(open("unet", "/nowhere"),
-              StatusIs(absl::StatusCode::kNotFound, StartsWith("--unet: /nowhere")));
+              StatusIs(absl::StatusCode::kNotFound, StartsWith("--unet: cannot open /nowhere")));
   EXPECT_THAT(open("unet", kDemo + "/tokenizer"), StatusIs(kInvalid, HasSubstr("is no unet")));
-  EXPECT_THAT(Checkpoint::Open({.path = kDemo, .components_from = "/nowhere"}),
-              StatusIs(absl::StatusCode::kNotFound, StartsWith("--components-from: /nowhere")));
+  EXPECT_THAT(
+      Checkpoint::Open({.path = kDemo, .components_from = "/nowhere"}),
+      StatusIs(absl::StatusCode::kNotFound, StartsWith("--components-from: cannot open /nowhere")));
 }
 
 // Schedulers.
