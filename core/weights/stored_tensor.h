@@ -50,6 +50,7 @@ struct StoredTensor {
 
   // The dtype as the file spells it, if graphs have no such dtype ("I32"): then `data` has the
   // shape and (but for kDoubles) no memory; to use it is an error, to have it in the file is none.
+  // ScaledSource says here what keeps one of 8-bit floats from being used.
   std::string unusable_dtype = {};
 
   // Digest of `data`'s bytes; WeightSet::Add makes it where it is absent.

@@ -11,6 +11,7 @@
 #include "core/base/status_macros.h"
 #include "core/base/text.h"
 #include "core/weights/checkpoint_file.h"
+#include "core/weights/scaled_source.h"
 
 namespace latentd::weights {
 namespace {
@@ -54,9 +55,7 @@ void WeightSet::Add(absl::string_view component, SourceMap sources) {
 }
 
 void WeightSet::Add(absl::string_view component, const TensorMap& tensors) {
-  SourceMap sources;
-  for (const auto& [name, tensor] : tensors) sources.emplace(name, Source::Of(tensor));
-  Add(component, std::move(sources));
+  Add(component, SourcesOf(tensors));
 }
 
 void WeightSet::AddSource(std::string name, Source source) {

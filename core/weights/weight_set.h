@@ -38,7 +38,7 @@ class WeightSet {
   // Adds the weights of one component under "component/name", those of doubles rounded to float32,
   // in memory of their own. REQUIRES: no weight of that component was added before.
   void Add(absl::string_view component, SourceMap sources);
-  // The same of tensors as they are stored.
+  // The same of tensors as they are stored: of 8-bit floats with the scale beside them.
   void Add(absl::string_view component, const TensorMap& tensors);
 
   // NOT_FOUND names the weight.

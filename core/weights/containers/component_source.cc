@@ -14,6 +14,7 @@
 #include "core/weights/containers/safetensors_header.h"
 #include "core/weights/containers/tensor_files.h"
 #include "core/weights/containers/tensor_names.h"
+#include "core/weights/scaled_source.h"
 
 namespace latentd::weights {
 namespace {
@@ -48,11 +49,7 @@ class FolderSource : public ComponentSource {
     ASSIGN_OR_RETURN(const TensorFiles files,
                      FindTensorFiles(folder_, reading_.variant, reading_.reader()));
     ASSIGN_OR_RETURN(TensorMap tensors, ReadTensorFiles(files, reading_.digests));
-    SourceMap sources;
-    for (auto& [name, tensor] : UnderTodaysNames(std::move(tensors), component().class_name)) {
-      sources.emplace(name, Source::Of(std::move(tensor)));
-    }
-    return sources;
+    return SourcesOf(UnderTodaysNames(std::move(tensors), component().class_name));
   }
 
   absl::StatusOr<TokenizerSource> Tokenizer() const override {

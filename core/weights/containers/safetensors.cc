@@ -46,8 +46,8 @@ constexpr std::array<DTypeRow, 22> kDTypes = {{{"F32", 32, DType::kF32},
                                                {"U64", 64, std::nullopt},
                                                {kDoubles, 64, std::nullopt},
                                                {"C64", 64, std::nullopt},
-                                               {"F8_E4M3", 8, std::nullopt},
-                                               {"F8_E5M2", 8, std::nullopt},
+                                               {"F8_E4M3", 8, DType::kF8E4M3},
+                                               {"F8_E5M2", 8, DType::kF8E5M2},
                                                {"F8_E8M0", 8, std::nullopt},
                                                {"F6_E2M3", 6, std::nullopt},
                                                {"F6_E3M2", 6, std::nullopt},
@@ -184,7 +184,7 @@ absl::StatusOr<SafetensorsFile> ParseFile(absl::string_view bytes, const std::st
       return Refuse(file, absl::StrCat("tensor ", Excerpt(entry.name, kNameBytes),
                                        " has the dtype ", Excerpt(entry.dtype, kNameBytes),
                                        ", which safetensors does not have; F64, F32, F16, BF16, "
-                                       "I64 and U8 are read"));
+                                       "F8_E4M3, F8_E5M2, I64 and U8 are read"));
     }
     RETURN_IF_ERROR(CheckRange(entry, *row, parts, described_bytes, file));
     parsed.tensors.emplace(entry.name, MakeTensor(entry, *row, parts.data, file, owner));

@@ -36,9 +36,11 @@ TEST(SafetensorsTest, FindsTensorsOfAllDTypesThatGraphsHave) {
                                                        {"b", "I64", {1, 1}, std::string(8, '\0')},
                                                        {"c", "F16", {}, std::string(2, '\0')},
                                                        {"d", "BF16", {1}, std::string(2, '\0')},
-                                                       {"e", "U8", {0, 3}, ""}});
+                                                       {"e", "U8", {0, 3}, ""},
+                                                       {"f", "F8_E4M3", {3}, "xyz"},
+                                                       {"g", "F8_E5M2", {1, 2}, "xy"}});
   ASSERT_OK_AND_ASSIGN(const TensorMap tensors, Parse(bytes));
-  ASSERT_EQ(tensors.size(), 5u);
+  ASSERT_EQ(tensors.size(), 7u);
   EXPECT_EQ(tensors.at("a").data.dtype(), device::DType::kF32);
   EXPECT_EQ(tensors.at("a").data.shape(), device::Shape({2}));
   EXPECT_EQ(tensors.at("b").data.dtype(), device::DType::kI64);
@@ -46,6 +48,10 @@ TEST(SafetensorsTest, FindsTensorsOfAllDTypesThatGraphsHave) {
   EXPECT_EQ(tensors.at("c").data.shape(), device::Shape());
   EXPECT_EQ(tensors.at("d").data.dtype(), device::DType::kBF16);
   EXPECT_EQ(tensors.at("e").data.shape(), device::Shape({0, 3}));
+  EXPECT_EQ(tensors.at("f").data.dtype(), device::DType::kF8E4M3);
+  EXPECT_THAT(tensors.at("f").data.as<uint8_t>(), ElementsAre('x', 'y', 'z'));
+  EXPECT_EQ(tensors.at("g").data.dtype(), device::DType::kF8E5M2);
+  EXPECT_EQ(tensors.at("g").data.shape(), device::Shape({1, 2}));
 }
 
 TEST(SafetensorsTest, GivesTheTextsThatAFileSaysOfItself) {

@@ -167,8 +167,9 @@ void PartReader::TakeMatrix(const std::string& name, const std::string& wanted_n
 void PartReader::TakeMade(const std::string& name, const std::string& wanted_name,
                           const StoredTensor& tensor, const Recipe& make) {
   GraphBuilder b;
+  const device::DType dtype = tensor.data.dtype();
   const Value stored = b.Append({.op = graph::Op::kWeight,
-                                 .dtype = tensor.data.dtype(),
+                                 .dtype = device::IsF8(dtype) ? device::DType::kF32 : dtype,
                                  .shape = tensor.data.shape(),
                                  .name = name});
   b.Output("result", make(b, stored));
