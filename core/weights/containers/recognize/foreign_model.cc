@@ -176,9 +176,9 @@ std::string DescribeQuantization(const TensorMap& tensors) {
   struct Marker {
     absl::string_view end, what;
   };
-  constexpr absl::string_view kScaled = "has weights that ComfyUI has quantised";
+  constexpr absl::string_view kComfy = "has weights that ComfyUI has quantised";
   constexpr absl::string_view kBits = "has weights that bitsandbytes has quantised";
-  constexpr Marker kMarkers[] = {{".comfy_quant", kScaled},
+  constexpr Marker kMarkers[] = {{".comfy_quant", kComfy},
                                  {".absmax", kBits},
                                  {".quant_map", kBits},
                                  {".quant_state.bitsandbytes__nf4", kBits},

@@ -180,9 +180,12 @@ void PartReader::TakeMatrix(const std::string& name, const std::string& wanted_n
 void PartReader::TakeMade(const std::string& name, const std::string& wanted_name,
                           const StoredTensor& tensor, const Recipe& make) {
   const Source source = SourceOf(name, tensor);
+  const device::DType dtype = source.dtype();
   GraphBuilder b;
-  const Value stored = b.Append(
-      {.op = graph::Op::kWeight, .dtype = source.dtype(), .shape = source.shape(), .name = name});
+  const Value stored = b.Append({.op = graph::Op::kWeight,
+                                 .dtype = device::IsF8(dtype) ? device::DType::kF32 : dtype,
+                                 .shape = source.shape(),
+                                 .name = name});
   b.Output("result", make(b, stored));
   const absl::StatusOr<graph::Graph> recipe = std::move(b).Build();
   absl::StatusOr<Source> made = recipe.ok() ? Compose(*recipe, {source}) : recipe.status();

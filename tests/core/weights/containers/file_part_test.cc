@@ -350,9 +350,8 @@ TEST(FilePartTest, ReadsWeightsInFp8WithTheirScales) {
   const std::string name = "model.diffusion_model.time_embed.0.";
   for (const char* scale : {"", "scale_weight", "weight_scale"}) {
     PublishedFile published({{"unet_sdxl", "model.diffusion_model.", "unet"}});
-    StoredTensor& weight = published.tensors.at(name + "weight");
-    weight.data = device::ConstBuffer(
-        device::Buffer::Wrap(nullptr, device::DType::kF8E4M3, weight.data.shape(), nullptr));
+    device::ConstBuffer& data = published.tensors.at(name + "weight").data;
+    data = device::ConstBuffer::Wrap(nullptr, device::DType::kF8E4M3, data.shape(), nullptr);
     published.AddTensor("model.diffusion_model.scaled_fp8", {0});
     if (*scale != 0) published.AddTensor(name + scale, {});
     ASSERT_OK_AND_ASSIGN(const SingleFile file, RecognizeSingleFile("x", published.tensors, {}));
