@@ -176,12 +176,9 @@ std::string DescribeQuantization(const TensorMap& tensors) {
   struct Marker {
     absl::string_view end, what;
   };
-  constexpr absl::string_view kScaled = "has weights in fp8 with scales beside them";
+  constexpr absl::string_view kComfy = "has weights that ComfyUI has quantised";
   constexpr absl::string_view kBits = "has weights that bitsandbytes has quantised";
-  constexpr Marker kMarkers[] = {{"scaled_fp8", kScaled},
-                                 {".scale_weight", kScaled},
-                                 {".weight_scale", kScaled},
-                                 {".comfy_quant", kScaled},
+  constexpr Marker kMarkers[] = {{".comfy_quant", kComfy},
                                  {".absmax", kBits},
                                  {".quant_map", kBits},
                                  {".quant_state.bitsandbytes__nf4", kBits},

@@ -18,8 +18,7 @@ std::string DescribeForeignTensors(const TensorMap& tensors);
 // its sizes are those of a UNet that is served.
 std::string DescribeForeignUnet(int64_t in_channels, int64_t added_features);
 
-// Weights that stand for others than they hold: scaled to 8 bits by a factor that lies beside them,
-// or quantised to fewer. Empty: none are there.
+// Weights that stand for others than they hold: quantised to few bits. Empty: none are there.
 std::string DescribeQuantization(const TensorMap& tensors);
 
 }  // namespace latentd::weights

@@ -6,7 +6,9 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
 #include "core/base/text.h"
+#include "core/weights/scaled_source.h"
 
 namespace latentd::weights {
 namespace {
@@ -36,8 +38,9 @@ constexpr absl::string_view kIgnoredBeginnings[] = {"alphas_cumprod",
 constexpr absl::string_view kIgnoredNames[] = {
     "betas",  "denoiser.sigmas", "denoiser.log_sigmas", "global_step",
     "v_pred", "ztsnr",           "scale_factor",        "logvar"};
-constexpr absl::string_view kIgnoredEnds[] = {"position_ids", "logit_scale", "attn_mask",
-                                              "num_batches_tracked", "scaled_fp8"};
+constexpr absl::string_view kIgnoredEnds[] = {"position_ids",        "logit_scale", "attn_mask",
+                                              "num_batches_tracked", "scaled_fp8",  "scale_input",
+                                              "input_scale"};
 
 // Beginnings of the names of components in files that hold several.
 constexpr absl::string_view kComponentPrefixes[] = {"model.",
@@ -148,7 +151,20 @@ const StoredTensor* PartReader::FindShaped(const std::string& name, const Shape&
 void PartReader::Take(const std::string& name, const std::string& wanted_name,
                       const Shape& wanted) {
   const StoredTensor* tensor = FindShaped(name, wanted);
-  if (tensor != nullptr) sources_.insert_or_assign(wanted_name, Source::Of(*tensor));
+  if (tensor != nullptr) sources_.insert_or_assign(wanted_name, SourceOf(name, *tensor));
+}
+
+Source PartReader::SourceOf(const std::string& name, const StoredTensor& tensor) {
+  if (!device::IsF8(tensor.data.dtype())) return Source::Of(tensor);
+  TensorMap beside = {{name, tensor}};
+  for (const char* scale : {"scale_weight", "weight_scale"}) {
+    const auto found =
+        tensors_.by_name.find(absl::StrCat(absl::StripSuffix(name, "weight"), scale));
+    if (found == tensors_.by_name.end()) continue;
+    used_.insert(found->first);
+    beside.emplace(found->first, *found->second);
+  }
+  return ScaledSource(beside, name);
 }
 
 void PartReader::TakeMatrix(const std::string& name, const std::string& wanted_name,
@@ -161,21 +177,21 @@ void PartReader::TakeMatrix(const std::string& name, const std::string& wanted_n
   }
   StoredTensor reshaped = *tensor;
   reshaped.data = tensor->data.Reshaped(wanted);
-  sources_.insert_or_assign(wanted_name, Source::Of(std::move(reshaped)));
+  sources_.insert_or_assign(wanted_name, SourceOf(name, reshaped));
 }
 
 void PartReader::TakeMade(const std::string& name, const std::string& wanted_name,
                           const StoredTensor& tensor, const Recipe& make) {
   GraphBuilder b;
-  const device::DType dtype = tensor.data.dtype();
+  const Source source = SourceOf(name, tensor);
+  const device::DType dtype = source.dtype();
   const Value stored = b.Append({.op = graph::Op::kWeight,
                                  .dtype = device::IsF8(dtype) ? device::DType::kF32 : dtype,
-                                 .shape = tensor.data.shape(),
+                                 .shape = source.shape(),
                                  .name = name});
   b.Output("result", make(b, stored));
   const absl::StatusOr<graph::Graph> recipe = std::move(b).Build();
-  absl::StatusOr<Source> made =
-      recipe.ok() ? Compose(*recipe, {Source::Of(tensor)}) : recipe.status();
+  absl::StatusOr<Source> made = recipe.ok() ? Compose(*recipe, {source}) : recipe.status();
   if (made.ok()) {
     sources_.insert_or_assign(wanted_name, *std::move(made));
   } else {

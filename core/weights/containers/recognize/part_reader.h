@@ -95,6 +95,8 @@ class PartReader {
   const StoredTensor* FindShaped(const std::string& name, const device::Shape& wanted);
   void RefuseShape(const std::string& name, const StoredTensor& tensor,
                    const device::Shape& wanted);
+  // The tensor as it is stored: of 8-bit floats with the scale beside it.
+  Source SourceOf(const std::string& name, const StoredTensor& tensor);
   using Recipe = std::function<graph::Value(graph::GraphBuilder&, graph::Value)>;
   void TakeMade(const std::string& name, const std::string& wanted_name, const StoredTensor& tensor,
                 const Recipe& make);

@@ -344,13 +344,35 @@ TEST(FilePartTest, RefusesOtherUnetsByTheirSizes) {
   refused("unet_sd15", 11, 0, "UNet of 11 input channels");
 }
 
-// leejet/stable-diffusion.cpp#329, huggingface/candle#2875: of weights in fp8, these have scales.
+// leejet/stable-diffusion.cpp#329, huggingface/candle#2875: weights in fp8, here with scales as
+// ComfyUI has them.
+TEST(FilePartTest, MultipliesEightBitFloatsByTheirScales) {
+  for (const char* scale : {"scale_weight", "weight_scale"}) {
+    PublishedFile published({{"unet_sdxl", "", "unet"}});
+    device::ConstBuffer& data = published.tensors.at("out.2.weight").data;
+    data = device::ConstBuffer::Wrap(nullptr, device::DType::kF8E4M3, data.shape(), nullptr);
+    published.AddTensor("scaled_fp8", {0});
+    ASSERT_OK_AND_ASSIGN(const FilePart plain, Part("unet", published.tensors));
+    EXPECT_EQ(plain.sources.at("conv_out.weight").make, nullptr);
+    published.AddTensor(absl::StrCat("out.2.", scale), {});
+    ASSERT_OK_AND_ASSIGN(const FilePart part, Part("unet", published.tensors));
+    const Source& source = part.sources.at("conv_out.weight");
+    EXPECT_EQ(source.from.size(), 2u);
+    EXPECT_EQ(source.dtype(), device::DType::kF32);
+    EXPECT_EQ(source.shape(), data.shape());
+  }
+}
+
+// Passing over it would draw something else.
+TEST(FilePartTest, RefusesAScaleOfOtherFloats) {
+  PublishedFile published({{"unet_sdxl", "", "unet"}});
+  published.AddTensor("out.2.scale_weight", {});
+  EXPECT_THAT(Part("unet", published.tensors), StatusIs(kRefused, HasSubstr("out.2.scale_weight")));
+}
+
 TEST(FilePartTest, RefusesWeightsThatStandForOthers) {
   for (const auto& [name, what] :
-       {std::pair("model.diffusion_model.scaled_fp8", "fp8 with scales"),
-        std::pair("model.diffusion_model.out.2.scale_weight", "fp8 with scales"),
-        std::pair("model.diffusion_model.out.2.weight_scale", "fp8 with scales"),
-        std::pair("model.diffusion_model.out.2.comfy_quant", "fp8 with scales"),
+       {std::pair("model.diffusion_model.out.2.comfy_quant", "ComfyUI"),
         std::pair("model.diffusion_model.out.2.weight.absmax", "bitsandbytes"),
         std::pair("model.diffusion_model.out.2.weight.quant_state.bitsandbytes__nf4",
                   "bitsandbytes")}) {
