@@ -45,12 +45,6 @@ bool (*IsKept(CacheTier tier))(const GraphStatus&) {
   return [](const GraphStatus& info) { return IsLoaded(info) || IsOnDisk(info); };
 }
 
-void AddOnce(const GraphHandles& more, GraphHandles& graphs) {
-  for (const compiler::GraphHandle& graph : more) {
-    if (std::find(graphs.begin(), graphs.end(), graph) == graphs.end()) graphs.push_back(graph);
-  }
-}
-
 absl::Status CheckNotStopping(const Device& device) {
   return device.stop ? DrainingError() : absl::OkStatus();
 }

@@ -8,6 +8,7 @@
 #include "core/base/out_of_memory.h"
 #include "core/base/status_macros.h"
 #include "core/image/encode.h"
+#include "core/pipeline/units/preview.h"
 
 namespace latentd::engine {
 namespace {

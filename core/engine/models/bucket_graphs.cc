@@ -51,12 +51,6 @@ std::map<std::string, GraphStatus> ById(std::vector<GraphStatus> list) {
   return infos;
 }
 
-void AddOnce(const GraphHandles& more, GraphHandles& all) {
-  for (const compiler::GraphHandle& graph : more) {
-    if (std::find(all.begin(), all.end(), graph) == all.end()) all.push_back(graph);
-  }
-}
-
 bool IsDispensable(const compiler::GraphLabel& label) {
   return pipeline::IsDispensable(label.component, label.rows);
 }
@@ -67,6 +61,12 @@ bool IsSharedStep(const compiler::GraphLabel& label) {
 }
 
 }  // namespace
+
+void AddOnce(const GraphHandles& more, GraphHandles& all) {
+  for (const compiler::GraphHandle& graph : more) {
+    if (std::find(all.begin(), all.end(), graph) == all.end()) all.push_back(graph);
+  }
+}
 
 void ColdSizes::Keep(pipeline::Size size, const GraphHandles& graphs) {
   Touch(size);

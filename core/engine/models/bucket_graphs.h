@@ -29,6 +29,9 @@ namespace latentd::engine {
 
 using GraphHandles = std::vector<compiler::GraphHandle>;
 
+// Adds those that are not in `all`.
+void AddOnce(const GraphHandles& more, GraphHandles& all);
+
 // Sizes that are no buckets and were compiled for requests with COLD_OK: their graphs are kept, so
 // that the next request finds them, up to a number of bytes. Those used least recently leave; what
 // was compiled for them stays on disk.

@@ -103,16 +103,11 @@ Ids IdsOf(const std::vector<GraphStatus>& infos) {
   return ids;
 }
 
-bool Contains(const std::vector<pipeline::Size>& sizes, pipeline::Size size) {
-  return std::find(sizes.begin(), sizes.end(), size) != sizes.end();
-}
-
 bool IsNamed(const GraphStatus& info, const GraphSelector& selector) {
   const auto begins = [&](const std::string& id) { return absl::StartsWith(info.id, id); };
   return selector.all || selector.only_models() ||
-         std::find(selector.components.begin(), selector.components.end(), info.label.component) !=
-             selector.components.end() ||
-         std::any_of(selector.ids.begin(), selector.ids.end(), begins);
+         absl::c_linear_search(selector.components, info.label.component) ||
+         absl::c_any_of(selector.ids, begins);
 }
 
 // Graphs of the other buckets that stay: of those of which a graph in `kept` is not in
@@ -121,7 +116,7 @@ Ids NeededByOthers(const std::vector<pipeline::Size>& buckets, const Ids& select
                    const std::vector<BucketNeeds>& served) {
   Ids needed;
   for (const BucketNeeds& other : served) {
-    if (Contains(buckets, other.bucket)) continue;
+    if (absl::c_linear_search(buckets, other.bucket)) continue;
     const bool stays = std::any_of(other.ids.begin(), other.ids.end(), [&](const std::string& id) {
       return kept.contains(id) && !selected.contains(id);
     });

@@ -12,6 +12,7 @@
 #include "core/pipeline/lanes/pinned.h"
 #include "core/pipeline/units/conditioning.h"
 #include "core/pipeline/units/pixels.h"
+#include "core/pipeline/units/preview.h"
 #include "core/pipeline/units/run_graph.h"
 #include "core/pipeline/units/unit_kinds.h"
 

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "core/pipeline/plan/latents_file.h"
+#include "core/pipeline/units/preview.h"
 #include "core/pipeline/units/unit_kinds.h"
 
 namespace latentd::pipeline {

@@ -120,6 +120,14 @@ class SeveralDevicesTest : public ::testing::Test {
     devices_[1 - device].gate.Open();
     return device;
   }
+  // One on that device, where it waits for the gate. The other device is free: one of the two has
+  // ended.
+  void HoldOn(size_t device, std::pair<Request, Request>& held) {
+    const double ended = Count(metrics::kRequestsFinished);
+    held = HoldBoth();
+    devices_[1 - device].gate.Open();
+    while (Count(metrics::kRequestsFinished) == ended) std::this_thread::yield();
+  }
   double Count(const metrics::Family& family, const std::string& label = "") {
     return MetricOf(*engine_, family, label);
   }
@@ -203,6 +211,37 @@ TEST_F(SeveralDevicesTest, HangsAsItsDevicesDo) {
   EXPECT_TRUE(engine_->FindHangs().unit.has_value());
   go_on.Notify();
   EXPECT_THAT(Only<Completed>(second->WaitForEnd()), SizeIs(1));
+}
+
+TEST_F(SeveralDevicesTest, AUnitThatHangsOnEitherIsFound) {
+  ASSERT_NO_FATAL_FAILURE(Make(SmallConfig(), clock_));
+  ASSERT_OK(engine_->Load());
+  for (const size_t device : {0, 1}) {
+    std::pair<Request, Request> held;
+    HoldOn(device, held);
+    clock_.Advance(UnitWatchdog::kFirstLimit);
+    EXPECT_TRUE(engine_->FindHangs().unit.has_value()) << device;
+    devices_[device].gate.Open();
+    held.first.sink->WaitForEnd();
+    held.second.sink->WaitForEnd();
+    EXPECT_FALSE(engine_->FindHangs().unit.has_value()) << device;
+  }
+}
+
+TEST_F(SeveralDevicesTest, GraphsAreMadeReadyOnTheDeviceThatHasLeastToDo) {
+  Config config = SmallConfig();
+  config.allow_cold_requests = true;
+  ASSERT_NO_FATAL_FAILURE(MakeAndLoad(config));
+  for (const size_t device : {0, 1}) {
+    std::pair<Request, Request> held;
+    HoldOn(device, held);
+    const pipeline::Size cold = {64 + 8 * (1 + static_cast<int>(device)), 64};
+    EXPECT_THAT(Only<Completed>(RunOn(*engine_, SpecOf(cold, pipeline::BucketPolicy::kColdOk))),
+                SizeIs(1));
+    devices_[device].gate.Open();
+    held.first.sink->WaitForEnd();
+    held.second.sink->WaitForEnd();
+  }
 }
 
 TEST_F(SeveralDevicesTest, RequestsWaitInTheShorterQueue) {
