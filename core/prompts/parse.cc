@@ -4,6 +4,20 @@
 
 namespace latentd::prompts {
 
+absl::string_view NameOf(Syntax syntax) {
+  switch (syntax) {
+    case Syntax::kNone:
+      break;
+    case Syntax::kA1111:
+      return "A1111";
+    case Syntax::kComfyUi:
+      return "ComfyUI";
+    case Syntax::kCompel:
+      return "Compel";
+  }
+  return "none";
+}
+
 absl::StatusOr<std::vector<Piece>> ParsePrompt(absl::string_view text, Syntax syntax) {
   switch (syntax) {
     case Syntax::kNone:

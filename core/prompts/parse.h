@@ -26,6 +26,9 @@ enum class Syntax : uint8_t {
   kCompel,
 };
 
+// "A1111", as people write it.
+absl::string_view NameOf(Syntax syntax);
+
 struct Piece {
   std::string text;
   double weight = 1;         // finite
