@@ -48,6 +48,18 @@ absl::StatusOr<PlannedStage> MakeStage(const LoadedModel& model, const PictureSp
   return stage;
 }
 
+absl::Status PlanPrompts(const PictureSpec& resolved, std::vector<PlannedStage>& stages) {
+  for (PlannedStage& stage : stages) {
+    for (const bool negative : {true, false}) {
+      if (negative && !UsesGuidance(resolved)) continue;
+      const LoadedModel& model = *stage.model;
+      ASSIGN_OR_RETURN(stage.prompts.emplace_back(),
+                       model.family().row(model.configs(), resolved, negative));
+    }
+  }
+  return absl::OkStatus();
+}
+
 // The short name of the stages' scheduler; empty where the models each keep another one.
 std::string SchedulerNameOf(const std::vector<PlannedStage>& stages) {
   const absl::string_view name = stages.front().scheduler.name();
@@ -199,6 +211,7 @@ absl::Status Pipeline::ResolveSpec(const Inputs& inputs, std::vector<FieldViolat
       absl::StatusOr<std::vector<PlannedStage>> stages = StagesOf(spec);
       AddViolationsOf(stages.status(), violations);
       if (stages.ok()) plan.stages = *std::move(stages);
+      AddViolationsOf(PlanPrompts(spec, plan.stages), violations);
       AddViolationsOf(CheckLatents(inputs, plan), violations);
     }
   }
@@ -330,7 +343,9 @@ int64_t Pipeline::RequestBytes(const Plan& plan) const {
       std::min(static_cast<int>(plan.spec.seeds.size()), MostRows(size, plan.rows) / plan.rows);
   const StepShape shape = ShapeOf(size, plan.rows);
   const int64_t previews = plan.spec.previews_every ? PreviewBytes(Models(), shape, size) : 0;
-  return pipeline::RequestBytes(Models(), shape, size, side_by_side) + side_by_side * previews;
+  const int64_t emphasis = plan.has_weights() ? EmphasisBytes(Models(), plan.rows) : 0;
+  return pipeline::RequestBytes(Models(), shape, size, side_by_side) + emphasis +
+         side_by_side * previews;
 }
 
 absl::StatusOr<Pipeline::Pictures> Pipeline::Start(SharedPlan plan, SharedInputs inputs,

@@ -274,6 +274,12 @@ Encoding ClipTokenizer::Encode(absl::string_view text) const {
   return encoding;
 }
 
+std::vector<int64_t> ClipTokenizer::Tokenize(absl::string_view text) const {
+  std::vector<int64_t> ids;
+  tables_->EncodeText(text, ids);
+  return ids;
+}
+
 Encoding ClipTokenizer::EncodePadded(absl::string_view text) const {
   Encoding encoding = Encode(text);
   encoding.ids.resize(tables_->max_length, tables_->pad_id);

@@ -52,7 +52,10 @@ class ClipTokenizer {
   // Takes any bytes: each ill-formed UTF-8 sequence counts as U+FFFD.
   Encoding Encode(absl::string_view text) const;
 
-  // The same, filled up to exactly max_length() ids with the pad token.
+  // The same without the start and the end token, and however many.
+  std::vector<int64_t> Tokenize(absl::string_view text) const;
+
+  // As Encode, filled up to exactly max_length() ids with the pad token.
   Encoding EncodePadded(absl::string_view text) const;
 
   // model_max_length of tokenizer_config.json, at most kMaxLength.

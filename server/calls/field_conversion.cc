@@ -52,10 +52,17 @@ std::string ShortName(const google::protobuf::EnumDescriptor& type, int number) 
   return absl::AsciiStrToLower(absl::StripPrefix(value->name(), prefix));
 }
 
-constexpr int NumberOf(pipeline::BucketPolicy policy) { return static_cast<int>(policy) + 1; }
+template <typename Enum>
+constexpr int NumberOf(Enum value) {
+  return static_cast<int>(value) + 1;
+}
 static_assert(NumberOf(pipeline::BucketPolicy::kExact) == v1::BUCKET_POLICY_EXACT);
 static_assert(NumberOf(pipeline::BucketPolicy::kSnap) == v1::BUCKET_POLICY_SNAP);
 static_assert(NumberOf(pipeline::BucketPolicy::kColdOk) == v1::BUCKET_POLICY_COLD_OK);
+static_assert(NumberOf(prompts::Syntax::kNone) == v1::PROMPT_SYNTAX_NONE);
+static_assert(NumberOf(prompts::Syntax::kA1111) == v1::PROMPT_SYNTAX_A1111);
+static_assert(NumberOf(prompts::Syntax::kComfyUi) == v1::PROMPT_SYNTAX_COMFYUI);
+static_assert(NumberOf(prompts::Syntax::kCompel) == v1::PROMPT_SYNTAX_COMPEL);
 
 template <typename T>
 void Read(const Message& from, const FieldDescriptor& field, T& to) {

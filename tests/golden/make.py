@@ -219,6 +219,54 @@ class Checkpoints:
         return self.made[name]
 
 
+class WeightedText:
+    """Embeddings of a case's pieces, by the rule of its syntax."""
+
+    def __init__(self, pipeline, case):
+        self.case, self.is_xl = case, hasattr(pipeline, "text_encoder_2")
+        self.encoders = [(pipeline.tokenizer, pipeline.text_encoder)]
+        if self.is_xl:
+            self.encoders.append((pipeline.tokenizer_2, pipeline.text_encoder_2))
+
+    def encode(self, encoder, ids):
+        """The state that a UNet reads of those ids, and the pooled one."""
+        result = encoder(torch.tensor([ids]), output_hidden_states=True)
+        from_last = self.case.get("clip_skip_a1111", 1)
+        if self.is_xl:
+            return result.hidden_states[-max(from_last, 2)], result[0]
+        return encoder.text_model.final_layer_norm(result.hidden_states[-from_last]), None
+
+    def weigh(self, encoder, tokenizer, z, weights):
+        weights = torch.tensor(weights, dtype=z.dtype)[None, :, None]
+        if self.case["prompt_syntax"] != "a1111":
+            empty, _ = self.encode(encoder, tokenizer("", padding="max_length", max_length=TOKENS).input_ids)
+            return torch.where(weights == 1, z, empty + (z - empty) * weights)
+        weighted = z * weights
+        return weighted if self.is_xl else weighted * (z.mean() / weighted.mean())
+
+    def encode_pieces(self, encoder, tokenizer, pieces):
+        ids, weights = [tokenizer.bos_token_id], [1.0]
+        for text, weight in pieces:
+            tokens = tokenizer(text, add_special_tokens=False).input_ids
+            ids, weights = ids + tokens, weights + [weight] * len(tokens)
+        ids, weights = ids[:TOKENS - 1] + [tokenizer.eos_token_id], weights[:TOKENS - 1] + [1.0]
+        ids += [tokenizer.pad_token_id] * (TOKENS - len(ids))
+        z, pooled = self.encode(encoder, ids)
+        return self.weigh(encoder, tokenizer, z, weights + [1.0] * (TOKENS - len(weights))), pooled
+
+    @torch.no_grad()
+    def parameters(self):
+        """The pipeline's, in place of the prompts."""
+        found = {}
+        for name in ("prompt", "negative_prompt"):
+            results = [self.encode_pieces(encoder, tokenizer, self.case["pieces"][name])
+                       for tokenizer, encoder in self.encoders]
+            found[f"{name}_embeds"] = torch.cat([state for state, _ in results], -1)
+            if self.is_xl:
+                found[name.replace("prompt", "pooled_prompt_embeds")] = results[-1][1]
+        return found
+
+
 class Pipelines:
     """Base, image-to-image with the base, and the refiner, if there is one."""
 
@@ -243,6 +291,9 @@ class Pipelines:
         }
         if pipeline is self.base:
             parameters.update(height=case["height"], width=case["width"])
+        if "pieces" in case:
+            parameters = {name: value for name, value in parameters.items() if name not in TEXT_PARAMETERS}
+            parameters.update(WeightedText(pipeline, case).parameters())
         if pipeline is self.refiner:
             parameters = {name: value for name, value in parameters.items() if name not in NOT_OF_REFINER}
             parameters.setdefault("original_size", (case["height"], case["width"]))
@@ -303,6 +354,8 @@ class Pipelines:
         return *self.run(pipeline, case, image=start, strength=case["strength"]), None
 
     def text(self, case):
+        if "pieces" in case:
+            return {}  # latentd weighs states in the graph that reads them
         pipeline = self.refiner if case["task"] == "refiner-image-to-image" else self.base
         wanted = TEXT_PARAMETERS - (NOT_OF_REFINER if pipeline is self.refiner else set())
         parameters = {name: case[name] for name in wanted if name in case}

@@ -61,6 +61,15 @@ void SetTask(const json& value, PictureSpec& spec) {
 
 void Skip(const json&, PictureSpec&) {}
 
+void SetSyntax(const json& value, PictureSpec& spec) {
+  const std::map<std::string, prompts::Syntax> syntaxes = {{"a1111", prompts::Syntax::kA1111},
+                                                           {"comfyui", prompts::Syntax::kComfyUi},
+                                                           {"compel", prompts::Syntax::kCompel}};
+  const auto found = syntaxes.find(value.get<std::string>());
+  // Another one is literal, which no case with one is.
+  if (found != syntaxes.end()) spec.prompt_syntax = found->second;
+}
+
 // Latents that a seed of its own draws for an image of that size.
 std::string NoiseFile(uint64_t seed, const PictureSpec& spec) {
   const pipeline::LatentSize size = {spec.height.value_or(0) / 8, spec.width.value_or(0) / 8};
@@ -88,6 +97,9 @@ const std::map<std::string, Setter>& Setters() {
       {"guidance_interval", SetInterval},
       {"eta", Set<&PictureSpec::eta>},
       {"clip_skip", Set<&PictureSpec::clip_skip>},
+      {"clip_skip_a1111", Set<&PictureSpec::clip_skip_a1111>},
+      {"prompt_syntax", SetSyntax},
+      {"pieces", Skip},  // diffusers' input in place of prompts with a syntax
       {"timesteps", Set<&PictureSpec::timesteps>},
       {"sigmas", Set<&PictureSpec::sigmas>},
       {"seeds", Set<&PictureSpec::seeds>},

@@ -119,7 +119,8 @@ struct Completed {
   // The spec with every default filled in: what was really used.
   pipeline::PictureSpec effective;
   pipeline::Size executed_size;  // the bucket
-  int dropped_tokens = 0;        // tokens of the longest prompt beyond the 77 that CLIP reads
+  int prompt_tokens = 0;         // tokens of the longest prompt
+  int dropped_tokens = 0;        // tokens of it beyond the 77 that CLIP reads
   std::vector<std::string> warnings;
 };
 

@@ -254,7 +254,6 @@ void PictureLoop::LosePreview(const JobPicture& of, pipeline::Prediction predict
 
 void PictureLoop::Start(Job& job, absl::Time now) {
   job.timings.queue = now - job.submitted;
-  job.dropped_tokens = static_cast<int>(pipeline::DroppedTokens(*job.plan));
   job.others.clear();
   jobs_.Started(job);
   metrics_.Began(job.bucket, job.timings.queue, clock_.Wall());

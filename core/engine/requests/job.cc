@@ -89,7 +89,8 @@ Completed Job::Completion() const {
   Completed completed{.timings = timings,
                       .effective = plan->spec,
                       .executed_size = plan->executed_size,
-                      .dropped_tokens = dropped_tokens,
+                      .prompt_tokens = static_cast<int>(plan->prompt_tokens()),
+                      .dropped_tokens = static_cast<int>(plan->dropped_tokens()),
                       .warnings = plan->warnings};
   {
     absl::MutexLock lock(&publishing_);
@@ -98,9 +99,9 @@ Completed Job::Completion() const {
   for (const std::string& warning : image_warnings) {
     completed.warnings.push_back(absl::StrCat("image: ", warning));
   }
-  if (dropped_tokens > 0) {
-    completed.warnings.push_back(
-        absl::StrFormat("the prompt was cut: its last %d tokens were not read", dropped_tokens));
+  if (completed.dropped_tokens > 0) {
+    completed.warnings.push_back(absl::StrFormat(
+        "the prompt was cut: its last %d tokens were not read", completed.dropped_tokens));
   }
   return completed;
 }

@@ -77,7 +77,6 @@ class Job {
   std::vector<absl::Duration> stage_times;          // by picture: of the stage that it is in
   bool started = false;
   bool stepped = false;                     // one of its pictures has taken a step
-  int dropped_tokens = 0;                   // known once started
   std::vector<std::string> image_warnings;  // known once a picture is drawn
 
   // Written by the loop, then by the thread that encodes the last picture.

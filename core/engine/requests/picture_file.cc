@@ -26,7 +26,10 @@ std::string ParametersOf(const pipeline::PictureSpec& resolved, uint64_t seed) {
   parameters.width = *resolved.width;
   parameters.height = *resolved.height;
   parameters.denoising_strength = resolved.strength;
-  parameters.clip_skip = resolved.clip_skip;
+  parameters.clip_skip = resolved.clip_skip_a1111 ? resolved.clip_skip_a1111 : resolved.clip_skip;
+  if (resolved.prompt_syntax != prompts::Syntax::kNone) {
+    parameters.extra.push_back({"Prompt syntax", std::string(NameOf(resolved.prompt_syntax))});
+  }
   if (resolved.refine) parameters.refiner_switch_at = resolved.denoising_end;
   parameters.version = "latentd";
   return image::ParametersText(parameters);

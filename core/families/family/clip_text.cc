@@ -1,9 +1,14 @@
 #include "core/families/family/clip_text.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "core/base/error_details.h"
+#include "core/base/text.h"
 #include "core/networks/clip_text.h"
+#include "core/prompts/chunks.h"
+#include "core/prompts/parse.h"
 
 namespace latentd::families {
 namespace {
@@ -13,6 +18,8 @@ using graph::GraphBuilder;
 using graph::Rate;
 using graph::Shape;
 using graph::Value;
+using pipeline::PictureSpec;
+using prompts::Syntax;
 
 // The one at index `layer` of states [1, tokens, features].
 Value SelectState(GraphBuilder& b, const std::vector<Value>& states, Value layer) {
@@ -21,6 +28,75 @@ Value SelectState(GraphBuilder& b, const std::vector<Value>& states, Value layer
   entries.reserve(states.size());
   for (const Value state : states) entries.push_back(b.Reshape(state, {1, 1, shape.elements()}));
   return b.Reshape(b.Select(b.Concat(entries, 1), layer), shape);
+}
+
+std::string EmphasisInput(absl::string_view component) {
+  return absl::StrCat("emphasis.", component);
+}
+
+TextRun RunOf(const TextEncoder& encoder, const std::vector<int64_t>& ids, int64_t layer) {
+  return {{"input_ids", ids},
+          {"pooled_position", std::vector<int64_t>{networks::EosPosition(encoder.config, ids)}},
+          {"layer", std::vector<int64_t>{layer}}};
+}
+
+// Compel blends a fragment of a weight below 1 with the prompt in which it is masked.
+absl::Status CheckWeights(absl::Span<const prompts::Piece> pieces, Syntax syntax) {
+  for (const prompts::Piece& piece : pieces) {
+    if (syntax != Syntax::kCompel || piece.weight >= 1) continue;
+    return absl::InvalidArgumentError(absl::StrCat("has \"", Excerpt(piece.text),
+                                                   "\" with the weight ", piece.weight,
+                                                   ": of Compel's syntax weights of 1 and more are "
+                                                   "supported; A1111's and ComfyUI's go below"));
+  }
+  return absl::OkStatus();
+}
+
+EmphasisOrigin OriginOf(const prompts::Chunk& chunk, Syntax syntax) {
+  if (!chunk.has_weights()) return EmphasisOrigin::kPrompt;
+  return syntax == Syntax::kA1111 ? EmphasisOrigin::kZeros : EmphasisOrigin::kEmpty;
+}
+
+std::vector<float> EmphasisOf(const prompts::Chunk& chunk) {
+  std::vector<float> emphasis;
+  for (const double weight : chunk.weights) emphasis.push_back(static_cast<float>(weight - 1));
+  return emphasis;
+}
+
+// Host inputs for the means of weighted states: 1 where a row wants them restored; and shares of
+// the tokens and of the features in a mean.
+constexpr char kRestoresMean[] = "restores_mean";
+constexpr char kTokenShares[] = "token_shares", kFeatureShares[] = "feature_shares";
+
+// Restores means; its inputs have a row for each of the image's.
+struct MeanRule {
+  Value restores;  // i64 [rows]
+  Value tokens;    // [rows, 1, tokens]
+  Value features;  // [rows, features, 1]
+};
+
+MeanRule AddMeanInputs(GraphBuilder& b, const TextEncoder& encoder, int64_t rows) {
+  const int64_t tokens = encoder.tokenizer->max_length(), features = encoder.config.hidden_size;
+  const auto shares = [&](const char* name, int64_t count, Shape shape) {
+    return b.Reshape(b.Input(name, DType::kF32, {rows, count}, Rate::kRequest), std::move(shape));
+  };
+  return {b.Input(kRestoresMean, DType::kI64, {rows}, Rate::kRequest),
+          shares(kTokenShares, tokens, {rows, 1, tokens}),
+          shares(kFeatureShares, features, {rows, features, 1})};
+}
+
+// The mean of each row of [rows, tokens, features], as [rows, 1, 1].
+Value MeanOf(GraphBuilder& b, const MeanRule& rule, Value x) {
+  return b.Matmul(b.Matmul(rule.tokens, x), rule.features);
+}
+
+// The weighted state, in rows that want it scaled to the mean that it had before.
+Value RestoreMean(GraphBuilder& b, const MeanRule& rule, Value state, Value weighted) {
+  const Shape shape = b.shape(state);
+  const int64_t elements = shape[1] * shape[2];
+  const Value scaled = b.Mul(weighted, b.Div(MeanOf(b, rule, state), MeanOf(b, rule, weighted)));
+  const auto entry = [&](Value x) { return b.Reshape(x, {shape[0], 1, elements}); };
+  return b.Reshape(b.Select(b.Concat({entry(weighted), entry(scaled)}, 1), rule.restores), shape);
 }
 
 }  // namespace
@@ -49,21 +125,65 @@ void OutputClip(GraphBuilder& b, const TextEncoder& encoder, const ClipState& st
   b.Output("finite", b.IsFinite(b.Concat({flat(state.state), flat(state.pooled)}, 1)));
 }
 
-ClipPrompt TokenizeForClip(const TextEncoder& encoder, const std::string& prompt, int64_t layer) {
-  auto tokens = encoder.tokenizer->EncodePadded(prompt);
-  const int64_t end = networks::EosPosition(encoder.config, tokens.ids);
-  return {{{"input_ids", std::move(tokens.ids)},
-           {"pooled_position", std::vector<int64_t>{end}},
-           {"layer", std::vector<int64_t>{layer}}},
-          tokens.dropped};
+absl::Status AddClipPrompt(const TextEncoder& encoder, const PromptText& prompt,
+                           const PictureSpec& resolved, int64_t layer, RowInputs& row) {
+  const auto in_field = [&](const absl::Status& status) {
+    return InvalidFields({{std::string(prompt.field), std::string(status.message())}});
+  };
+  const auto pieces = prompts::ParsePrompt(prompt.text, resolved.prompt_syntax);
+  if (!pieces.ok()) return in_field(pieces.status());
+  if (const absl::Status weighs = CheckWeights(*pieces, resolved.prompt_syntax); !weighs.ok()) {
+    return in_field(weighs);
+  }
+  auto tokens = prompts::FirstChunk(*pieces, *encoder.tokenizer);
+  if (!tokens.ok()) return in_field(tokens.status());
+  const prompts::Chunk& chunk = tokens->chunks.front();
+  row.text.push_back({.prompt = RunOf(encoder, chunk.ids, layer),
+                      .empty = RunOf(encoder, prompts::EmptyChunk(*encoder.tokenizer).ids, layer),
+                      .origin = OriginOf(chunk, resolved.prompt_syntax)});
+  row.request.push_back({EmphasisInput(encoder.component), EmphasisOf(chunk)});
+  row.tokens = std::max(row.tokens, tokens->tokens);
+  row.dropped_tokens = std::max(row.dropped_tokens, tokens->dropped);
+  return absl::OkStatus();
 }
 
-Value JoinHiddenStates(GraphBuilder& b, const ModelConfigs& configs, int64_t rows) {
+void AddNoPrompt(const TextEncoder& encoder, RowInputs& row) {
+  row.request.push_back(
+      {EmphasisInput(encoder.component), std::vector<float>(encoder.tokenizer->max_length())});
+}
+
+void AddMeanRule(const TextEncoder& encoder, const PictureSpec& resolved, RowInputs& row) {
+  const auto shares = [](int64_t count) {
+    return std::vector<float>(static_cast<size_t>(count), 1 / static_cast<float>(count));
+  };
+  const auto is_a1111 = static_cast<int64_t>(resolved.prompt_syntax == Syntax::kA1111);
+  row.request.push_back({kRestoresMean, std::vector<int64_t>{is_a1111}});
+  row.request.push_back({kTokenShares, shares(encoder.tokenizer->max_length())});
+  row.request.push_back({kFeatureShares, shares(encoder.config.hidden_size)});
+}
+
+std::string EmphasisOriginInput(absl::string_view component) {
+  return absl::StrCat("emphasis_origin.", component);
+}
+
+Value JoinHiddenStates(GraphBuilder& b, const ModelConfigs& configs, int64_t rows,
+                       EmphasisMean mean) {
   std::vector<Value> states;
   for (const TextEncoder& encoder : configs.text_encoders) {
-    const Shape shape = {rows, encoder.tokenizer->max_length(), encoder.config.hidden_size};
-    states.push_back(
-        b.Input(HiddenStatesInput(encoder.component), DType::kF32, shape, Rate::kRequest));
+    const int64_t tokens = encoder.tokenizer->max_length();
+    const auto input = [&](const std::string& name, Shape shape) {
+      return b.Input(name, DType::kF32, std::move(shape), Rate::kRequest);
+    };
+    const Shape shape = {rows, tokens, encoder.config.hidden_size};
+    const Value state = input(HiddenStatesInput(encoder.component), shape);
+    const Value origin = input(EmphasisOriginInput(encoder.component), shape);
+    const Value emphasis = input(EmphasisInput(encoder.component), {rows, tokens});
+    const Value away = b.Mul(b.Sub(state, origin), b.Reshape(emphasis, {rows, tokens, 1}));
+    Value weighted = b.Add(state, away);
+    if (mean == EmphasisMean::kRestored) {
+      weighted = RestoreMean(b, AddMeanInputs(b, encoder, rows), state, weighted);
+    }
+    states.push_back(weighted);
   }
   return b.Concat(states, 2);
 }

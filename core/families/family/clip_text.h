@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "core/families/family/family.h"
 #include "core/graph/graph_builder.h"
@@ -32,17 +33,39 @@ ClipState EncodeClip(graph::GraphBuilder& builder, const TextEncoder& encoder);
 // and "finite" of both.
 void OutputClip(graph::GraphBuilder& builder, const TextEncoder& encoder, const ClipState& state);
 
-// An encoder's tokens of a prompt.
-struct ClipPrompt {
-  std::vector<HostInput> inputs;  // inputs of its graph
-  int64_t dropped_tokens = 0;
+// Meaning of weights to a family, where the syntax leaves it open.
+enum class EmphasisMean : uint8_t {
+  kFree,
+  kRestored,  // A1111's: a weighted state is scaled to the mean that it had without weights
 };
 
-ClipPrompt TokenizeForClip(const TextEncoder& encoder, const std::string& prompt, int64_t layer);
+// Field of a request, and the text in it.
+struct PromptText {
+  absl::string_view field;
+  const std::string& text;
+};
 
-// Adds the request inputs for the hidden states of all encoders, for so many rows. Returns them
-// joined along the features, [rows, tokens, features].
+// Adds the prompt to a row: the inputs of the encoder's graph for it, and of the request graph,
+// which weigh the encoder's state. INVALID_ARGUMENT names the field.
+absl::Status AddClipPrompt(const TextEncoder& encoder, const PromptText& prompt,
+                           const pipeline::PictureSpec& resolved, int64_t layer, RowInputs& row);
+
+// The same without a prompt, for a row of zeros.
+void AddNoPrompt(const TextEncoder& encoder, RowInputs& row);
+
+// Adds the request inputs by which JoinHiddenStates restores means, of rows in A1111's syntax.
+void AddMeanRule(const TextEncoder& encoder, const pipeline::PictureSpec& resolved, RowInputs& row);
+
+// The input of the request graph for the state of that text encoder that weights move the prompt's
+// away from: "emphasis_origin.text_encoder".
+std::string EmphasisOriginInput(absl::string_view component);
+
+// Adds the request inputs for the hidden states of all encoders, for so many rows: these, their
+// origins, and "emphasis.text_encoder" [rows, tokens], each token's weight less 1. Where means are
+// restored, of one encoder, also what AddMeanRule gives for them. Returns the weighted states,
+// joined along the features, [rows, tokens, features]. A state with no weights is left as it is:
+// state + (state - origin) * 0.
 graph::Value JoinHiddenStates(graph::GraphBuilder& builder, const ModelConfigs& configs,
-                              int64_t rows);
+                              int64_t rows, EmphasisMean mean);
 
 }  // namespace latentd::families

@@ -31,13 +31,31 @@ struct HostInput {
   std::variant<std::vector<int64_t>, std::vector<float>> values;
 };
 
+// Inputs of one run of a text graph.
+using TextRun = std::vector<HostInput>;
+
+// State of a text encoder that weights of tokens move the prompt's away from.
+enum class EmphasisOrigin : uint8_t {
+  kPrompt,  // itself: there are no weights
+  kZeros,
+  kEmpty,  // the empty prompt's
+};
+
+// A row's prompt for one text graph.
+struct TextInputs {
+  TextRun prompt;
+  TextRun empty;  // the empty prompt's
+  EmphasisOrigin origin = EmphasisOrigin::kPrompt;
+};
+
 // Host inputs of one row of an image.
 struct RowInputs {
-  // Inputs of each text graph. Empty: none runs, and all that they would give is zeros.
-  std::vector<std::vector<HostInput>> text;
+  // By text graph. Empty: none runs, and all that they would give is zeros.
+  std::vector<TextInputs> text;
   // Inputs of the request graph, beside the results of the text graphs.
   std::vector<HostInput> request;
-  int64_t dropped_tokens = 0;  // tokens of the longest prompt that no text encoder reads
+  int64_t tokens = 0;          // tokens of the longest prompt
+  int64_t dropped_tokens = 0;  // tokens of one that no text encoder reads, at most
 };
 
 struct Family {
@@ -67,8 +85,9 @@ struct Family {
   graph::Value (*predict)(graph::GraphBuilder& builder, const ModelConfigs& configs,
                           graph::Value latents, graph::Value timestep);
   // Inputs of the row of the prompt, or of the negative prompt. `resolved` has every default.
-  RowInputs (*row)(const ModelConfigs& configs, const pipeline::PictureSpec& resolved,
-                   bool negative);
+  // INVALID_ARGUMENT names the field of a prompt that cannot be read.
+  absl::StatusOr<RowInputs> (*row)(const ModelConfigs& configs,
+                                   const pipeline::PictureSpec& resolved, bool negative);
 };
 
 }  // namespace latentd::families

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "core/base/status_macros.h"
 #include "core/families/family/clip_text.h"
 
 namespace latentd::families::sd1 {
@@ -25,6 +26,9 @@ absl::Status Check(const weights::Checkpoint& checkpoint, const ModelConfigs& co
   return Misfit(checkpoint, "unet", "addition_embed_type text_time is of Stable Diffusion XL");
 }
 
+// A1111 counts from the last layer.
+constexpr int kFirstClipSkipA1111 = 1;
+
 pipeline::ModelReads Reads(const ModelConfigs&) { return {.clip_skip = true, .sizes = false}; }
 
 int MaxClipSkip(const ModelConfigs& configs) {
@@ -44,18 +48,24 @@ Value Predict(GraphBuilder& b, const ModelConfigs& configs, Value latents, Value
   networks::Unet2dConditionInputs inputs;
   inputs.sample = latents;
   inputs.timestep = timestep;
-  inputs.encoder_hidden_states = JoinHiddenStates(b, configs, b.shape(latents)[0]);
+  inputs.encoder_hidden_states =
+      JoinHiddenStates(b, configs, b.shape(latents)[0], EmphasisMean::kRestored);
   return networks::Unet2dCondition(b, configs.unet, "unet", inputs);
 }
 
-// The negative prompt has no part in clip_skip.
-RowInputs Row(const ModelConfigs& configs, const PictureSpec& resolved, bool negative) {
+// The negative prompt has no part in clip_skip, as in diffusers, but in A1111's.
+absl::StatusOr<RowInputs> Row(const ModelConfigs& configs, const PictureSpec& resolved,
+                              bool negative) {
   const TextEncoder& encoder = configs.text_encoders.front();
   const std::string prompt = negative ? resolved.negative_prompt.value_or("") : resolved.prompt;
-  const int64_t layer =
-      encoder.config.num_hidden_layers - (negative ? 0 : resolved.clip_skip.value_or(0));
-  ClipPrompt text = TokenizeForClip(encoder, prompt, layer);
-  return {.text = {std::move(text.inputs)}, .dropped_tokens = text.dropped_tokens};
+  const int skip = resolved.clip_skip_a1111 ? *resolved.clip_skip_a1111 - kFirstClipSkipA1111
+                   : negative               ? 0
+                                            : resolved.clip_skip.value_or(0);
+  RowInputs row;
+  RETURN_IF_ERROR(AddClipPrompt(encoder, {negative ? "negative_prompt" : "prompt", prompt},
+                                resolved, encoder.config.num_hidden_layers - skip, row));
+  AddMeanRule(encoder, resolved, row);
+  return row;
 }
 
 constexpr Size kSizes[] = {{512, 512}, {576, 448}, {448, 576}, {640, 384}, {384, 640}};
@@ -65,7 +75,10 @@ constexpr Size kSizes[] = {{512, 512}, {576, 448}, {448, 576}, {640, 384}, {384,
 constinit const Family kFamily = {.name = "sd1",
                                   .title = "Stable Diffusion 1 and 2",
                                   .class_prefix = "StableDiffusion",
-                                  .defaults = {.steps = 50, .guidance_scale = 7.5, .strength = 0.8},
+                                  .defaults = {.steps = 50,
+                                               .guidance_scale = 7.5,
+                                               .strength = 0.8,
+                                               .clip_skip_a1111 = kFirstClipSkipA1111},
                                   .sample_side = 64,
                                   .sizes = kSizes,
                                   .check = Check,

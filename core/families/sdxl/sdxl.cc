@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "core/base/status_macros.h"
 #include "core/families/family/clip_text.h"
 
 namespace latentd::families::sdxl {
@@ -90,7 +91,7 @@ Value Predict(GraphBuilder& b, const ModelConfigs& configs, Value latents, Value
   networks::Unet2dConditionInputs inputs;
   inputs.sample = latents;
   inputs.timestep = timestep;
-  inputs.encoder_hidden_states = JoinHiddenStates(b, configs, rows);
+  inputs.encoder_hidden_states = JoinHiddenStates(b, configs, rows, EmphasisMean::kFree);
   inputs.text_embeds =
       request("text_embeds", configs.text_encoders.back().config.pooled_features());
   inputs.time_ids = request("time_ids", TimeIdsOf(configs));
@@ -133,38 +134,66 @@ std::vector<float> TimeIds(const PictureSpec& resolved, bool aesthetics, bool is
   return ids;
 }
 
+// A row's two prompts, by the fields of the request.
+struct Prompts {
+  PromptText first, second;
+};
+
 // An empty second prompt is the first one again. `skip`: layers beyond the one that is left out.
-void AddText(const ModelConfigs& configs, const std::string& prompt,
-             const std::optional<std::string>& prompt_2, int skip, RowInputs& row) {
-  const bool has_second = configs.text_encoders.size() == 2 && !prompt_2.value_or("").empty();
+absl::Status AddText(const ModelConfigs& configs, const PictureSpec& resolved,
+                     const Prompts& prompts, int skip, RowInputs& row) {
+  const bool has_second = configs.text_encoders.size() == 2 && !prompts.second.text.empty();
   for (const TextEncoder& encoder : configs.text_encoders) {
     const bool is_second = has_second && &encoder == &configs.text_encoders.back();
     const int64_t layer = encoder.config.num_hidden_layers + 1 - kPenultimate - skip;
-    ClipPrompt text = TokenizeForClip(encoder, is_second ? *prompt_2 : prompt, layer);
-    row.text.push_back(std::move(text.inputs));
-    row.dropped_tokens = std::max(row.dropped_tokens, text.dropped_tokens);
+    RETURN_IF_ERROR(
+        AddClipPrompt(encoder, is_second ? prompts.second : prompts.first, resolved, layer, row));
   }
+  return absl::OkStatus();
 }
 
-RowInputs Row(const ModelConfigs& configs, const PictureSpec& resolved, bool negative, int skip) {
-  RowInputs row;
+absl::Status AddNegativeText(const ModelConfigs& configs, const PictureSpec& resolved, int skip,
+                             RowInputs& row) {
   // diffusers: zeros instead of an encoded "" where the checkpoint was trained so and there is no
   // negative prompt.
-  if (!negative) {
-    AddText(configs, resolved.prompt, resolved.prompt_2, skip, row);
-  } else if (resolved.negative_prompt || !configs.force_zeros_for_empty_prompt) {
-    AddText(configs, resolved.negative_prompt.value_or(""), resolved.negative_prompt_2, 0, row);
+  if (resolved.negative_prompt || !configs.force_zeros_for_empty_prompt) {
+    const std::string first = resolved.negative_prompt.value_or("");
+    const std::string second = resolved.negative_prompt_2.value_or("");
+    return AddText(configs, resolved, {{"negative_prompt", first}, {"negative_prompt_2", second}},
+                   skip, row);
   }
-  row.request = {{"time_ids", TimeIds(resolved, configs.requires_aesthetics_score, negative)}};
+  for (const TextEncoder& encoder : configs.text_encoders) AddNoPrompt(encoder, row);
+  return absl::OkStatus();
+}
+
+// Skipped layers of the negative prompt are A1111's alone: diffusers skips none there.
+absl::StatusOr<RowInputs> Row(const ModelConfigs& configs, const PictureSpec& resolved,
+                              bool negative, int skip, int negative_skip) {
+  RowInputs row;
+  if (negative) {
+    RETURN_IF_ERROR(AddNegativeText(configs, resolved, negative_skip, row));
+  } else {
+    const std::string second = resolved.prompt_2.value_or("");
+    RETURN_IF_ERROR(
+        AddText(configs, resolved, {{"prompt", resolved.prompt}, {"prompt_2", second}}, skip, row));
+  }
+  row.request.push_back(
+      {"time_ids", TimeIds(resolved, configs.requires_aesthetics_score, negative)});
   return row;
 }
 
-RowInputs BaseRow(const ModelConfigs& configs, const PictureSpec& resolved, bool negative) {
-  return Row(configs, resolved, negative, resolved.clip_skip.value_or(0));
+absl::StatusOr<RowInputs> BaseRow(const ModelConfigs& configs, const PictureSpec& resolved,
+                                  bool negative) {
+  if (!resolved.clip_skip_a1111) {
+    return Row(configs, resolved, negative, resolved.clip_skip.value_or(0), /*negative_skip=*/0);
+  }
+  const int skip = std::max(*resolved.clip_skip_a1111, kPenultimate) - kPenultimate;
+  return Row(configs, resolved, negative, skip, skip);
 }
 
-RowInputs RefinerRow(const ModelConfigs& configs, const PictureSpec& resolved, bool negative) {
-  return Row(configs, resolved, negative, /*skip=*/0);
+absl::StatusOr<RowInputs> RefinerRow(const ModelConfigs& configs, const PictureSpec& resolved,
+                                     bool negative) {
+  return Row(configs, resolved, negative, /*skip=*/0, /*negative_skip=*/0);
 }
 
 // About a megapixel, as in its training.
@@ -177,7 +206,11 @@ constexpr Family Make(bool is_refiner) {
           .class_prefix = "StableDiffusionXL",
           .starts_from_image = is_refiner,
           .hands_over_to = is_refiner ? nullptr : &kRefiner,
-          .defaults = {.steps = 50, .guidance_scale = 5.0, .strength = 0.3, .denoising_end = 0.8},
+          .defaults = {.steps = 50,
+                       .guidance_scale = 5.0,
+                       .strength = 0.3,
+                       .denoising_end = 0.8,
+                       .clip_skip_a1111 = kPenultimate},
           .sample_side = 128,
           .sizes = kSizes,
           .check = is_refiner ? Check : CheckBase,

@@ -1,5 +1,7 @@
 #include "core/pipeline/plan/plan.h"
 
+#include <algorithm>
+
 #include "absl/algorithm/container.h"
 
 namespace latentd::pipeline {
@@ -37,6 +39,14 @@ bool IsAsLarge(const PlannedGraph& larger, const PlannedGraph& smaller, bool gro
   return a.rows >= b.rows && a.height >= b.height && a.width >= b.width;
 }
 
+int64_t MostOf(const Plan& plan, int64_t families::RowInputs::*count) {
+  int64_t most = 0;
+  for (const PlannedStage& stage : plan.stages) {
+    for (const families::RowInputs& row : stage.prompts) most = std::max(most, row.*count);
+  }
+  return most;
+}
+
 }  // namespace
 
 std::set<int> Plan::row_counts() const {
@@ -47,6 +57,20 @@ std::set<int> Plan::row_counts() const {
 
 int Plan::total_steps() const {
   return stages.back().first_step + stages.back().schedule.denoising_steps();
+}
+
+int64_t Plan::prompt_tokens() const { return MostOf(*this, &families::RowInputs::tokens); }
+
+int64_t Plan::dropped_tokens() const { return MostOf(*this, &families::RowInputs::dropped_tokens); }
+
+bool Plan::has_weights() const {
+  return absl::c_any_of(stages, [](const PlannedStage& stage) {
+    return absl::c_any_of(stage.prompts, [](const families::RowInputs& row) {
+      return absl::c_any_of(row.text, [](const families::TextInputs& text) {
+        return text.origin != families::EmphasisOrigin::kPrompt;
+      });
+    });
+  });
 }
 
 bool Plan::wants_tiny_vae() const {

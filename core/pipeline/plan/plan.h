@@ -34,7 +34,9 @@ struct PlannedStage {
   schedulers::SchedulerConfig scheduler;
   schedulers::Schedule schedule;
   std::vector<int> rows;  // rows of an image's evaluations, by the lines of the schedule
-  int first_step = 0;     // steps, as users count them, of the stages before
+  // An image's rows, in order: the negative prompt's where there is guidance, the prompt's.
+  std::vector<families::RowInputs> prompts;
+  int first_step = 0;  // steps, as users count them, of the stages before
 };
 
 struct PlannedGraph {
@@ -55,6 +57,11 @@ struct Plan {
   // Numbers of rows that evaluations have.
   std::set<int> row_counts() const;
   int total_steps() const;  // steps as users count them, of all stages
+  // Tokens of the longest prompt; and those of one that no text encoder reads, at most.
+  int64_t prompt_tokens() const;
+  int64_t dropped_tokens() const;
+  // True if tokens of some prompt have other weights than 1.
+  bool has_weights() const;
   // Model whose latents become the images.
   const LoadedModel& last_model() const { return *stages.back().model; }
   // True if the images have previews that a tiny VAE would draw.

@@ -15,15 +15,18 @@ int64_t LatentsBytes(const Models& models, const StepShape& shape) {
   return models.front()->latent_channels() * shape.height * shape.width * kFloatBytes;
 }
 
+int64_t TextBytes(const Models& models) {
+  int64_t bytes = 0;
+  for (const LoadedModel* model : models) bytes = std::max(bytes, model->graphs().text_bytes());
+  return bytes;
+}
+
 // Bytes of one row: results of its encoders for its prompts, until the request part has run (the
 // first steps may be enqueued by then), and that part's results.
 int64_t ConditioningBytes(const Models& models) {
-  int64_t text = 0, conditioning = 0;
-  for (const LoadedModel* model : models) {
-    text = std::max(text, model->graphs().text_bytes());
-    conditioning += model->graphs().request_bytes();
-  }
-  return text + conditioning;
+  int64_t conditioning = 0;
+  for (const LoadedModel* model : models) conditioning += model->graphs().request_bytes();
+  return TextBytes(models) + conditioning;
 }
 
 // The old latents until a stage has left its own, and what one model hands over to the next.
@@ -54,6 +57,8 @@ int64_t RequestBytes(const Models& models, const StepShape& shape, Size size, in
   return shape.rows * ConditioningBytes(models) + pictures * PictureBytes(models, shape) +
          ImageBytes(models, shape) + DecodeBytes(size);
 }
+
+int64_t EmphasisBytes(const Models& models, int rows) { return rows * TextBytes(models); }
 
 // Two steps may be enqueued. For a tiny VAE one waits more, whose sum and pixels are on the device
 // and on the host.

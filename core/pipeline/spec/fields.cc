@@ -57,6 +57,26 @@ void IsClipSkip(const Field& field, const AskedSpec& asked, Violations& found) {
   found.CheckRange(field, {0, static_cast<double>(asked.traits.max_clip_skip)}, asked.spec);
 }
 
+// The least number skips none; a model whose states begin further back reads it as their first.
+void IsClipSkipA1111(const Field& field, const AskedSpec& asked, Violations& found) {
+  const ModelRow* model = asked.traits.models.Find(asked.spec.model);
+  const ModelRow& first = model == nullptr ? asked.traits.models.rows().front() : *model;
+  const int most = first.defaults.clip_skip_a1111 + asked.traits.max_clip_skip;
+  found.CheckRange(field, {1, static_cast<double>(most)}, asked.spec);
+  if (asked.spec.clip_skip && asked.spec.clip_skip_a1111) {
+    found.Add(field.name, "counts otherwise what clip_skip says: unset one");
+  }
+}
+
+// Its syntax can be read.
+template <auto member>
+void IsPrompt(const Field& field, const AskedSpec& asked, Violations& found) {
+  const std::optional<std::string> prompt = asked.spec.*member;
+  if (!prompt) return;
+  const absl::Status read = prompts::ParsePrompt(*prompt, asked.spec.prompt_syntax).status();
+  if (!read.ok()) found.Add(field.name, read.message());
+}
+
 void IsInterval(const Field& field, const AskedSpec& asked, Violations& found) {
   if (!asked.spec.guidance_interval) return;
   const auto& [start, stop] = *asked.spec.guidance_interval;
@@ -333,12 +353,19 @@ std::vector<Field> PromptAndSize() {
   const Idle one_negative = {Unread<&ModelReads::second_prompts>, kOneTextEncoder,
                              IsOtherNegativePrompt};
   return {
-      FIELD(prompt).In(kText),
-      FIELD(prompt_2).In(kText).Unused({one_text_encoder}),
-      FIELD(negative_prompt).In(kText).Unused({kNeedsGuidance}),
-      FIELD(negative_prompt_2).In(kText).Unused({kNeedsGuidance, one_negative, kNeedsNegative}),
+      FIELD(prompt).In(kText).Rules({IsPrompt<&P::prompt>}),
+      FIELD(prompt_2).In(kText).Rules({IsPrompt<&P::prompt_2>}).Unused({one_text_encoder}),
+      FIELD(negative_prompt)
+          .In(kText)
+          .Rules({IsPrompt<&P::negative_prompt>})
+          .Unused({kNeedsGuidance}),
+      FIELD(negative_prompt_2)
+          .In(kText)
+          .Rules({IsPrompt<&P::negative_prompt_2>})
+          .Unused({kNeedsGuidance, one_negative, kNeedsNegative}),
       FIELD(width).Rules({IsSide<&P::width>}).Default(FillWidth).Limits(sides),
       FIELD(height).Rules({IsSide<&P::height>, CheckPixels}).Default(FillHeight).Limits(sides),
+      FIELD(prompt_syntax),
       FIELD(bucket_policy),
   };
 }
@@ -365,6 +392,7 @@ std::vector<Field> Denoising() {
           .Default(FillEta)
           .Unused({{Unread<&ModelReads::eta>, "only the schedulers ddim and tcd read it"}}),
       FIELD(clip_skip).Rules({IsClipSkip}).Neutral(0).Unused({kNeedsBase}),
+      FIELD(clip_skip_a1111).Rules({IsClipSkipA1111}).Neutral(1).Unused({kNeedsBase}),
       FIELD(timesteps).Rules({IsSchedule<&P::timesteps, 0>}).Limits(steps),
       FIELD(sigmas).Rules({IsSchedule<&P::sigmas, 1>, CheckOneSchedule}).Limits(steps),
       FIELD(guidance_interval).Rules({IsInterval}).Default(FillNeutral).Unused({kNeedsGuidance}),

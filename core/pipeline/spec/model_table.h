@@ -28,6 +28,7 @@ struct ModelDefaults {
   double guidance_scale = 5.0;
   double strength = 0.3;
   double denoising_end = 0.8;  // the part after which it hands over
+  int clip_skip_a1111 = 1;     // skips no layer that would be read
 };
 
 // A model as it is known before its checkpoint is read.

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/batching/buckets.h"
+#include "core/prompts/parse.h"
 #include "core/schedulers/options.h"
 
 namespace latentd::pipeline {
@@ -39,7 +40,8 @@ struct PictureSpec {
   std::optional<std::string> prompt_2;  // the second text encoder's; absent: prompt
   std::optional<std::string>
       negative_prompt;  // absent: zeros if the checkpoint forces zeros for empty prompts, else ""
-  std::optional<std::string> negative_prompt_2;  // absent: negative_prompt
+  std::optional<std::string> negative_prompt_2;            // absent: negative_prompt
+  prompts::Syntax prompt_syntax = prompts::Syntax::kNone;  // the syntax of all prompts
   std::optional<int> width;
   std::optional<int> height;
   BucketPolicy bucket_policy = BucketPolicy::kExact;
@@ -51,6 +53,7 @@ struct PictureSpec {
   std::optional<double> guidance_rescale;  // 0
   std::optional<double> eta;               // 0; DDIM only
   std::optional<int> clip_skip;
+  std::optional<int> clip_skip_a1111;  // in place of clip_skip; of the negative prompt too
   // All steps; those outside have no guidance, and one row.
   std::optional<GuidanceInterval> guidance_interval;
   schedulers::Overrides scheduler;  // over the checkpoint's scheduler_config.json

@@ -1,12 +1,12 @@
 #include "core/pipeline/units/conditioning.h"
 
-#include <algorithm>
 #include <type_traits>
 #include <utility>
 #include <variant>
 
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
+#include "core/families/family/clip_text.h"
 #include "core/pipeline/lanes/pinned.h"
 
 namespace latentd::pipeline {
@@ -14,8 +14,11 @@ namespace {
 
 using device::Buffer;
 using device::DType;
+using families::EmphasisOrigin;
 using families::HostInput;
 using families::RowInputs;
+using families::TextInputs;
+using families::TextRun;
 
 // The graphs of a stage, and where they are enqueued.
 struct StageGraphs {
@@ -25,16 +28,6 @@ struct StageGraphs {
 
   device::Device& device() const { return stage.device(); }
 };
-
-// An image's rows, in order: the negative prompt's where there is guidance, the prompt's.
-std::vector<RowInputs> RowsOf(const LoadedModel& model, const PictureSpec& resolved) {
-  std::vector<RowInputs> rows;
-  for (const bool negative : {true, false}) {
-    if (negative && !UsesGuidance(resolved)) continue;
-    rows.push_back(model.family().row(model.configs(), resolved, negative));
-  }
-  return rows;
-}
 
 absl::Status AddInputs(const StageGraphs& to, const std::vector<HostInput>& inputs,
                        NamedBuffers& ports) {
@@ -49,19 +42,33 @@ absl::Status AddInputs(const StageGraphs& to, const std::vector<HostInput>& inpu
   return absl::OkStatus();
 }
 
-absl::Status EncodeOne(const StageGraphs& to, size_t index, const std::vector<HostInput>& inputs,
-                       EncodedPrompt& encoded) {
+absl::StatusOr<EncodedPrompt> EncodeOne(const StageGraphs& to, size_t index, const TextRun& run) {
   const LoadedModel& model = to.stage.model;
   NamedBuffers ports;
-  RETURN_IF_ERROR(AddInputs(to, inputs, ports));
+  RETURN_IF_ERROR(AddInputs(to, run, ports));
   ASSIGN_OR_RETURN(NamedBuffers outputs, EnqueueGraph(to.stage.text[index], ports,
                                                       /*to_host=*/{"finite"}, to.stream, to.work));
   const auto finite = outputs.extract("finite");
   to.work.flags.push_back(
       {finite.mapped(), "encoded prompt",
        absl::StrCat("the ", model.row().name, "'s ", model.text_encoders()[index].component)});
-  encoded.merge(outputs);
-  return absl::OkStatus();
+  return outputs;
+}
+
+// The state that weights move the prompt's away from.
+absl::StatusOr<Buffer> OriginOf(const StageGraphs& to, size_t index, const TextInputs& text,
+                                const std::string& state, const EncodedPrompt& prompt) {
+  switch (text.origin) {
+    case EmphasisOrigin::kPrompt:
+      break;
+    case EmphasisOrigin::kZeros:
+      return to.device().Allocate(DType::kF32, prompt.at(state).shape(), device::Place::kDevice);
+    case EmphasisOrigin::kEmpty: {
+      ASSIGN_OR_RETURN(const EncodedPrompt empty, EncodeOne(to, index, text.empty));
+      return empty.at(state);
+    }
+  }
+  return prompt.at(state);
 }
 
 // Zeros in place of all that the stage's text graphs would give.
@@ -78,11 +85,22 @@ absl::StatusOr<EncodedPrompt> Zeros(const Stage& stage) {
 }
 
 absl::StatusOr<EncodedPrompt> Encode(const StageGraphs& to, const RowInputs& row) {
-  if (row.text.empty()) return Zeros(to.stage);
+  const std::vector<families::TextEncoder>& encoders = to.stage.model().text_encoders();
   EncodedPrompt encoded;
+  if (row.text.empty()) {
+    ASSIGN_OR_RETURN(encoded, Zeros(to.stage));
+  }
   // The last one is the largest: while the device is at it, the host prepares the others' runs.
-  for (size_t i = row.text.size(); i-- > 0;) {
-    RETURN_IF_ERROR(EncodeOne(to, i, row.text[i], encoded));
+  for (size_t i = encoders.size(); i-- > 0;) {
+    const std::string state = families::HiddenStatesInput(encoders[i].component);
+    Buffer& origin = encoded[families::EmphasisOriginInput(encoders[i].component)];
+    if (row.text.empty()) {
+      origin = encoded.at(state);
+      continue;
+    }
+    ASSIGN_OR_RETURN(EncodedPrompt prompt, EncodeOne(to, i, row.text[i].prompt));
+    ASSIGN_OR_RETURN(origin, OriginOf(to, i, row.text[i], state, prompt));
+    encoded.merge(prompt);
   }
   return encoded;
 }
@@ -118,17 +136,15 @@ absl::StatusOr<NamedBuffers> AllocateRows(const backends::Executable& request_pa
 
 }  // namespace
 
-absl::StatusOr<std::vector<EncodedPrompt>> EncodePrompts(const Stage& stage,
-                                                         const PictureSpec& resolved,
-                                                         device::Stream& stream,
+absl::StatusOr<std::vector<EncodedPrompt>> EncodePrompts(const Stage& stage, device::Stream& stream,
                                                          PendingWork& work) {
-  return EncodeRows({stage, stream, work}, RowsOf(stage.model, resolved));
+  return EncodeRows({stage, stream, work}, stage.planned.prompts);
 }
 
-absl::StatusOr<NamedBuffers> MakeConditioning(const Stage& stage, const PictureSpec& resolved,
-                                              device::Stream& stream, PendingWork& work) {
+absl::StatusOr<NamedBuffers> MakeConditioning(const Stage& stage, device::Stream& stream,
+                                              PendingWork& work) {
   const StageGraphs to = {stage, stream, work};
-  const std::vector<RowInputs> rows = RowsOf(stage.model, resolved);
+  const std::vector<RowInputs>& rows = stage.planned.prompts;
   ASSIGN_OR_RETURN(std::vector<EncodedPrompt> text, EncodeRows(to, rows));
   const auto count = static_cast<int64_t>(rows.size());
   ASSIGN_OR_RETURN(NamedBuffers packed, AllocateRows(*stage.request_part, count));
@@ -136,16 +152,6 @@ absl::StatusOr<NamedBuffers> MakeConditioning(const Stage& stage, const PictureS
     RETURN_IF_ERROR(EnqueueRequestPart(to, std::move(text[i]), rows[i], i, packed));
   }
   return packed;
-}
-
-int64_t DroppedTokens(const Plan& plan) {
-  int64_t most = 0;
-  for (const PlannedStage& stage : plan.stages) {
-    for (const RowInputs& row : RowsOf(*stage.model, plan.spec)) {
-      most = std::max(most, row.dropped_tokens);
-    }
-  }
-  return most;
 }
 
 }  // namespace latentd::pipeline

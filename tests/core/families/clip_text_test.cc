@@ -83,8 +83,10 @@ TEST(RequestGraphTest, ReadsEachEncodersStateByItself) {
     }
   }
   EXPECT_THAT(names, UnorderedElementsAre("encoder_hidden_states.text_encoder",
-                                          "encoder_hidden_states.text_encoder_2", "text_embeds",
-                                          "time_ids"));
+                                          "encoder_hidden_states.text_encoder_2",
+                                          "emphasis_origin.text_encoder",
+                                          "emphasis_origin.text_encoder_2", "emphasis.text_encoder",
+                                          "emphasis.text_encoder_2", "text_embeds", "time_ids"));
 }
 
 }  // namespace

@@ -40,6 +40,7 @@ using ::testing::FloatNear;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Pointwise;
+using ::testing::UnorderedElementsAre;
 
 constexpr auto kInvalidArgument = absl::StatusCode::kInvalidArgument;
 
@@ -60,7 +61,7 @@ class Sd1Test : public ::testing::Test {
 };
 
 int64_t LayerOf(const RowInputs& row) {
-  const std::vector<HostInput>& inputs = row.text.at(0);
+  const TextRun& inputs = row.text.at(0).prompt;
   const auto layer = std::find_if(inputs.begin(), inputs.end(),
                                   [](const HostInput& input) { return input.name == "layer"; });
   return std::get<std::vector<int64_t>>(layer->values).at(0);
@@ -133,23 +134,39 @@ TEST_F(Sd1Test, SkipsLayersForThePromptAlone) {
   const ModelConfigs& configs = rig.pipeline->first().configs();
   const int64_t layers = configs.text_encoders.front().config.num_hidden_layers;
   PictureSpec spec = SmallSpec();
-  EXPECT_EQ(LayerOf(sd1::kFamily.row(configs, spec, /*negative=*/false)), layers);
+  EXPECT_EQ(LayerOf(sd1::kFamily.row(configs, spec, /*negative=*/false).value()), layers);
   spec.clip_skip = 2;
-  EXPECT_EQ(LayerOf(sd1::kFamily.row(configs, spec, /*negative=*/false)), layers - 2);
-  EXPECT_EQ(LayerOf(sd1::kFamily.row(configs, spec, /*negative=*/true)), layers);
+  EXPECT_EQ(LayerOf(sd1::kFamily.row(configs, spec, /*negative=*/false).value()), layers - 2);
+  EXPECT_EQ(LayerOf(sd1::kFamily.row(configs, spec, /*negative=*/true).value()), layers);
   spec.clip_skip = static_cast<int>(layers);
   EXPECT_THAT(rig.Resolve(spec), IsOk());
   spec.clip_skip = static_cast<int>(layers) + 1;
   EXPECT_THAT(rig.Resolve(spec), StatusIs(kInvalidArgument, HasSubstr("clip_skip")));
 }
 
+TEST_F(Sd1Test, SkipsLayersAsA1111Counts) {
+  const Rig rig = Load();
+  const ModelConfigs& configs = rig.pipeline->first().configs();
+  const int64_t layers = configs.text_encoders.front().config.num_hidden_layers;
+  PictureSpec spec = SmallSpec();
+  spec.clip_skip_a1111 = 1;
+  EXPECT_EQ(LayerOf(sd1::kFamily.row(configs, spec, /*negative=*/false).value()), layers);
+  spec.clip_skip_a1111 = 2;
+  EXPECT_EQ(LayerOf(sd1::kFamily.row(configs, spec, /*negative=*/false).value()), layers - 1);
+  EXPECT_EQ(LayerOf(sd1::kFamily.row(configs, spec, /*negative=*/true).value()), layers - 1);
+  spec.clip_skip_a1111 = static_cast<int>(layers) + 1;
+  EXPECT_THAT(rig.Resolve(spec), IsOk());
+  spec.clip_skip_a1111 = static_cast<int>(layers) + 2;
+  EXPECT_THAT(rig.Resolve(spec), StatusIs(kInvalidArgument, HasSubstr("clip_skip_a1111")));
+}
+
 TEST_F(Sd1Test, CountsTheTokensThatDoNotFit) {
   const Rig rig = Load();
   const ModelConfigs& configs = rig.pipeline->first().configs();
   PictureSpec spec = SmallSpec();
-  EXPECT_EQ(sd1::kFamily.row(configs, spec, /*negative=*/false).dropped_tokens, 0);
+  EXPECT_EQ(sd1::kFamily.row(configs, spec, /*negative=*/false)->dropped_tokens, 0);
   for (int i = 0; i < 100; ++i) spec.prompt += " star";
-  EXPECT_GE(sd1::kFamily.row(configs, spec, /*negative=*/false).dropped_tokens, 30);
+  EXPECT_GE(sd1::kFamily.row(configs, spec, /*negative=*/false)->dropped_tokens, 30);
 }
 
 TEST_F(Sd1Test, EncodesAnAbsentNegativePromptAsAnEmptyOne) {
@@ -170,7 +187,9 @@ TEST_F(Sd1Test, ReadsNothingOfAPromptButItsState) {
   ASSERT_OK_AND_ASSIGN(const auto request, graphs.Get(handle));
   std::vector<std::string> names;
   for (const backends::Port& port : request->inputs()) names.push_back(port.name);
-  EXPECT_THAT(names, ElementsAre("encoder_hidden_states.text_encoder"));
+  EXPECT_THAT(names, UnorderedElementsAre("encoder_hidden_states.text_encoder",
+                                          "emphasis_origin.text_encoder", "emphasis.text_encoder",
+                                          "restores_mean", "token_shares", "feature_shares"));
 }
 
 TEST_F(Sd1Test, SaysOfEachFieldOfSdxlThatItHasNoEffect) {

@@ -133,6 +133,10 @@ Asked WithSeeds() {
   });
 }
 
+Asked WithBrackets() {
+  return After(Plain(), [](Asked& s) { s.prompt = "a (red:1.5) circle on a blue background"; });
+}
+
 Asked FromTheMiddle() {
   return After(WithImage(), [](Asked& s) { s.denoising_start = 0.5; });
 }
@@ -186,6 +190,9 @@ std::vector<Row> DenoisingRows() {
        }},
       {"eta", WithScheduler("ddim"), [](Asked& s) { s.eta = 0.7; }},
       {"clip_skip", Plain(), [](Asked& s) { s.clip_skip = 1; }},
+      {"clip_skip_a1111", Plain(), [](Asked& s) { s.clip_skip_a1111 = 3; }},
+      {"prompt_syntax", WithBrackets(),
+       [](Asked& s) { s.prompt_syntax = prompts::Syntax::kA1111; }},
       {"timesteps", WithTimesteps(),
        [](Asked& s) {
          s.timesteps = {950, 400};

@@ -50,7 +50,7 @@ TEST(OutboxTest, EventsKeepTheirOrderAndCarryTheRequestId) {
   outbox.Add(engine::Started{{256, 128}}, kNow);
   outbox.Add(Step(1), kNow);
   outbox.Add(Picture(0, 10), kNow);
-  engine::Completed completed{.dropped_tokens = 5};
+  engine::Completed completed{.prompt_tokens = 80, .dropped_tokens = 5};
   completed.timings.stages = {{engine::Stage::kDecode, "refiner", absl::Seconds(2)}};
   outbox.Add(std::move(completed), kNow);
   const auto events = TakeAll(outbox);
@@ -61,6 +61,7 @@ TEST(OutboxTest, EventsKeepTheirOrderAndCarryTheRequestId) {
   EXPECT_EQ(events[2].progress().stage(), v1::STAGE_STEPS);
   EXPECT_EQ(events[2].progress().model(), "base");
   EXPECT_EQ(events[3].image_chunk().data().size(), 10u);
+  EXPECT_EQ(events[4].completed().prompt_tokens(), 80);
   EXPECT_EQ(events[4].completed().dropped_tokens(), 5);
   EXPECT_EQ(
       events[4].completed().timings().ShortDebugString(),
