@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/batching/buckets.h"
-#include "core/schedulers/options.h"
+#include "core/schedulers/config/options.h"
 
 namespace latentd::pipeline {
 
