@@ -11,6 +11,7 @@
 #include "core/families/families.h"
 #include "core/image/decode.h"
 #include "core/pipeline/plan/state_bytes.h"
+#include "core/pipeline/spec/limits.h"
 #include "core/pipeline/spec/unused_parameters.h"
 #include "core/pipeline/units/acquisition.h"
 #include "core/pipeline/units/conditioning.h"
@@ -44,15 +45,22 @@ absl::StatusOr<PlannedStage> MakeStage(const LoadedModel& model, const PictureSp
   ASSIGN_OR_RETURN(stage.scheduler, model.SchedulerWith(spec.scheduler));
   ASSIGN_OR_RETURN(stage.schedule,
                    schedulers::MakeSchedule(stage.scheduler, ScheduleRequestOf(spec, takes_over)));
+  if (stage.schedule.steps.size() > size_t{kMaxEvaluations}) {
+    return InvalidFields(
+        {{"num_inference_steps", absl::StrCat("so many steps make ", stage.schedule.steps.size(),
+                                              " evaluations with ", stage.scheduler.full_name(),
+                                              "; at most ", kMaxEvaluations, " are possible")}});
+  }
   return stage;
 }
 
-// The short name of the stages' scheduler; empty where the models each keep another one.
+// The name of the stages' scheduler with the grid behind it; empty where the models each keep
+// another one.
 std::string SchedulerNameOf(const std::vector<PlannedStage>& stages) {
-  const absl::string_view name = stages.front().scheduler.name();
+  const std::string name = stages.front().scheduler.full_name();
   const bool one = absl::c_all_of(
-      stages, [name](const PlannedStage& stage) { return stage.scheduler.name() == name; });
-  return one ? std::string(name) : std::string();
+      stages, [&name](const PlannedStage& stage) { return stage.scheduler.full_name() == name; });
+  return one ? name : std::string();
 }
 
 // Adds a failed schedule's violations of fields.
@@ -136,7 +144,7 @@ Pipeline::Pipeline(ModelTable table, LoadedModels models, const ComponentModes& 
     if (mode == ComponentMode::kOff) traits_.off.insert(component);
   }
   const auto by_default = first().SchedulerWith({});
-  if (by_default.ok()) default_scheduler_ = std::string(by_default->name());
+  if (by_default.ok()) default_scheduler_ = by_default->full_name();
 }
 
 std::vector<const LoadedModel*> Pipeline::ModelsOf(const PictureSpec& spec) const {
