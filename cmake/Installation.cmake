@@ -59,6 +59,6 @@ if(LATENTD_CUDA)
 endif()
 
 install(DIRECTORY deploy/demo-model/base deploy/demo-model/refiner DESTINATION share/latentd/demo-model)
-foreach(project googleapis grpc-proto)
+foreach(project clip googleapis grpc-proto)
   install(FILES third_party/${project}/LICENSE DESTINATION ${licenses}/${project})
 endforeach()

@@ -15,6 +15,7 @@
 #include "server/config/config_file.h"
 #include "server/config/demo_checkpoint.h"
 #include "server/config/help_text.h"
+#include "server/config/hub_cache.h"
 #include "server/config/options.h"
 #include "server/process/log.h"
 #include "server/process/server_threads.h"
@@ -53,6 +54,21 @@ absl::Status UseDemoCheckpoint(config::Options& options) {
   return absl::OkStatus();
 }
 
+// Takes names of the Hub's models to where its tools have downloaded them.
+absl::Status FindCheckpoints(config::Options& options) {
+  const std::string cache =
+      config::HubCacheDirectory([](const char* name) -> const char* { return std::getenv(name); });
+  std::vector<std::string*> paths = {&options.engine.base, &options.engine.refiner};
+  for (pipeline::ModelParts* parts : {&options.engine.base_parts, &options.engine.refiner_parts}) {
+    paths.push_back(&parts->components_from);
+    for (auto& [component, path] : parts->components) paths.push_back(&path);
+  }
+  for (std::string* path : paths) {
+    ASSIGN_OR_RETURN(*path, config::FindCheckpoint(*path, cache));
+  }
+  return absl::OkStatus();
+}
+
 int Run(const std::vector<std::string>& arguments) {
   const absl::StatusOr<config::CommandLine> line = config::ParseCommandLine(arguments);
   if (!line.ok()) return Fail(line.status(), kUsageError);
@@ -72,10 +88,9 @@ int Run(const std::vector<std::string>& arguments) {
     std::cout << config::PrintConfig(*config);
     return 0;
   }
-  if (options->engine.base.empty()) {
-    const absl::Status found = UseDemoCheckpoint(*options);
-    if (!found.ok()) return Fail(found, 1);
-  }
+  const absl::Status found =
+      options->engine.base.empty() ? UseDemoCheckpoint(*options) : FindCheckpoints(*options);
+  if (!found.ok()) return Fail(found, 1);
   options->engine.trial_command = {"/proc/self/exe", kTryKernels};
   options->exit_when_ready = line->exit_when_ready;
   options->exit_if_degraded = line->exit_if_degraded;

@@ -138,6 +138,7 @@ engine::Config EngineConfig(const config::Options& options,
   config.picture_memory_bytes = of_clients.picture_bytes;
   if (config.backend != "cuda") config.memory_bytes = of_clients.engine_bytes;
   config.warn = [](absl::string_view text) { process::Log(v1::WARNING, text); };
+  config.note = [](absl::string_view text) { process::Log(v1::INFO, text); };
   config.load_waits_for_shared_steps = options.exit_when_ready;
   return config;
 }

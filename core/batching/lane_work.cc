@@ -16,7 +16,7 @@ void LaneWork::NoteRows(const Entry& entry) {
 
 void LaneWork::KeepRows(const Entry& begun) {
   const Need& need = begun.need;
-  if (need.kind == UnitKind::kDecode) return;
+  if (FollowsSteps(need.kind)) return;
   NoteRows(begun);
   capacity_ = std::min(capacity_, need.lane_capacity);
   if (need.joined && need.lane_places > 0) places_ = std::min(places_, need.lane_places);
@@ -27,13 +27,13 @@ void LaneWork::KeepRows(const Entry& begun) {
 void LaneWork::LetPass(const Entry& passes) {
   NoteRows(passes);
   passes_ = &passes;
-  if (passes.started && passes.need.kind != UnitKind::kDecode) {
+  if (passes.started && !FollowsSteps(passes.need.kind)) {
     rows_kept_ -= passes.need.most_rows();
   }
 }
 
 bool LaneWork::HasRoomFor(const Entry& entry) const {
-  const bool passes = passes_ != nullptr && passes_->need.kind != UnitKind::kDecode;
+  const bool passes = passes_ != nullptr && !FollowsSteps(passes_->need.kind);
   const int resting = passes ? passes_->need.most_rows() : 0;
   const int rows = rows_kept_ + entry.need.most_rows();
   return rows <= places() && rows + resting <= all_places();
@@ -48,7 +48,7 @@ void LaneWork::NoteFirst(const Entry& entry, size_t place) {
 void LaneWork::Add(const Entry& entry, size_t place) {
   const Need& need = entry.need;
   weight_ = std::max(weight_, entry.weight);
-  if (need.kind == UnitKind::kDecode) {
+  if (FollowsSteps(need.kind)) {
     if (decode_ == nullptr) decode_ = &entry;
     return NoteFirst(entry, place);
   }

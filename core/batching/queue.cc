@@ -219,7 +219,7 @@ bool Queue::GoesBeforeTheStep(UnitKind kind, const Entry& entry, const Unit& ste
   const auto found = device.between.find(lane);
   const Between between = found == device.between.end() ? Between{} : found->second;
   const auto has_run = [&] {
-    if (kind == UnitKind::kDecode) return between.decoded;
+    if (FollowsSteps(kind)) return between.decoded;
     if (kind == UnitKind::kPreview) return between.previewed;
     return between.prepared != 0 && between.prepared != entry.request;
   };
@@ -258,7 +258,7 @@ void Queue::Remember(const Unit& unit) {
     return;
   }
   between.expected += unit.expected;
-  if (unit.kind == UnitKind::kDecode) {
+  if (FollowsSteps(unit.kind)) {
     between.decoded = true;
   } else if (unit.kind == UnitKind::kPreview) {
     between.previewed = true;

@@ -44,7 +44,8 @@ class ConstBuffer {
   const void* data() const { return data_; }
 
   // The elements. REQUIRES, and ends the process otherwise, in every build: T is the C++ type of
-  // dtype() (of f16 and bf16: uint16_t, their bits), and the host can read the memory.
+  // dtype() (of f16 and bf16: uint16_t, of 8-bit floats: uint8_t, their bits), and the host can
+  // read the memory.
   template <typename T>
   absl::Span<const T> as() const {
     return {static_cast<const T*>(HostData<T>()), static_cast<size_t>(elements())};

@@ -15,11 +15,13 @@ struct Row {
 };
 
 // In the order of the enum.
-constexpr std::array<Row, 5> kRows = {{{DType::kF32, "f32", 4},
+constexpr std::array<Row, 7> kRows = {{{DType::kF32, "f32", 4},
                                        {DType::kF16, "f16", 2},
                                        {DType::kBF16, "bf16", 2},
                                        {DType::kI64, "i64", 8},
-                                       {DType::kU8, "u8", 1}}};
+                                       {DType::kU8, "u8", 1},
+                                       {DType::kF8E4M3, "f8_e4m3", 1},
+                                       {DType::kF8E5M2, "f8_e5m2", 1}}};
 
 }  // namespace
 

@@ -8,11 +8,16 @@
 
 namespace latentd::device {
 
-enum class DType : uint8_t { kF32, kF16, kBF16, kI64, kU8 };
+// The last two are how checkpoints of 8-bit floats store weights: e4m3 has NaN and no infinity
+// (torch's float8_e4m3fn), e5m2 is the upper half of f16. f32, f16 and bf16 have all their values.
+enum class DType : uint8_t { kF32, kF16, kBF16, kI64, kU8, kF8E4M3, kF8E5M2 };
+
+// True for 8-bit floats, which are stored only: of all ops only a cast reads them.
+constexpr bool IsF8(DType dtype) { return dtype == DType::kF8E4M3 || dtype == DType::kF8E5M2; }
 
 int64_t SizeOf(DType dtype);
 
-// "f32", "f16", "bf16", "i64", "u8": the spelling of the graph text.
+// "f32", "f16", "bf16", "i64", "u8", "f8_e4m3", "f8_e5m2": the spelling of the graph text.
 absl::string_view Name(DType dtype);
 absl::StatusOr<DType> ParseDType(absl::string_view name);
 

@@ -7,7 +7,6 @@
 #include "core/backends/cpu/cpu_backend.h"
 #include "core/backends/reference/reference_backend.h"
 #include "core/base/error_details.h"
-#include "core/base/memory_limit.h"
 #include "core/base/status_macros.h"
 #include "core/base/text.h"
 #include "core/base/threads.h"
@@ -17,7 +16,6 @@
 #include "core/engine/api/threads_needed.h"
 #include "core/engine/capabilities_of.h"
 #include "core/engine/prepare/start_up.h"
-#include "core/engine/requests/arrival.h"
 #include "core/pipeline/spec/components.h"
 
 namespace latentd::engine {

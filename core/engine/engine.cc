@@ -15,6 +15,7 @@
 #include "core/compiler/compile.h"
 #include "core/engine/api/threads_needed.h"
 #include "core/engine/local_engine.h"
+#include "core/pipeline/spec/presets.h"
 #include "core/schedulers/config.h"
 
 namespace latentd::engine {
@@ -55,6 +56,13 @@ absl::Status CheckScheduler(const Config& config) {
   return absl::InvalidArgumentError(absl::StrCat("scheduler: ", known.message()));
 }
 
+absl::Status CheckPreset(const Config& config) {
+  if (config.preset.empty()) return absl::OkStatus();
+  const absl::Status known = pipeline::CheckPresetName(config.preset);
+  if (known.ok()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("preset: ", known.message()));
+}
+
 absl::Status CheckForm(const Config& config) {
   RETURN_IF_ERROR(CheckDevices(config));
   RETURN_IF_ERROR(CheckTf32(config));
@@ -66,6 +74,7 @@ absl::Status CheckForm(const Config& config) {
         absl::StrCat("rows: must be some of 1 to ", kMostRows, ", 1 or 2 among them"));
   }
   RETURN_IF_ERROR(CheckScheduler(config));
+  RETURN_IF_ERROR(CheckPreset(config));
   RETURN_IF_ERROR(pipeline::CheckComponents(
       config.components, pipeline::ModelTable::FromFlags(config.base, config.refiner)));
   RETURN_IF_ERROR(CheckComponentsOnGpu(config));

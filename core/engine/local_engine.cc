@@ -214,10 +214,9 @@ absl::StatusOr<uint64_t> LocalEngine::Submit(GenerateSpec spec, std::shared_ptr<
 
 absl::StatusOr<uint64_t> LocalEngine::Admit(GenerateSpec spec, std::shared_ptr<EventSink> sink) {
   RETURN_IF_ERROR(CheckServing(board_.status()));
-  pipeline::SharedInputs inputs;
-  ASSIGN_OR_RETURN(Offers offers, FindOffers(spec, inputs));
-  const Offer& first = offers.front();
-  const pipeline::SharedPlan plan = first.plan;
+  ASSIGN_OR_RETURN(Offers offers, FindOffers(spec));
+  const pipeline::SharedPlan plan = offers.plan;
+  const Offer& first = offers.all.front();
   const uint64_t content = ContentOf(spec);
   spec.inputs = nullptr;
   const auto job = std::make_shared<Job>(loop_.NextHandle(), plan, std::move(spec), std::move(sink),
@@ -225,54 +224,49 @@ absl::StatusOr<uint64_t> LocalEngine::Admit(GenerateSpec spec, std::shared_ptr<E
   job->content = content;
   job->device = first.device;
   job->devices = 0;
-  for (const Offer& offer : offers) job->devices |= uint64_t{1} << offer.device;
+  for (const Offer& offer : offers.all) job->devices |= uint64_t{1} << offer.device;
   const bool cold = first.pictures.empty();
   if (!cold) job->need = WaitingNeedOf(*first.pictures.front());
-  RETURN_IF_ERROR(loop_.Admit(job, inputs == nullptr ? 0 : inputs->bytes()));
+  RETURN_IF_ERROR(loop_.Admit(job, offers.inputs == nullptr ? 0 : offers.inputs->bytes()));
   // A border: from here on the request is the loop's, which says how it ends.
   const absl::Status begun = CatchOutOfMemory([&] {
     if (plan->executed_size != pipeline::Size{*plan->spec.width, *plan->spec.height}) {
       metrics_.Adjusted(plan->spec.bucket_policy);
     }
-    if (cold) return devices_[first.device]->Prepare(job, std::move(inputs));
-    Begin(*job, std::move(offers));
+    if (cold) return devices_[first.device]->Prepare(job, std::move(offers.inputs));
+    Begin(*job, std::move(offers.all));
   });
   if (!begun.ok()) loop_.Abandon(job->handle);
   return job->handle;
 }
 
-absl::StatusOr<LocalEngine::Offers> LocalEngine::FindOffers(GenerateSpec spec,
-                                                            pipeline::SharedInputs& inputs) {
+absl::StatusOr<LocalEngine::Offers> LocalEngine::FindOffers(const GenerateSpec& spec) {
   Offers offers;
   absl::Status refused;
   for (size_t device : FreeFirst()) {
-    absl::StatusOr<Offer> offer = OfferOf(device, spec, inputs);
+    absl::StatusOr<Offer> offer = OfferOf(device, spec, offers);
     refused.Update(offer.status());
     if (!offer.ok()) continue;
-    if (offers.empty()) {
-      offers.push_back(*std::move(offer));
-      if (offers.front().pictures.empty()) break;
-      spec.picture.seeds = offers.front().plan->spec.seeds;  // the others would draw the same
-      spec.picture.seed.reset();
-    } else if (!offer->pictures.empty() &&
-               offer->plan->executed_size == offers.front().plan->executed_size) {
-      offers.push_back(*std::move(offer));
-    }
+    const bool is_ready = !offer->pictures.empty();
+    if (is_ready || offers.all.empty()) offers.all.push_back(*std::move(offer));
+    if (offers.all.front().pictures.empty()) break;
   }
-  if (offers.empty()) return refused;
+  if (offers.all.empty()) return refused;
   return offers;
 }
 
 absl::StatusOr<LocalEngine::Offer> LocalEngine::OfferOf(size_t device, const GenerateSpec& spec,
-                                                        pipeline::SharedInputs& inputs) {
+                                                        Offers& known) {
   DeviceRuntime& runtime = *devices_[device];
   Offer offer{.device = device};
-  ASSIGN_OR_RETURN(offer.plan, runtime.Resolve(spec));
-  if (spec.inputs != nullptr && inputs == nullptr) {
-    RETURN_IF_ERROR(CheckInputBytes(*spec.inputs));
-    inputs = loop_.Count(spec.inputs);
+  if (known.all.empty()) {
+    ASSIGN_OR_RETURN(known.plan, runtime.Resolve(spec));
   }
-  ASSIGN_OR_RETURN(offer.pictures, runtime.Start(spec, offer.plan, inputs));
+  if (spec.inputs != nullptr && known.inputs == nullptr) {
+    RETURN_IF_ERROR(CheckInputBytes(*spec.inputs));
+    known.inputs = loop_.Count(spec.inputs);
+  }
+  ASSIGN_OR_RETURN(offer.pictures, runtime.Start(spec, known.plan, known.inputs));
   offer.lacks_graphs = !offer.pictures.empty() && runtime.LacksGraphs(*offer.pictures.front());
   return offer;
 }
@@ -286,14 +280,14 @@ absl::Status LocalEngine::CheckInputBytes(const pipeline::Inputs& inputs) const 
                                       ": a half of what this server holds for pictures")}});
 }
 
-void LocalEngine::Begin(Job& job, Offers offers) {
+void LocalEngine::Begin(Job& job, std::vector<Offer> offers) {
   std::vector<std::pair<size_t, Job::Pictures>> others;
   for (size_t i = 1; i < offers.size(); ++i) {
     others.emplace_back(offers[i].device, std::move(offers[i].pictures));
   }
   loop_.Begin(job, std::move(offers.front().pictures), std::move(others));
   for (const Offer& offer : offers) {
-    devices_[offer.device]->Touch(offer.plan->executed_size, offer.lacks_graphs);
+    devices_[offer.device]->Touch(job.plan->executed_size, offer.lacks_graphs);
   }
 }
 

@@ -74,14 +74,18 @@ class LocalEngine : public Engine {
 
  private:
   using Runtimes = std::vector<std::unique_ptr<DeviceRuntime>>;
-  // A request as a device can draw it.
+  // A device that can draw a request.
   struct Offer {
     size_t device = 0;
-    pipeline::SharedPlan plan;
     Job::Pictures pictures;  // none: their graphs have to be made ready first
     bool lacks_graphs = false;
   };
-  using Offers = std::vector<Offer>;
+  // A request, planned, with its offers.
+  struct Offers {
+    pipeline::SharedPlan plan;
+    pipeline::SharedInputs inputs;  // counted
+    std::vector<Offer> all;
+  };
 
   LocalEngine(const Config& config, std::vector<Device> devices, const Clock& clock);
 
@@ -94,13 +98,12 @@ class LocalEngine : public Engine {
   std::vector<size_t> FreeFirst() const;
   absl::StatusOr<uint64_t> Admit(GenerateSpec spec, std::shared_ptr<EventSink> sink);
   // Offers of all devices that have its graphs ready, the first of FreeFirst first; or of that one
-  // alone, if it has to make them ready. `inputs` becomes the request's, counted.
-  absl::StatusOr<Offers> FindOffers(GenerateSpec spec, pipeline::SharedInputs& inputs);
-  absl::StatusOr<Offer> OfferOf(size_t device, const GenerateSpec& spec,
-                                pipeline::SharedInputs& inputs);
+  // alone, if it has to make them ready. The first that can draw the request plans it for all.
+  absl::StatusOr<Offers> FindOffers(const GenerateSpec& spec);
+  absl::StatusOr<Offer> OfferOf(size_t device, const GenerateSpec& spec, Offers& known);
   absl::Status CheckInputBytes(const pipeline::Inputs& inputs) const;
   // Begins a job that the loop has admitted.
-  void Begin(Job& job, Offers offers);
+  void Begin(Job& job, std::vector<Offer> offers);
 
   const Clock& clock_;
   const std::vector<std::string> names_;  // device names; empty: there is one device

@@ -13,7 +13,7 @@
 #include "core/base/text.h"
 #include "core/families/sd1/sd1.h"
 #include "core/families/sdxl/sdxl.h"
-#include "core/weights/other_checkpoint.h"
+#include "core/weights/containers/other_checkpoint.h"
 
 namespace latentd::families {
 namespace {
@@ -82,8 +82,7 @@ std::vector<Supported> SupportedComponents() {
 
 template <typename... Parts>
 absl::Status Refuse(const Checkpoint& checkpoint, const Parts&... parts) {
-  return absl::InvalidArgumentError(
-      absl::StrCat(checkpoint.path(), "/model_index.json: ", parts...));
+  return absl::InvalidArgumentError(absl::StrCat(checkpoint.index(), ": ", parts...));
 }
 
 absl::Status CheckComponent(const Checkpoint& checkpoint, const Supported& supported) {
@@ -165,7 +164,7 @@ absl::StatusOr<const Family*> FindFamily(const pipeline::ModelRow& model,
 
 std::vector<std::string> FindLeftOut(const Family& family, const Checkpoint& checkpoint) {
   constexpr size_t kMostNamed = 12;
-  const std::string file = absl::StrCat(checkpoint.path(), "/model_index.json");
+  const std::string& file = checkpoint.index();
   std::vector<std::string> found;
   const PipelineKind& kind = *FindKind(family, checkpoint.pipeline_class());
   if (!kind.adds.empty()) {

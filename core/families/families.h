@@ -12,7 +12,7 @@
 #include "absl/types/span.h"
 #include "core/families/family/family.h"
 #include "core/pipeline/spec/model_table.h"
-#include "core/weights/checkpoint.h"
+#include "core/weights/containers/checkpoint.h"
 
 namespace latentd::families {
 

@@ -48,7 +48,9 @@ Inferred InferGeglu(Operands operands, const Attributes&) {
 }
 
 Inferred InferCast(Operands operands, const Attributes& attributes) {
-  return ValueType{std::get<CastAttributes>(attributes).to, operands[0].shape};
+  const DType to = std::get<CastAttributes>(attributes).to;
+  if (device::IsF8(to)) return Mismatch("8-bit floats are stored only; nothing is cast to them");
+  return ValueType{to, operands[0].shape};
 }
 
 Inferred InferToPixels(Operands operands, const Attributes&) {

@@ -125,7 +125,12 @@ Inferred Infer(const OpRow& row, Operands operands, const Attributes& attributes
   if (attributes.index() != row.attributes().index()) {
     return Mismatch("the attributes are those of another op");
   }
-  for (const ValueType& operand : operands) RETURN_IF_ERROR(CheckShape(operand.shape));
+  for (const ValueType& operand : operands) {
+    RETURN_IF_ERROR(CheckShape(operand.shape));
+    if (device::IsF8(operand.dtype) && row.op != Op::kCast) {
+      return Mismatch("8-bit floats are stored only; cast them first");
+    }
+  }
   ASSIGN_OR_RETURN(ValueType type, row.infer(operands, attributes));
   RETURN_IF_ERROR(CheckShape(type.shape));
   return type;

@@ -4,12 +4,14 @@
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/memory_limit.h"
 #include "core/base/status_macros.h"
 #include "core/families/families.h"
 #include "core/pipeline/graphs/precision.h"
+#include "core/pipeline/spec/presets.h"
 
 namespace latentd::pipeline {
 namespace {
@@ -60,6 +62,11 @@ absl::StatusOr<int64_t> BytesOf(const std::vector<Source>& sources, const LoadOp
   return bytes;
 }
 
+// False for a dtype that no network reads.
+bool HasContent(const weights::Source& weight) {
+  return absl::c_all_of(weight.from, [](const auto& tensor) { return tensor.digest != nullptr; });
+}
+
 // Reads every tensor, which takes seconds for gigabytes: only asked where the sum above does not
 // fit.
 absl::StatusOr<int64_t> BytesOfDistinctTensors(const std::vector<Source>& sources,
@@ -69,12 +76,10 @@ absl::StatusOr<int64_t> BytesOfDistinctTensors(const std::vector<Source>& source
   for (const Source& source : sources) {
     for (const std::string& folder : FoldersOf(source, options)) {
       RETURN_IF_ERROR(GiveUp(options));
-      ASSIGN_OR_RETURN(const weights::TensorMap tensors, source.checkpoint.LoadTensors(folder));
-      for (const auto& [name, tensor] : tensors) {
-        if (tensor.digest == nullptr) continue;  // a dtype that no network reads
-        const bool is_new = seen.insert(tensor.digest->Get()).second;
-        if (!is_new) continue;
-        bytes += tensor.data.elements() * BytesPerElement(source, folder, options);
+      ASSIGN_OR_RETURN(const weights::SourceMap weights, source.checkpoint.LoadWeights(folder));
+      for (const auto& [name, weight] : weights) {
+        if (!HasContent(weight) || !seen.insert(DigestOf(weight.Content())).second) continue;
+        bytes += weight.shape().elements() * BytesPerElement(source, folder, options);
       }
     }
   }
@@ -101,15 +106,37 @@ absl::Status CheckHandingOver(const std::vector<Source>& sources) {
   const Source& base = sources.front();
   for (const Source& source : sources) {
     if (!source.model.is_refiner || base.family.hands_over_to == &source.family) continue;
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--", source.model.name, "=", source.checkpoint.path(), " is of ", source.family.title,
-        ", and --", base.model.name, "=", base.checkpoint.path(), " of ", base.family.title,
-        ", which ",
-        base.family.hands_over_to == nullptr
-            ? "has no refiners"
-            : absl::StrCat("has refiners of ", base.family.hands_over_to->title, " only")));
+    return absl::InvalidArgumentError(
+        absl::StrCat("--", source.model.name, "=", source.checkpoint.path(), " is of ",
+                     source.family.title, ", and --", base.model.name, "=", base.checkpoint.path(),
+                     " of ", base.family.title, ", which has no such refiners"));
   }
   return absl::OkStatus();
+}
+
+// Sets the preset that the options name; where they name none, tells of one that the name of the
+// UNet's place speaks of.
+absl::Status SetPreset(const LoadOptions& options, ModelRow& row) {
+  ASSIGN_OR_RETURN(row.preset, FindPreset(options.preset, row.family));
+  if (!options.preset.empty() || !options.warn) return absl::OkStatus();
+  const auto unet = options.base_parts.components.find("unet");
+  const std::string& path =
+      unet == options.base_parts.components.end() ? row.checkpoint : unet->second;
+  if (const Preset* guess = GuessPreset(path, row.family)) {
+    options.warn(absl::StrCat("the name of ", path, " speaks of the preset ", guess->name,
+                              ", which has other defaults: --preset=", guess->name,
+                              " takes them, --preset=none says that it is another kind"));
+  }
+  return absl::OkStatus();
+}
+
+weights::CheckpointPaths PathsOf(const ModelRow& model, const LoadOptions& options) {
+  const ModelParts& parts = model.is_refiner ? options.refiner_parts : options.base_parts;
+  return {.path = model.checkpoint,
+          .variant = options.variant,
+          .components = {parts.components.begin(), parts.components.end()},
+          .components_from = parts.components_from,
+          .flag = model.name};
 }
 
 // The first model's, of which the configurations count in any case, and those of others that draw.
@@ -118,21 +145,24 @@ absl::StatusOr<std::vector<Source>> OpenCheckpoints(ModelTable& table, const Loa
   for (const ModelRow& model : table.rows()) {
     if (!sources.empty() && IsOff(options.components, FlagNameOf(kUnetName, model.name))) continue;
     ASSIGN_OR_RETURN(Checkpoint checkpoint,
-                     Checkpoint::Open(model.checkpoint, options.variant, options.digests));
+                     Checkpoint::Open(PathsOf(model, options), options.digests));
     ASSIGN_OR_RETURN(const families::Family* family, families::FindFamily(model, checkpoint));
     ModelRow& row = table[model.id];
     row.family = std::string(family->name);
     row.has_refiners = family->hands_over_to != nullptr;
-    row.defaults = family->defaults;
+    if (!row.is_refiner) RETURN_IF_ERROR(SetPreset(options, row));
+    row.defaults = WithPreset(family->defaults, row.preset);
     sources.push_back({model, *family, std::move(checkpoint)});
   }
   RETURN_IF_ERROR(CheckHandingOver(sources));
   return sources;
 }
 
-void Warn(const std::vector<std::string>& warnings, const LoadOptions& options) {
-  if (!options.warn) return;
-  for (const std::string& warning : warnings) options.warn(warning);
+using Tell = std::function<void(absl::string_view)>;
+
+void TellAll(const std::vector<std::string>& sentences, const Tell& tell) {
+  if (!tell) return;
+  for (const std::string& sentence : sentences) tell(sentence);
 }
 
 }  // namespace
@@ -143,6 +173,7 @@ absl::StatusOr<std::unique_ptr<const Pipeline>> LoadPipeline(const LoadOptions& 
   ModelTable table = ModelTable::FromFlags(options.base, options.refiner);
   RETURN_IF_ERROR(CheckComponents(options.components, table));
   ASSIGN_OR_RETURN(const std::vector<Source> sources, OpenCheckpoints(table, options));
+  for (const Source& source : sources) TellAll(source.checkpoint.notes(), options.note);
   RETURN_IF_ERROR(CheckMemory(sources, options, store.device()));
   const ModelOptions model_options{options.components, options.precision, options.reference,
                                    options.vae_tiling_above, options.scheduler};
@@ -151,8 +182,9 @@ absl::StatusOr<std::unique_ptr<const Pipeline>> LoadPipeline(const LoadOptions& 
     RETURN_IF_ERROR(GiveUp(options));
     ASSIGN_OR_RETURN(auto model, LoadedModel::Load(source.model, source.family, source.checkpoint,
                                                    store, graphs, model_options));
-    Warn(families::FindLeftOut(source.family, source.checkpoint), options);
-    Warn(model->warnings(), options);
+    TellAll(source.checkpoint.warnings(), options.warn);
+    TellAll(families::FindLeftOut(source.family, source.checkpoint), options.warn);
+    TellAll(model->warnings(), options.warn);
     models[static_cast<size_t>(source.model.id.value)] = std::move(model);
   }
   return Pipeline::Create(std::move(table), std::move(models), options.components, options.buckets,

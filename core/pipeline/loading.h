@@ -1,4 +1,4 @@
-// From checkpoint directories to a pipeline.
+// From checkpoints to a pipeline.
 #pragma once
 
 #include <atomic>
@@ -13,13 +13,15 @@
 #include "core/compiler/graph_store.h"
 #include "core/pipeline/pipeline.h"
 #include "core/pipeline/spec/components.h"
+#include "core/pipeline/spec/model_parts.h"
 #include "core/weights/weight_store.h"
 
 namespace latentd::pipeline {
 
 struct LoadOptions {
-  std::string base;     // directory of the first row of the model table
+  std::string base;     // directory or file of the first row of the model table
   std::string refiner;  // may be empty
+  ModelParts base_parts = {}, refiner_parts = {};
   std::string variant;
   int64_t memory_bytes = 0;  // 0: what the machine and the cgroup allow
   // Looked at between components; CANCELLED once it is true.
@@ -35,8 +37,12 @@ struct LoadOptions {
   int64_t max_shared_pixels = kDefaultSharedPixels;  // StepRows has more
   std::optional<int64_t> vae_tiling_above;           // pixels; ModelOptions has more
   std::string scheduler;                             // ModelOptions has more
+  std::string preset;                                // of the base; empty or "none": none
   // Told of what of the checkpoints is ignored. May be empty.
   std::function<void(absl::string_view)> warn = {};
+  // Told what single files were recognised as, and which components come from elsewhere. May be
+  // empty.
+  std::function<void(absl::string_view)> note = {};
 };
 
 // Errors name the directory, file or component at fault, also where a component is off that all

@@ -1,6 +1,7 @@
 #include "core/pipeline/pipeline.h"
 
 #include <algorithm>
+#include <iterator>
 #include <set>
 #include <utility>
 
@@ -12,9 +13,9 @@
 #include "core/image/decode.h"
 #include "core/pipeline/plan/state_bytes.h"
 #include "core/pipeline/spec/limits.h"
+#include "core/pipeline/spec/presets.h"
 #include "core/pipeline/spec/unused_parameters.h"
 #include "core/pipeline/units/acquisition.h"
-#include "core/pipeline/units/conditioning.h"
 #include "core/schedulers/config.h"
 #include "core/weights/checkpoint_file.h"
 
@@ -52,6 +53,13 @@ absl::StatusOr<PlannedStage> MakeStage(const LoadedModel& model, const PictureSp
                                               "; at most ", kMaxEvaluations, " are possible")}});
   }
   return stage;
+}
+
+// True with trailing timesteps, and with a grid that is named behind the scheduler: all begin at
+// the last timestep but one.
+bool BeginsAtTheLastTimestep(const schedulers::SchedulerConfig& config) {
+  if (config.named_grid) return *config.named_grid != schedulers::NamedGrid::kDdimUniform;
+  return config.timestep_spacing == schedulers::TimestepSpacing::kTrailing;
 }
 
 // The name of the stages' scheduler with the grid behind it; empty where the models each keep
@@ -233,7 +241,8 @@ absl::Status Pipeline::Complete(const PictureSpec& asked, Plan& plan) const {
   plan.units = UnitsFor(plan.stages.size(), spec.has_image, !spec.output_latents);
   PlanGraphs(plan);
   plan.state_bytes = RequestBytes(plan);
-  plan.unused = UnusedParameters(asked, plan);
+  plan.warnings = UnusedParameters(asked, plan);
+  absl::c_move(Misuses(plan), std::back_inserter(plan.warnings));
   return absl::OkStatus();
 }
 
@@ -254,12 +263,13 @@ void Pipeline::PlanGraphs(Plan& plan) const {
   for (const LoadedModel* model : needs.models) {
     for (int rows : RowCountsAt(plan.executed_size)) {
       if (rows <= plan.rows || plan.alone) continue;
-      plan.dispensable.push_back({model, {.shape = {rows, shape.height, shape.width}}});
+      plan.dispensable.push_back({model->row().id, {.shape = {rows, shape.height, shape.width}}});
     }
   }
   const LoadedModel* tiny = plan.spec.previews_every ? WithTinyVae(plan.stages) : nullptr;
   if (tiny == nullptr) return;
-  plan.dispensable.push_back({tiny, {GraphKind::kPreview, {1, shape.height, shape.width}}});
+  plan.dispensable.push_back(
+      {tiny->row().id, {GraphKind::kPreview, {1, shape.height, shape.width}}});
 }
 
 std::vector<const LoadedModel*> Pipeline::Models() const {
@@ -281,6 +291,16 @@ std::vector<Size> Pipeline::DefaultBuckets() const {
 
 StepShape Pipeline::ShapeOf(Size size, int rows) const {
   return {rows, size.height / traits_.side_multiple, size.width / traits_.side_multiple};
+}
+
+absl::StatusOr<std::vector<GraphHandle>> Pipeline::HandlesOf(absl::Span<const PlannedGraph> graphs,
+                                                             IfUnknown unknown) const {
+  std::vector<GraphHandle> handles;
+  for (const auto& [model, name] : graphs) {
+    ASSIGN_OR_RETURN(handles.emplace_back(),
+                     LoadedOf(models_, model)->graphs().Find(name, unknown));
+  }
+  return handles;
 }
 
 absl::StatusOr<std::vector<GraphHandle>> Pipeline::GraphsOf(Size bucket, int rows,
@@ -305,7 +325,7 @@ absl::StatusOr<std::vector<GraphHandle>> Pipeline::PreviewGraphsOf(Size bucket,
   std::vector<PlannedGraph> graphs;
   for (const LoadedModel* model : Models()) {
     if (!model->graphs().has_tiny_vae()) continue;
-    graphs.push_back({model, {GraphKind::kPreview, ShapeOf(bucket, /*rows=*/1)}});
+    graphs.push_back({model->row().id, {GraphKind::kPreview, ShapeOf(bucket, /*rows=*/1)}});
   }
   return HandlesOf(graphs, unknown);
 }
@@ -330,7 +350,8 @@ int64_t Pipeline::RequestBytes(const Plan& plan) const {
 
 absl::StatusOr<Pipeline::Pictures> Pipeline::Start(SharedPlan plan, SharedInputs inputs,
                                                    compiler::Purpose purpose) const {
-  auto request = std::make_shared<Request>(std::move(plan), std::move(inputs));
+  const std::vector<const LoadedModel*> models = ModelsOf(plan->spec);
+  auto request = std::make_shared<Request>(std::move(plan), std::move(inputs), models);
   RETURN_IF_ERROR(Acquire(purpose, *request));
   Pictures pictures;
   for (size_t i = 0; i < request->spec().seeds.size(); ++i) {
@@ -361,6 +382,22 @@ std::vector<std::string> Pipeline::UnusedParameters(const PictureSpec& asked,
     its.previews = plan.wants_tiny_vae() || KnownColors(plan.last_model().vae());
   }
   return FindUnusedParameters(asked, plan.spec, reads);
+}
+
+std::vector<std::string> Pipeline::Misuses(const Plan& plan) {
+  std::vector<std::string> found;
+  const bool own_schedule = !plan.spec.timesteps.empty() || !plan.spec.sigmas.empty();
+  for (const PlannedStage& stage : plan.stages) {
+    const bool trailing = own_schedule || BeginsAtTheLastTimestep(stage.scheduler);
+    if (const Preset* preset = stage.model->row().preset) {
+      absl::c_move(FindMisuse(*preset, plan.spec, trailing), std::back_inserter(found));
+    } else if (stage.scheduler.rescale_betas_zero_snr && !trailing) {
+      found.emplace_back(
+          "rescale_betas_zero_snr is wasted without timestep_spacing trailing: no step begins at "
+          "pure noise");
+    }
+  }
+  return found;
 }
 
 std::vector<std::shared_ptr<const weights::WatchedFile>> Pipeline::CheckpointFiles() const {

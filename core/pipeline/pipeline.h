@@ -11,6 +11,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "core/base/error_details.h"
 #include "core/compiler/graph_store.h"
 #include "core/pipeline/graphs/loaded_model.h"
@@ -69,6 +70,10 @@ class Pipeline {
   // The numbers of rows that steps of that size have graphs for, as configured (step_rows.h).
   std::vector<int> RowCountsAt(Size executed) const { return rows_.At(executed); }
 
+  // Handles of a plan's graphs, in order. An error: one cannot be built, or may not.
+  absl::StatusOr<std::vector<GraphHandle>> HandlesOf(absl::Span<const PlannedGraph> graphs,
+                                                     ModelGraphs::IfUnknown unknown) const;
+
   // Every graph that pictures of that shape may need, of all models, image-to-image too. An error:
   // some network cannot be built at that size.
   absl::StatusOr<std::vector<GraphHandle>> GraphsOf(
@@ -83,7 +88,8 @@ class Pipeline {
 
   // One image for each seed; they share their conditioning, and hold `inputs` until they have read
   // them. Gets every executable that they need (acquisition.h), so that no unit compiles or loads;
-  // the graph store's error if that fails. REQUIRES: this made the plan, of the same inputs.
+  // the graph store's error if that fails. REQUIRES: this made the plan, or a pipeline of the same
+  // models on another device, of the same inputs.
   using Pictures = std::vector<std::unique_ptr<Picture>>;
   absl::StatusOr<Pictures> Start(SharedPlan plan, SharedInputs inputs = nullptr,
                                  compiler::Purpose purpose = {}) const;
@@ -108,6 +114,7 @@ class Pipeline {
   void PlanGraphs(Plan& plan) const;
   int64_t RequestBytes(const Plan& plan) const;
   std::vector<std::string> UnusedParameters(const PictureSpec& asked, const Plan& plan) const;
+  static std::vector<std::string> Misuses(const Plan& plan);
   // Checks given latents. INVALID_ARGUMENT names the field.
   absl::Status CheckLatents(const Inputs& inputs, const Plan& plan) const;
   StepShape ShapeOf(Size size, int rows) const;

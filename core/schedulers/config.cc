@@ -221,6 +221,16 @@ absl::StatusOr<SchedulerFile> SchedulerFile::Parse(absl::string_view json,
       std::make_shared<const Parsed>(Parsed{std::move(fields), std::move(own), align_your_steps}));
 }
 
+absl::StatusOr<SchedulerFile> SchedulerFile::Over(absl::string_view json) const {
+  if (json.empty()) return *this;
+  ASSIGN_OR_RETURN(const Json laid_over, ParseConfigJson(json, "the preset"));
+  const std::string own = ClassName(laid_over);
+  Parsed parsed = *parsed_;
+  parsed.fields.update(laid_over);
+  if (!own.empty()) parsed.class_name = own;
+  return SchedulerFile(std::make_shared<const Parsed>(std::move(parsed)));
+}
+
 const std::string& SchedulerFile::class_name() const { return parsed_->class_name; }
 
 absl::StatusOr<SchedulerConfig> SchedulerFile::With(const Overrides& overrides) const {

@@ -41,6 +41,10 @@ class SchedulerFile {
   // is at fault.
   absl::StatusOr<SchedulerConfig> With(const Overrides& overrides) const;
 
+  // The file with the fields of a JSON object laid over its own, the class among them. Empty: as it
+  // is. INVALID_ARGUMENT: it is no JSON object.
+  absl::StatusOr<SchedulerFile> Over(absl::string_view json) const;
+
   // The class of the scheduler that the checkpoint was made for.
   const std::string& class_name() const;
 

@@ -10,20 +10,6 @@
 namespace latentd::tokenizer {
 namespace {
 
-constexpr char kWordEnd[] = "</w>";
-
-// The printable character that stands for a byte in a vocabulary (GPT-2's bytes_to_unicode): itself
-// where Latin-1 prints something, else the next free one from U+0100 on.
-std::array<std::string, 256> ByteNames() {
-  std::array<std::string, 256> names;
-  char32_t next = 0x100;
-  for (int byte = 0; byte < 256; ++byte) {
-    const bool printable = (byte >= '!' && byte <= '~') || (byte >= 0xA1 && byte != 0xAD);
-    names[byte] = EncodeUtf8(std::u32string(1, printable ? static_cast<char32_t>(byte) : next++));
-  }
-  return names;
-}
-
 uint64_t PairKey(int32_t left, int32_t right) {
   return uint64_t{static_cast<uint32_t>(left)} << 32 | static_cast<uint32_t>(right);
 }
@@ -35,6 +21,16 @@ absl::Status MissingToken(absl::string_view what, absl::string_view token,
 }
 
 }  // namespace
+
+std::array<std::string, 256> ByteNames() {
+  std::array<std::string, 256> names;
+  char32_t next = 0x100;
+  for (int byte = 0; byte < 256; ++byte) {
+    const bool printable = (byte >= '!' && byte <= '~') || (byte >= 0xA1 && byte != 0xAD);
+    names[byte] = EncodeUtf8(std::u32string(1, printable ? static_cast<char32_t>(byte) : next++));
+  }
+  return names;
+}
 
 // One word while it is being merged: its symbols as a linked list over an array, and the pairs that
 // may be merged in a heap, best rank first, the leftmost of equals first.

@@ -16,6 +16,13 @@
 
 namespace latentd::tokenizer {
 
+// The end of a token that is the last of its word.
+inline constexpr absl::string_view kWordEnd = "</w>";
+
+// The printable character that stands for each byte in a vocabulary (GPT-2's bytes_to_unicode):
+// itself where Latin-1 prints something, else the next free one from U+0100 on.
+std::array<std::string, 256> ByteNames();
+
 // Frozen after Create; thread-safe.
 class BytePairModel {
  public:

@@ -14,6 +14,7 @@
 #include "core/base/status_macros.h"
 #include "core/base/text.h"
 #include "core/tokenizer/byte_pair_model.h"
+#include "core/tokenizer/clip_vocabulary.h"
 #include "core/tokenizer/merge_list.h"
 #include "core/tokenizer/token_finder.h"
 #include "core/tokenizer/tokenizer_config.h"
@@ -153,10 +154,36 @@ TokenFinder MakeFinder(const TokenizerConfig& config, const AddedIds& ids, Stage
   return TokenFinder(std::move(tokens));
 }
 
+// Parts that do not depend on the configuration.
+struct ClipTables {
+  Vocabulary vocabulary;
+  std::shared_ptr<const BytePairModel> pairs;
+};
+
+absl::StatusOr<ClipTables> MakeClipTables() {
+  ASSIGN_OR_RETURN(const MergeList merges, ParseMergesText(ClipMerges(), "CLIP's vocabulary"));
+  Vocabulary vocabulary = VocabularyOf(merges);
+  // No byte is unknown.
+  ASSIGN_OR_RETURN(BytePairModel pairs,
+                   BytePairModel::Create(merges, vocabulary, vocabulary.largest_id()));
+  return ClipTables{std::move(vocabulary), std::make_shared<const BytePairModel>(std::move(pairs))};
+}
+
+// As the tokenizer folders of SDXL base have it: tests/core/tokenizer/built_in_test.cc.
+TokenizerConfig ClipConfig(absl::string_view pad_token) {
+  TokenizerConfig config;
+  config.pad_token = std::string(pad_token);
+  config.max_length = ClipTokenizer::kMaxLength;
+  config.added_tokens = {{.content = config.start_token, .normalized = true, .special = true},
+                         {.content = config.end_token, .special = true},
+                         {.content = config.pad_token, .special = true}};
+  return config;
+}
+
 }  // namespace
 
 struct ClipTokenizer::Tables {
-  BytePairModel pairs;
+  std::shared_ptr<const BytePairModel> pairs;
   TokenFinder verbatim;
   TokenFinder normalized;
   int max_length;
@@ -164,6 +191,23 @@ struct ClipTokenizer::Tables {
   int64_t end_id;
   int64_t pad_id;
   int64_t vocabulary_size;
+
+  static std::unique_ptr<const Tables> Of(std::shared_ptr<const BytePairModel> pairs,
+                                          const Vocabulary& vocabulary,
+                                          const TokenizerConfig& config, const AddedIds& ids) {
+    int64_t largest_id = vocabulary.largest_id();
+    for (const auto& [content, id] : ids) largest_id = std::max(largest_id, id);
+    return std::unique_ptr<const Tables>(new Tables{
+        .pairs = std::move(pairs),
+        .verbatim = MakeFinder(config, ids, Stage::kVerbatim),
+        .normalized = MakeFinder(config, ids, Stage::kNormalized),
+        .max_length = config.max_length,
+        .start_id = ids.at(config.start_token),
+        .end_id = ids.at(config.end_token),
+        .pad_id = ids.at(config.pad_token),
+        .vocabulary_size = largest_id + 1,
+    });
+  }
 
   // Appends the ids of a text without its start and end.
   void EncodeText(absl::string_view text, std::vector<int64_t>& ids) const {
@@ -184,7 +228,7 @@ struct ClipTokenizer::Tables {
         ids.push_back(*piece.id);
       } else {
         SplitWords(piece.text,
-                   [&](std::u32string_view word) { pairs.EncodeWord(EncodeUtf8(word), ids); });
+                   [&](std::u32string_view word) { pairs->EncodeWord(EncodeUtf8(word), ids); });
       }
     }
   }
@@ -198,19 +242,18 @@ absl::StatusOr<std::unique_ptr<const ClipTokenizer>> ClipTokenizer::Load(
   ASSIGN_OR_RETURN(BytePairModel pairs,
                    BytePairModel::Create(merges, vocabulary, ids.at(config.unknown_token)));
   RETURN_IF_ERROR(CheckMerges(merges.name, pairs, vocabulary, ids));
-  int64_t largest_id = vocabulary.largest_id();
-  for (const auto& [content, id] : ids) largest_id = std::max(largest_id, id);
+  return std::unique_ptr<const ClipTokenizer>(new ClipTokenizer(Tables::Of(
+      std::make_shared<const BytePairModel>(std::move(pairs)), vocabulary, config, ids)));
+}
+
+absl::StatusOr<std::unique_ptr<const ClipTokenizer>> ClipTokenizer::BuiltIn(
+    absl::string_view pad_token) {
+  static const auto& clip = *new absl::StatusOr<ClipTables>(MakeClipTables());
+  RETURN_IF_ERROR(clip.status());
+  const TokenizerConfig config = ClipConfig(pad_token);
+  ASSIGN_OR_RETURN(const AddedIds ids, NumberAddedTokens(config, clip->vocabulary));
   return std::unique_ptr<const ClipTokenizer>(
-      new ClipTokenizer(std::unique_ptr<const Tables>(new Tables{
-          .pairs = std::move(pairs),
-          .verbatim = MakeFinder(config, ids, Stage::kVerbatim),
-          .normalized = MakeFinder(config, ids, Stage::kNormalized),
-          .max_length = config.max_length,
-          .start_id = ids.at(config.start_token),
-          .end_id = ids.at(config.end_token),
-          .pad_id = ids.at(config.pad_token),
-          .vocabulary_size = largest_id + 1,
-      })));
+      new ClipTokenizer(Tables::Of(clip->pairs, clip->vocabulary, config, ids)));
 }
 
 ClipTokenizer::ClipTokenizer(std::unique_ptr<const Tables> tables) : tables_(std::move(tables)) {}

@@ -26,7 +26,7 @@ struct Encoding {
   int64_t dropped = 0;       // how many tokens of the text did not fit
 };
 
-// Frozen after Load; all methods may be called from any thread.
+// Frozen once it is made; all methods may be called from any thread.
 class ClipTokenizer {
  public:
   // The longest sequence that any CLIP text encoder takes.
@@ -38,6 +38,14 @@ class ClipTokenizer {
   // missing one, INVALID_ARGUMENT for the rest.
   static absl::StatusOr<std::unique_ptr<const ClipTokenizer>> Load(
       const std::string& directory, const FileReader& read = ReadFile);
+
+  // The tokenizer of a checkpoint that comes without one: CLIP's own vocabulary, which is compiled
+  // in, as the tokenizer folders of Stable Diffusion 1, 2 and XL configure it. `pad_token` is
+  // "<|endoftext|>", or "!" where they say so (SDXL's second, Stable Diffusion 2's), which is then
+  // cut out of texts verbatim. INVALID_ARGUMENT: a pad token that the vocabulary lacks.
+  //
+  // All of them share one table of merges, which is made with the first and stays.
+  static absl::StatusOr<std::unique_ptr<const ClipTokenizer>> BuiltIn(absl::string_view pad_token);
 
   ~ClipTokenizer();
 

@@ -35,6 +35,15 @@ absl::StatusOr<Vocabulary> Vocabulary::Parse(const nlohmann::json& object,
   return vocabulary;
 }
 
+Vocabulary Vocabulary::Of(std::vector<std::string> tokens, const std::string& path) {
+  Vocabulary vocabulary;
+  vocabulary.path_ = path;
+  vocabulary.ids_.reserve(tokens.size());
+  for (std::string& token : tokens)
+    vocabulary.ids_.emplace(std::move(token), ++vocabulary.largest_id_);
+  return vocabulary;
+}
+
 std::optional<int64_t> Vocabulary::Find(absl::string_view token) const {
   const auto found = ids_.find(token);
   if (found == ids_.end()) return std::nullopt;

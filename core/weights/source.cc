@@ -22,10 +22,15 @@ bool IsSame(const StoredTensor& a, const StoredTensor& b) {
          a.data.shape() == b.data.shape();
 }
 
+// True for floats all values of which f32 has.
+bool IsExactInF32(DType dtype) {
+  return dtype == DType::kF16 || dtype == DType::kBF16 || device::IsF8(dtype);
+}
+
 // Writes one graph of several, and collects the tensors that it reads.
 class Composition {
  public:
-  // A node's result, or, where `dtype` is f32 and the node's is f16 or bf16, what it is in f32:
+  // A node's result, or, where `dtype` is f32 and the node's is a lesser float, what it is in f32:
   // that becomes a node only when something reads it.
   struct Value {
     ValueId id;
@@ -87,7 +92,7 @@ class Composition {
   Value Cast(Value value, DType to) {
     const DType own = nodes_[value.id].dtype;
     if (to == own || to == value.dtype) return {value.id, to};
-    if (to == DType::kF32 && (own == DType::kF16 || own == DType::kBF16)) return {value.id, to};
+    if (to == DType::kF32 && IsExactInF32(own)) return {value.id, to};
     return PushCast(value.id, to);
   }
 
@@ -134,9 +139,9 @@ std::string Source::Content() const {
 absl::Status CheckFits(const Node& weight, const Source& source) {
   const StoredTensor& first = source.from[0];
   if (!first.unusable_dtype.empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("tensor ", weight.name, " of ", first.file, " has the dtype ",
-                     first.unusable_dtype, "; F64, F32, F16, BF16, I64 and U8 can be used"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "tensor ", weight.name, " of ", first.file, " has the dtype ", first.unusable_dtype,
+        "; F64, F32, F16, BF16, F8_E4M3, F8_E5M2, I64 and U8 can be used"));
   }
   const bool is_dtype = weight.dtype == DType::kF32 || weight.dtype == source.dtype();
   if (is_dtype && weight.shape == source.shape()) return absl::OkStatus();

@@ -43,9 +43,10 @@ absl::Status CheckFits(const graph::Node& weight, const Source& source);
 // Puts `operands` in the place of the weights, in order, of `recipe`: a graph of weights and
 // constants with one output. The result has a graph, of stored tensors alone, each of them once.
 //
-// An operand of another dtype than the weight is cast; f16 and bf16 that become f32 and something
-// else after that are cast once, or not at all: nothing is lost on the way through f32, so that the
-// bytes are the same. INVALID_ARGUMENT: an operand that does not fit, or another number of them.
+// An operand of another dtype than the weight is cast; f16, bf16 and 8-bit floats that become f32
+// and something else after that are cast once, or not at all: nothing is lost on the way through
+// f32, so that the bytes are the same. INVALID_ARGUMENT: an operand that does not fit, or another
+// number of them.
 absl::StatusOr<Source> Compose(const graph::Graph& recipe, absl::Span<const Source> operands);
 
 }  // namespace latentd::weights

@@ -9,6 +9,7 @@
 #include "absl/base/call_once.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "core/base/digest.h"
 #include "core/device/buffer.h"
@@ -19,6 +20,9 @@ class CheckpointFile;
 
 // Threads that read files' pages beside each other: more have not been faster.
 inline constexpr int kMostReaders = 8;
+
+// StoredTensor::unusable_dtype of doubles.
+inline constexpr absl::string_view kDoubles = "F64";
 
 // The digest of a tensor's bytes: made when it is first asked for, then remembered. Thread-safe.
 class ContentDigest {
@@ -46,6 +50,7 @@ struct StoredTensor {
 
   // The dtype as the file spells it, if graphs have no such dtype ("I32"): then `data` has the
   // shape and (but for kDoubles) no memory; to use it is an error, to have it in the file is none.
+  // ScaledSource says here what keeps one of 8-bit floats from being used.
   std::string unusable_dtype = {};
 
   // Digest of `data`'s bytes; WeightSet::Add makes it where it is absent.

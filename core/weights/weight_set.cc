@@ -11,7 +11,7 @@
 #include "core/base/status_macros.h"
 #include "core/base/text.h"
 #include "core/weights/checkpoint_file.h"
-#include "core/weights/safetensors.h"
+#include "core/weights/scaled_source.h"
 
 namespace latentd::weights {
 namespace {
@@ -46,11 +46,16 @@ std::shared_ptr<const WeightSet> WeightSet::Over(std::shared_ptr<const WeightSet
   return set;
 }
 
-void WeightSet::Add(absl::string_view component, const TensorMap& tensors) {
-  for (const auto& [name, tensor] : tensors) {
+void WeightSet::Add(absl::string_view component, SourceMap sources) {
+  for (auto& [name, source] : sources) {
+    const bool rounds = source.make == nullptr && AreDoubles(source.from[0]);
     AddSource(absl::StrCat(component, "/", name),
-              Source::Of(AreDoubles(tensor) ? Rounded(tensor) : tensor));
+              rounds ? Source::Of(Rounded(source.from[0])) : std::move(source));
   }
+}
+
+void WeightSet::Add(absl::string_view component, const TensorMap& tensors) {
+  Add(component, SourcesOf(tensors));
 }
 
 void WeightSet::AddSource(std::string name, Source source) {

@@ -35,8 +35,10 @@ class WeightSet {
   static std::shared_ptr<const WeightSet> Over(std::shared_ptr<const WeightSet> base,
                                                SourceMap overlay, std::string name = "");
 
-  // Adds the tensors of one component under "component/name", those of doubles rounded to float32,
-  // in memory of their own. REQUIRES: no tensor of that component was added before.
+  // Adds the weights of one component under "component/name", those of doubles rounded to float32,
+  // in memory of their own. REQUIRES: no weight of that component was added before.
+  void Add(absl::string_view component, SourceMap sources);
+  // The same of tensors, those of 8-bit floats with the scale beside them (scaled_source.h).
   void Add(absl::string_view component, const TensorMap& tensors);
 
   // NOT_FOUND names the weight.

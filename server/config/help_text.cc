@@ -4,20 +4,36 @@ namespace latentd::server::config {
 namespace {
 
 constexpr char kHelp[] =
-    R"(latentd serves pictures from Stable Diffusion XL checkpoints over gRPC.
+    R"(latentd serves pictures from Stable Diffusion checkpoints (XL, 1 and 2) over gRPC.
 
   latentd                                     the demo checkpoint, on 127.0.0.1:50051
+  latentd --base=FILE.safetensors             a checkpoint in one file
   latentd --base=DIR                          a diffusers checkpoint directory
-  latentd --base=DIR --refiner=DIR            base and refiner
+  latentd --base=PATH --refiner=PATH          base and refiner
 
 Then, in another terminal:  latent generate "a large yellow star on a purple background"
 
 What to serve
-  --base=DIR              the base: a diffusers directory, with model_index.json in it
-  --refiner=DIR           the refiner: the same
-  --variant=NAME          fp16 reads *.fp16.safetensors; without it: files without a suffix, else fp16
+  --base=PATH             the base: one .safetensors file with the whole checkpoint, which is recognised by its tensors, or
+                          a diffusers directory, with model_index.json in it; or ORG/NAME[@REVISION], which
+                          `hf download` has brought
+  --refiner=PATH          the refiner: the same
+  --vae=PATH              a VAE in the place of the base's own: a .safetensors file, a folder with config.json, or a whole
+                          checkpoint, whose VAE it takes
+  --unet=PATH             the same of the UNet, which has to be of the base's family
+  --vae-tiny=PATH         the same of a tiny VAE, which draws previews: TAESD, or TAESDXL for SDXL
+  --text-encoder=PATH     the same of the text encoder (CLIP-L; OpenCLIP H in Stable Diffusion 2)
+  --text-encoder-2=PATH   the same of SDXL's second one (OpenCLIP bigG)
+  --components-from=PATH  another checkpoint of the family: supplies what a file lacks (text encoders, VAE, vocabulary),
+                          and where a file says nothing, its configuration counts for components of the same shapes
+  --refiner-components-from=PATH
+                          the same for the refiner
+  --variant=NAME          of directories: fp16 reads *.fp16.safetensors; without it: files without a suffix, else fp16
   --scheduler=NAME        the noise scheduler of requests that name none, such as euler, over the settings of the
                           checkpoint's (default: the checkpoint's own, where it is one that latentd has)
+  --preset=NAME           how the base is meant to be drawn with, where nothing in its files tells: turbo, lightning-4,
+                          hyper-8, lcm, dmd2, pony, noobai-v, ... (docs/models.md has them all): scheduler, spacing,
+                          steps and guidance of requests that set none. A wrong name lists those that there are
   --backend=NAME          cpu (default); cuda: an NVIDIA GPU (experimental); or reference: slow, in plain fp32, to
                           compare with
   --devices=LIST          of --backend=cuda, the GPUs by their number, such as 0,1 (default: the first). They have to be equal;

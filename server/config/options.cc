@@ -30,10 +30,47 @@ absl::StatusOr<int64_t> ToBudget(absl::string_view flag, const std::string& text
 }
 
 // A variable that a script forgot to set would serve something else.
-absl::Status CheckNotEmpty(absl::string_view flag, bool is_given, const std::string& directory) {
-  if (!is_given || !directory.empty()) return absl::OkStatus();
-  return WrongValue(flag, directory,
-                    "a diffusers directory; leave the flag out where there is none");
+absl::Status CheckNotEmpty(absl::string_view flag, bool is_given, const std::string& path) {
+  if (!is_given || !path.empty()) return absl::OkStatus();
+  return WrongValue(flag, path,
+                    "a .safetensors file or a diffusers directory; leave the flag out where there "
+                    "is none");
+}
+
+// Checks a path that goes with a checkpoint, whose flag is `owner`.
+absl::Status CheckPart(absl::string_view flag, bool is_given, const std::string& path,
+                       absl::string_view owner, const std::string& checkpoint) {
+  RETURN_IF_ERROR(CheckNotEmpty(flag, is_given, path));
+  if (path.empty() || !checkpoint.empty()) return absl::OkStatus();
+  return WrongValue(flag, path, absl::StrCat("given together with --", owner));
+}
+
+// A component in the place of the base's own.
+struct ReplacedComponent {
+  const char* name;
+  absl::string_view flag;
+  bool is_given;
+  const std::string& path;
+};
+
+absl::Status SetParts(const v1::ServerConfig& config, engine::Config& engine) {
+  const ReplacedComponent replaced[] = {
+      {"unet", "unet", config.has_unet(), config.unet()},
+      {"vae", "vae", config.has_vae(), config.vae()},
+      {"vae_tiny", "vae-tiny", config.has_vae_tiny(), config.vae_tiny()},
+      {"text_encoder", "text-encoder", config.has_text_encoder(), config.text_encoder()},
+      {"text_encoder_2", "text-encoder-2", config.has_text_encoder_2(), config.text_encoder_2()}};
+  for (const auto& [name, flag, is_given, path] : replaced) {
+    RETURN_IF_ERROR(CheckPart(flag, is_given, path, "base", engine.base));
+    if (is_given) engine.base_parts.components.emplace(name, path);
+  }
+  RETURN_IF_ERROR(CheckPart("components-from", config.has_components_from(),
+                            config.components_from(), "base", engine.base));
+  RETURN_IF_ERROR(CheckPart("refiner-components-from", config.has_refiner_components_from(),
+                            config.refiner_components_from(), "refiner", engine.refiner));
+  engine.base_parts.components_from = config.components_from();
+  engine.refiner_parts.components_from = config.refiner_components_from();
+  return absl::OkStatus();
 }
 
 std::string BackendName(v1::Backend backend) {
@@ -69,8 +106,10 @@ absl::Status SetModels(const v1::ServerConfig& config, engine::Config& engine) {
   RETURN_IF_ERROR(CheckNotEmpty("refiner", config.has_refiner(), config.refiner()));
   engine.base = config.base();
   engine.refiner = config.refiner();
+  RETURN_IF_ERROR(SetParts(config, engine));
   engine.variant = config.variant();
   engine.scheduler = config.scheduler();
+  engine.preset = config.preset();
   engine.backend = BackendName(config.backend());
   if (engine.base.empty() && !engine.refiner.empty()) {
     return WrongValue("refiner", engine.refiner, "given together with --base");

@@ -87,34 +87,22 @@ void CallTrace::Note(const engine::Event& event, absl::Time came) {
     NoteProgress(*progress);
   } else if (const auto* image = std::get_if<engine::Image>(&event)) {
     ++images_;
-    Extend("encode_file", image->index, "", image->encoded);
+    Extend(engine::NameOf(engine::Stage::kEncodeFile), image->index, "", image->encoded);
   }
 }
 
 void CallTrace::NoteProgress(const engine::Progress& progress) {
   total_steps_ = progress.total_steps;
   if (!progress.worked) return;
-  switch (progress.stage) {
-    case engine::Stage::kText:
-      Extend("text", kOfRequest, progress.model, *progress.worked);
-      break;
-    case engine::Stage::kImage:
-      Extend("image", progress.image_index, "", *progress.worked);
-      break;
-    case engine::Stage::kSteps: {
-      Work& steps = Extend("steps", progress.image_index, progress.model, *progress.worked);
-      const auto picture = static_cast<size_t>(progress.image_index);
-      if (steps_done_.size() <= picture) steps_done_.resize(picture + 1);
-      steps.steps += progress.step - std::exchange(steps_done_[picture], progress.step);
-      break;
-    }
-    case engine::Stage::kDecode:
-      Extend("decode", progress.image_index, "", *progress.worked);
-      break;
-    case engine::Stage::kPreview:
-    case engine::Stage::kEncodeFile:
-      break;
-  }
+  const bool of_request = progress.stage == engine::Stage::kText;
+  const bool is_step = progress.stage == engine::Stage::kSteps;
+  const int image = of_request ? kOfRequest : progress.image_index;
+  Work& work = Extend(engine::NameOf(progress.stage), image,
+                      of_request || is_step ? progress.model : "", *progress.worked);
+  if (!is_step) return;
+  const auto picture = static_cast<size_t>(image);
+  if (steps_done_.size() <= picture) steps_done_.resize(picture + 1);
+  work.steps += progress.step - std::exchange(steps_done_[picture], progress.step);
 }
 
 CallTrace::Work& CallTrace::Extend(absl::string_view name, int image, absl::string_view model,

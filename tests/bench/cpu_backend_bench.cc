@@ -67,7 +67,7 @@ struct Rig {
       : graphs(*backend, SystemClock(), registry, nullptr,
                {.compile = {skipped_passes, backends::reference::EvaluateRecipe}}) {
     const auto checkpoint =
-        weights::Checkpoint::Open(::latentd::testing::SourcePath("deploy/demo-model/base"), "")
+        weights::Checkpoint::Open({::latentd::testing::SourcePath("deploy/demo-model/base")})
             .value();
     pipeline::ModelOptions options;
     options.precision = {{"unet_base", Precision()}, {"vae_decoder", Precision()}};

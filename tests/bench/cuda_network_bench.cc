@@ -37,7 +37,7 @@
 #include "core/device/cuda/cuda_stream.h"
 #include "core/graph/op_table.h"
 #include "core/passes/pipeline.h"
-#include "core/weights/checkpoint.h"
+#include "core/weights/containers/checkpoint.h"
 #include "core/weights/weight_store.h"
 #include "tests/conformance/run_graph.h"
 #include "tests/golden/network_graphs.h"
@@ -76,18 +76,18 @@ double Seconds(std::chrono::steady_clock::time_point since) {
 
 absl::StatusOr<Network> OpenNetwork(const Options& options, weights::WeightStore& store) {
   ASSIGN_OR_RETURN(const weights::Checkpoint checkpoint,
-                   weights::Checkpoint::Open(options.checkpoint, /*variant=*/""));
+                   weights::Checkpoint::Open({options.checkpoint}));
   if (!checkpoint.Has(options.component)) {
     return absl::NotFoundError(
         absl::StrCat(options.checkpoint, " has no component ", options.component));
   }
   ASSIGN_OR_RETURN(std::string config, checkpoint.ConfigText(options.component));
-  ASSIGN_OR_RETURN(const weights::TensorMap tensors, checkpoint.LoadTensors(options.component));
+  ASSIGN_OR_RETURN(const weights::SourceMap sources, checkpoint.LoadWeights(options.component));
   Network network{.class_name = checkpoint.components().at(options.component).class_name,
                   .config = std::move(config),
                   .time_ids = checkpoint.requires_aesthetics_score() ? 5 : 6,
                   .weights = weights::WeightSet(&store)};
-  network.weights.Add(golden::kComponent, tensors);
+  network.weights.Add(golden::kComponent, sources);
   return network;
 }
 

@@ -18,7 +18,7 @@
 #include "core/graph/split.h"
 #include "core/graph/text.h"
 #include "core/passes/pipeline.h"
-#include "core/weights/safetensors.h"
+#include "core/weights/containers/safetensors.h"
 #include "tests/golden/case_files.h"
 #include "tests/golden/network_graphs.h"
 #include "tests/support/source_directory.h"

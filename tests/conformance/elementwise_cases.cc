@@ -149,6 +149,13 @@ std::vector<OpCase> ElementwiseCases() {
   cases.push_back(Cast(DType::kF32, DType::kF16, 37));
   cases.push_back(Cast(DType::kF32, DType::kBF16, 37));
   cases.push_back(Cast(DType::kF16, DType::kBF16, 37));
+  // Every code, and more of them than a chunk of the CPU's.
+  for (DType from : {DType::kF8E4M3, DType::kF8E5M2}) {
+    for (DType to : {DType::kF32, DType::kF16, DType::kBF16}) {
+      cases.push_back(Cast(from, to, 256));
+      cases.push_back(Cast(from, to, 2500));
+    }
+  }
   return cases;
 }
 

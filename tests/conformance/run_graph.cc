@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <numeric>
 
 #include "absl/strings/match.h"
 #include "absl/strings/strip.h"
@@ -82,6 +83,11 @@ Buffer RandomBuffer(const std::string& name, DType dtype, const device::Shape& s
     Buffer buffer = Buffer::Allocate(dtype, shape);
     FillInts(name, buffer, random);
     return buffer;
+  }
+  if (device::IsF8(dtype)) {
+    const Buffer codes = Buffer::Allocate(dtype, shape);
+    std::iota(codes.as<uint8_t>().begin(), codes.as<uint8_t>().end(), 0);
+    return codes;
   }
   Buffer buffer = Buffer::Allocate(DType::kF32, shape);
   const Range range = RangeOf(name, shape);

@@ -11,9 +11,9 @@
 
 namespace latentd::testing {
 
-// Random contents by dtype and name: i64 are ids 0..4, in "wild..." far beyond, "special..." has
-// numbers like NaN among others, "line..." draws noise in every other row; "positive..." is in
-// [0.5, 2], "large" in
+// Random contents by dtype and name: i64 are ids 0..4, in "wild..." far beyond; 8-bit floats are
+// all codes in turn; "special..." has numbers like NaN among others, "line..." draws noise in every
+// other row; "positive..." is in [0.5, 2], "large" in
 // [-60, 60], "offset" in [99, 101], "timesteps..." in [0, 99]; "net/scaled..." keeps the size of
 // what it is multiplied with (deviation 1 / sqrt(fan in)); everything else is in [-1, 1].
 device::Buffer RandomBuffer(const std::string& name, device::DType dtype,

@@ -54,7 +54,6 @@ absl::Status Set(const std::string& name, const std::string& value, Options& opt
       {"--cases", &options.cases},
       {"--checkpoint", &options.checkpoint},
       {"--backend", &options.backend},
-      {"--clip-vocabulary", &options.clip_vocabulary},
       {"--case", &options.case_name}};
   for (const auto& [field, target] : fields) {
     if (name != field) continue;

@@ -14,7 +14,6 @@ struct Options {
   std::string cases;       // directory of networks.json, networks/, pictures.json, ...
   std::string checkpoint;  // directory of base/ and refiner/, which the pictures were drawn with
   std::string backend = "cpu";  // or "cuda", "reference"
-  std::string clip_vocabulary;  // directory of CLIP's vocab.json and merges.txt; empty: not at hand
   bool full = false;            // whole SDXL networks too
   std::set<std::string> only = {"networks", "pictures", "tokens"};
   std::string case_name;  // empty: all
@@ -29,8 +28,7 @@ struct Options {
 
 inline constexpr char kUsage[] =
     "Usage: golden --cases DIR --checkpoint DIR [--backend cpu|cuda|reference]\n"
-    "              [--clip-vocabulary DIR] [--full] [--only pictures,networks,tokens] [--case "
-    "NAME]\n"
+    "              [--full] [--only pictures,networks,tokens] [--case NAME]\n"
     "              [--skip-pass NAME]... [--precision fp32|bf16|fp16|tf32]\n"
     "Runs what diffusers computed (README.md beside the cases) and says how far latentd is from "
     "it.\n"

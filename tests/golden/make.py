@@ -1,6 +1,6 @@
 """Makes the golden results with diffusers and transformers, in float32 on the CPU. README.md describes the files.
 
-Usage: python make.py --model DIR --cases DIR --out DIR [--vocabulary DIR] [--full]
+Usage: python make.py --model DIR --cases DIR --out DIR [--full]
                       [--case PREFIX] [--only pictures,networks,tokens,losses,likeness]
 
 Every case is data: pictures.json (with checkpoints.json), networks.json, tokens.json and likeness.json in --cases say
@@ -9,6 +9,8 @@ what to compute.
 import argparse
 import json
 import os
+import pathlib
+import tempfile
 import zlib
 
 import diffusers
@@ -21,6 +23,9 @@ from safetensors.torch import save_file
 from transformers import CLIPTextConfig, CLIPTextModel, CLIPTextModelWithProjection, CLIPTokenizer
 
 TOKENS = 77
+
+# All of CLIP's vocabulary that latentd ships.
+MERGES = pathlib.Path(__file__).resolve().parents[2] / "third_party/clip/merges.txt"
 
 # Fields of a picture case that are diffusers' parameters of the same name.
 PARAMETERS = {
@@ -446,6 +451,20 @@ def make_likeness(model, cases, out):
 # Tokens
 
 
+def load_clip_tokenizer():
+    """CLIP's own tokenizer, whose vocabulary follows from the merges."""
+    text = MERGES.read_text(encoding="utf-8")
+    merged = [line.replace(" ", "") for line in text.split("\n")[1:-1]]
+    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    names = [chr(byte) for byte in printable] + [chr(256 + i) for i in range(256 - len(printable))]
+    tokens = [*names, *(name + "</w>" for name in names), *merged, "<|startoftext|>", "<|endoftext|>"]
+    with tempfile.TemporaryDirectory() as folder:
+        pathlib.Path(folder, "merges.txt").write_text(text, encoding="utf-8")
+        ids = {token: i for i, token in enumerate(tokens)}
+        pathlib.Path(folder, "vocab.json").write_text(json.dumps(ids), encoding="utf-8")
+        return CLIPTokenizer.from_pretrained(folder)
+
+
 def make_tokens(tokenizer, texts, path):
     """For each text: the ids with specials, cut to 77, and how many tokens of the text did not fit."""
     rows = []
@@ -462,7 +481,6 @@ def parse_arguments():
     parser.add_argument("--model", required=True, help="folder of base/ and refiner/")
     parser.add_argument("--cases", required=True, help="folder of the lists of cases")
     parser.add_argument("--out", required=True, help="folder that gets pictures/, networks/ and tokens/")
-    parser.add_argument("--vocabulary", help="folder of CLIP's vocab.json and merges.txt, for tokens/clip.json")
     parser.add_argument("--full", action="store_true", help="the networks marked full too")
     parser.add_argument("--case", default="", help="of pictures, those alone whose names begin so")
     parser.add_argument("--only", default="pictures,networks,tokens,losses,likeness")
@@ -489,8 +507,7 @@ def main():
         else:
             tokenizer = CLIPTokenizer.from_pretrained(f"{arguments.model}/base/tokenizer")
             make_tokens(tokenizer, cases, f"{out}/demo.json")
-            if arguments.vocabulary:
-                make_tokens(CLIPTokenizer.from_pretrained(arguments.vocabulary), cases, f"{out}/clip.json")
+            make_tokens(load_clip_tokenizer(), cases, f"{out}/clip.json")
 
 
 if __name__ == "__main__":

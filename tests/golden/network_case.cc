@@ -5,7 +5,7 @@
 #include "absl/strings/strip.h"
 #include "core/base/status_macros.h"
 #include "core/networks/clip_text_config.h"
-#include "core/weights/safetensors.h"
+#include "core/weights/containers/safetensors.h"
 #include "tests/golden/case_files.h"
 #include "tests/golden/network_graphs.h"
 #include "tests/golden/synthetic_weights.h"

@@ -26,7 +26,7 @@
 #include "core/metrics/registry.h"
 #include "core/pipeline/loading.h"
 #include "core/pipeline/units/conditioning.h"
-#include "core/weights/safetensors.h"
+#include "core/weights/containers/safetensors.h"
 #include "core/weights/weight_store.h"
 #include "tests/golden/case_files.h"
 #include "tests/golden/likeness.h"

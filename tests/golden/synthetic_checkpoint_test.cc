@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "core/weights/checkpoint.h"
+#include "core/weights/containers/checkpoint.h"
 #include "tests/golden/case_files.h"
 #include "tests/golden/synthetic_weights.h"
 #include "tests/support/source_directory.h"
@@ -28,7 +28,7 @@ TEST(SyntheticCheckpoint, IsAFolderThatGoesWithIt) {
   {
     ASSERT_OK_AND_ASSIGN(const auto written, SyntheticCheckpoint::Write(OptionsOf(), "sd15"));
     path = written->path();
-    ASSERT_OK_AND_ASSIGN(const auto checkpoint, weights::Checkpoint::Open(path, ""));
+    ASSERT_OK_AND_ASSIGN(const auto checkpoint, weights::Checkpoint::Open({path}));
     EXPECT_EQ(checkpoint.pipeline_class(), "StableDiffusionPipeline");
     for (const char* component : {"scheduler", "text_encoder", "tokenizer", "unet", "vae"}) {
       EXPECT_TRUE(checkpoint.Has(component)) << component;
@@ -40,8 +40,10 @@ TEST(SyntheticCheckpoint, IsAFolderThatGoesWithIt) {
 // conv_out of the UNet is the one tensor of `sd15` that is scaled: by a quarter.
 TEST(SyntheticCheckpoint, ScalesWhatItsGainsName) {
   ASSERT_OK_AND_ASSIGN(const auto written, SyntheticCheckpoint::Write(OptionsOf(), "sd15"));
-  ASSERT_OK_AND_ASSIGN(const auto checkpoint, weights::Checkpoint::Open(written->path(), ""));
-  ASSERT_OK_AND_ASSIGN(const weights::TensorMap unet, checkpoint.LoadTensors("unet"));
+  ASSERT_OK_AND_ASSIGN(const auto checkpoint, weights::Checkpoint::Open({written->path()}));
+  ASSERT_OK_AND_ASSIGN(const weights::SourceMap sources, checkpoint.LoadWeights("unet"));
+  weights::TensorMap unet;
+  for (const auto& [name, source] : sources) unet.emplace(name, source.from[0]);
   for (const auto& [name, gain] : {std::pair("conv_out.weight", 0.25f), {"conv_in.weight", 1.0f}}) {
     ASSERT_OK_AND_ASSIGN(const auto scaled, FindTensor(unet, name));
     ASSERT_OK_AND_ASSIGN(const auto plain, MakeSyntheticWeights({{name, scaled.shape()}}));

@@ -6,9 +6,9 @@
 
 namespace latentd::golden {
 
-// tokens/demo.json with the checkpoint's tokenizer, and tokens/clip.json with the real CLIP
-// vocabulary, in both of its forms, if it is at hand. The distance is how many texts have other
-// ids, or another number of dropped tokens; a case passes iff it is 0.
+// tokens/demo.json with the checkpoint's tokenizer, and tokens/clip.json with CLIP's own
+// vocabulary. The distance is how many texts have other ids, or another number of dropped tokens; a
+// case passes iff it is 0.
 void RunTokenCases(const Options& options, Report& report);
 
 }  // namespace latentd::golden

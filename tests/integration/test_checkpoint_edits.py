@@ -134,7 +134,7 @@ class EditUnderAServerTest(CheckpointEditTestCase):
         self.original_draws_its_own(expected)
 
     def test_a_small_file(self):
-        """Guard: Checkpoint::reader (core/weights/checkpoint.cc), by which every file is read that has no tensors."""
+        """Guard: Checkpoint::reader (core/weights/containers/checkpoint.cc), by which every file is read that has no tensors."""
         server, api = self.start()
         expected = self.draw(api)
         for path in ("base/unet/config.json", "refiner/tokenizer_2/vocab.json"):

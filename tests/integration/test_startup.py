@@ -337,7 +337,7 @@ class CheckpointTest(unittest.TestCase):
 
     def test_a_scheduler_config_as_diffusers_writes_it(self):
         """-Infinity, which is no JSON, and has been in every DPMSolverMultistepScheduler's file. Guard:
-        Checkpoint::SchedulerConfigText (core/weights/checkpoint.cc)."""
+        Checkpoint::SchedulerConfigText (core/weights/containers/checkpoint.cc)."""
         name = "DPMSolverMultistepScheduler"
         index = json.loads((self.base / "model_index.json").read_text())
         self.break_file("model_index.json", json.dumps({**index, "scheduler": ["diffusers", name]}).encode())
@@ -350,7 +350,7 @@ class CheckpointTest(unittest.TestCase):
         self.assert_fails("scheduler_config.json", "is not JSON")
 
     def test_what_is_ignored_is_said_once(self):
-        """Fields that diffusers' EMA writes, notes, leftovers of other pipelines: as diffusers, it starts. Guard: Warn in
+        """Fields that diffusers' EMA writes, notes, leftovers of other pipelines: as diffusers, it starts. Guard: TellAll in
         core/pipeline/loading.cc."""
         for name, fields in (("unet/config.json", {"decay": 0.9999, "use_ema_warmup": False}), ("vae/config.json", {"note": "x"}),
                              ("text_encoder/config.json", {"note": "x"}), ("scheduler/scheduler_config.json", {"note": "x"}),

@@ -31,6 +31,7 @@ FLAGS = {
     "--refiner": "test_graphs.SharingTest.test_base_and_refiner_share_the_autoencoder",
     "--variant": "test_wiring.FlagsTest.test_variant_chooses_the_files",
     "--scheduler": "test_wiring.FlagsTest.test_scheduler_is_the_default_where_the_checkpoint_has_none",
+    "--preset": "test_wiring.FlagsTest.test_a_preset_has_the_defaults",
     "--backend": "test_wiring.FlagsTest.test_backend_is_the_one_that_runs",
     "--devices": "test_wiring.FlagsTest.test_devices_are_gpus",
     "--components": "test_wiring.FlagsTest.test_a_component_that_is_off_is_refused",
@@ -199,6 +200,23 @@ class FlagsTest(WiringTestCase):
         self.addCleanup(unknown.kill)
         self.assertEqual(unknown.wait(), 2)
         self.assertIn("dpmpp_2m_sde", unknown.lines[-1])
+
+    def test_a_preset_has_the_defaults(self):
+        server, api = self.start("--preset=lightning-4")
+        base = api.capabilities().models[0]
+        self.assertEqual((base.preset, base.default_steps, base.default_guidance_scale), ("lightning-4", 4, 0))
+        code, output, _ = latent(server, "capabilities")
+        self.assertEqual(code, 0)
+        self.assertRegex(output, r"base .* by default 4 steps, guidance 0, .* \(preset lightning-4\)")
+        asked = dict(seed=1, scheduler="euler", timestep_spacing="trailing", num_inference_steps=4, guidance_scale=0)
+        self.assertEqual(self.picture(api, seed=1, num_inference_steps=None, guidance_scale=None), self.picture(api, **asked))
+        code, _, told = latent(server, "generate", "a star", "--num-inference-steps=2", f"--output={self.folder / 'x.png'}")
+        self.assertEqual(code, 0)
+        self.assertIn("num_inference_steps 2 is not what a checkpoint of the preset lightning-4 is made for", told)
+        unknown = Server("--preset=magic")
+        self.addCleanup(unknown.kill)
+        self.assertEqual(unknown.wait(), 2)
+        self.assertIn("noobai-v", unknown.lines[-1])
 
     def test_backend_is_the_one_that_runs(self):
         server = Server("--backend=reference", buckets="64x64").start()

@@ -13,9 +13,10 @@ using device::DType;
 using device::Shape;
 
 // In the order of DType.
-constexpr std::array<c10::ScalarType, 5> kScalarTypes = {
-    c10::ScalarType::Float, c10::ScalarType::Half, c10::ScalarType::BFloat16, c10::ScalarType::Long,
-    c10::ScalarType::Byte};
+constexpr std::array<c10::ScalarType, 7> kScalarTypes = {
+    c10::ScalarType::Float,      c10::ScalarType::Half, c10::ScalarType::BFloat16,
+    c10::ScalarType::Long,       c10::ScalarType::Byte, c10::ScalarType::Float8_e4m3fn,
+    c10::ScalarType::Float8_e5m2};
 
 DType FromScalarType(c10::ScalarType type) {
   for (size_t i = 0; i < kScalarTypes.size(); ++i) {

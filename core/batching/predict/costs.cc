@@ -95,6 +95,12 @@ bool Costs::HasMeasuredStep(const Lane& lane, int rows) const {
   return found != times_.end() && found->second.measured >= kEnough;
 }
 
+absl::Duration Costs::Of(absl::Span<const UnitKind> kinds, const Ahead& ahead) const {
+  absl::Duration time;
+  for (const UnitKind kind : kinds) time += Of(kind, ahead.stages.front().lane);
+  return time;
+}
+
 absl::Duration Costs::Alone(const Ahead& ahead) const {
   return Left(ahead, [this](const Lane& lane, int own) { return Of(UnitKind::kStep, lane, own); });
 }
@@ -114,9 +120,7 @@ absl::Duration Costs::Left(
     for (const StepRun& run : stage.runs) time += run.count * step(stage.lane, run.rows);
     time += stage.previews * Of(UnitKind::kPreview, stage.lane);
   }
-  const Lane& lane = ahead.stages.front().lane;
-  if (ahead.encode) time += Of(UnitKind::kEncode, lane);
-  if (ahead.decode) time += Of(UnitKind::kDecode, lane);
+  for (const auto* others : {&ahead.before, &ahead.after}) time += Of(*others, ahead);
   return time;
 }
 

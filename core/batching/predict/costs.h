@@ -25,6 +25,8 @@ class Costs {
   // and is enough. Where none has: by the pixels and rows of the one that comes nearest. Zero:
   // unknown.
   absl::Duration Of(UnitKind kind, const Lane& lane, int rows = 1) const;
+  // Time of units of a picture, none of them an evaluation, in the stage that it is in.
+  absl::Duration Of(absl::Span<const UnitKind> kinds, const Ahead& ahead) const;
 
   // How many of the first of pictures, whose next evaluations in the lane take these rows, are best
   // evaluated together: more only where that makes a row cheaper by a tenth. One at least, and of

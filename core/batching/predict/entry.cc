@@ -74,7 +74,7 @@ ForecastPicture PictureOf(const Entry& entry) {
   // The first picture of a request encodes for the others too.
   if (entry.is_first_of_request()) return picture;
   for (Ahead::Stage& stage : picture.ahead.stages) stage.text = false;
-  picture.ahead.encode = false;
+  picture.ahead.before.clear();
   return picture;
 }
 

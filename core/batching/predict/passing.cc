@@ -1,8 +1,5 @@
 #include "core/batching/predict/passing.h"
 
-#include <cmath>
-#include <utility>
-
 namespace latentd::batching {
 namespace {
 

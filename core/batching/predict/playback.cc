@@ -63,15 +63,14 @@ void Playback::BeginOnce(Player& player) {
   if (std::exchange(player.begun, true)) return;
   const Ahead& ahead = player.picture->ahead;
   OutlookOf(player).begins = now_;
-  const Lane& lane = ahead.stages.front().lane;
-  if (ahead.encode) now_ += costs_.Of(UnitKind::kEncode, lane);
+  now_ += costs_.Of(ahead.before, ahead);
 }
 
 void Playback::End(Player& player) {
   BeginOnce(player);
   const Ahead& ahead = player.picture->ahead;
   if (!ahead.is_known()) OutlookOf(player).known = false;
-  if (ahead.decode) now_ += costs_.Of(UnitKind::kDecode, ahead.stages.front().lane);
+  now_ += costs_.Of(ahead.after, ahead);
   OutlookOf(player).ends = now_;
   player.done = true;
 }

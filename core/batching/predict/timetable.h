@@ -5,7 +5,6 @@
 #pragma once
 
 #include <optional>
-#include <utility>
 #include <vector>
 
 #include "absl/time/time.h"

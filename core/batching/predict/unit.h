@@ -44,6 +44,9 @@ enum class UnitKind : uint8_t {
 };
 inline constexpr int kUnitKinds = static_cast<int>(UnitKind::kPreview) + 1;
 
+// True of a unit behind the last step: its picture has no rows of a lane any more.
+inline bool FollowsSteps(UnitKind kind) { return kind == UnitKind::kDecode; }
+
 // Evaluations of the UNet one after the other that take as many rows each.
 struct StepRun {
   int count = 0, rows = 1;
@@ -78,7 +81,8 @@ struct Ahead {
     bool operator==(const Stage&) const = default;
   };
   std::array<Stage, 2> stages;  // from the one that it is in; an ensemble has two
-  bool encode = false, decode = false;
+  // Its other units: before the first step, and after the last.
+  absl::InlinedVector<UnitKind, 2> before, after;
 
   bool operator==(const Ahead&) const = default;
 };

@@ -19,6 +19,7 @@ struct ModelInfo {
   std::string class_name;  // "StableDiffusionXLPipeline"
   std::string family;      // "sdxl"
   pipeline::ModelDefaults defaults;
+  std::string preset;  // whose the defaults are; empty: the family's
 };
 
 // Properties of the server that bound a client's requests.

@@ -14,6 +14,7 @@
 #include "core/engine/api/priority_limits.h"
 #include "core/pipeline/spec/components.h"
 #include "core/pipeline/spec/limits.h"
+#include "core/pipeline/spec/model_parts.h"
 #include "core/pipeline/spec/picture_spec.h"
 #include "core/pipeline/spec/step_rows.h"
 
@@ -32,8 +33,9 @@ using pipeline::NoSuchComponent;
 
 // Filled by server/ from flags and the configuration file.
 struct Config {
-  std::string base;     // a diffusers checkpoint directory
+  std::string base;     // a checkpoint: a single file, or a diffusers directory
   std::string refiner;  // the same, or empty
+  pipeline::ModelParts base_parts = {}, refiner_parts = {};
   std::string variant;  // "fp16" reads *.fp16.safetensors; empty: files without a suffix, else fp16
   std::string backend = "cpu";  // "cpu", "cuda" or "reference"
   // GPUs by their number, of the cuda backend, each once; empty: the first. Of several, each has
@@ -80,11 +82,16 @@ struct Config {
   // Called for problems that an operator should know and that end no service: a cache folder that
   // cannot be used, an artifact that is damaged. From any thread; must not block. May be empty.
   std::function<void(absl::string_view)> warn = {};
-  // False: not of what of the checkpoints is ignored, which another engine says.
+  // The same for what single files were recognised as, and where components come from. May be
+  // empty.
+  std::function<void(absl::string_view)> note = {};
+  // False: nothing is said of the checkpoints, since another engine does.
   bool warns_of_checkpoints = true;
 
   // The noise scheduler for requests that name none; empty: the checkpoint's own.
   std::string scheduler = {};
+  // The preset of the base (core/pipeline/spec/presets.h); empty: its family's defaults.
+  std::string preset = {};
 };
 
 }  // namespace latentd::engine

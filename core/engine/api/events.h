@@ -25,6 +25,25 @@ enum class Stage : uint8_t {
   kPreview  // by a tiny VAE; of no Progress
 };
 
+// The stage's name in metrics and traces.
+inline const char* NameOf(Stage stage) {
+  switch (stage) {
+    case Stage::kText:
+      return "text";
+    case Stage::kImage:
+      return "image";
+    case Stage::kSteps:
+      return "steps";
+    case Stage::kDecode:
+      return "decode";
+    case Stage::kEncodeFile:
+      return "encode_file";
+    case Stage::kPreview:
+      return "preview";
+  }
+  return "";
+}
+
 // Events of one request, in this order: Queued+, Started, Progress*, Image+, then Completed or
 // Failed, which is the last. Queued comes again when what it says has changed. A Preview comes
 // between Started and the Image of its picture, and after the Progress of its step.

@@ -8,17 +8,25 @@
 #include <string>
 #include <system_error>
 
+#include "absl/strings/match.h"
+#include "absl/strings/string_view.h"
 #include "core/engine/api/capabilities.h"
 
 namespace latentd::engine {
 
 // The name of the checkpoint's directory, however its path is written: "base" of "/models/base/",
-// and of "." in /models/base.
+// and of "." in /models/base; of a snapshot in the Hub's cache, "NAME" of "models--ORG--NAME".
 inline std::string NameOf(const ModelInfo& model) {
   std::error_code error;
   std::filesystem::path path = std::filesystem::absolute(model.path, error);
   path = (error ? std::filesystem::path(model.path) : path).lexically_normal();
-  return path.has_filename() ? path.filename() : path.parent_path().filename();
+  if (!path.has_filename()) path = path.parent_path();
+  if (path.parent_path().filename() != "snapshots") return path.filename();
+  const std::string repository = path.parent_path().parent_path().filename();
+  constexpr absl::string_view kModels = "models--";
+  if (!absl::StartsWith(repository, kModels)) return path.filename();
+  const size_t name = repository.find("--", kModels.size());
+  return repository.substr(name == std::string::npos ? kModels.size() : name + 2);
 }
 
 }  // namespace latentd::engine

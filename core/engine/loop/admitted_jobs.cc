@@ -26,12 +26,14 @@ absl::Status AdmittedJobs::Add(const std::shared_ptr<Job>& job, size_t input_byt
   for (int i = 0; i < count; ++i) job->ids.push_back(next_id_++);
   pictures_.reserve(pictures_.size() + count);
   jobs_.reserve(jobs_.size() + 1);
+  Deadlines deadline = {{job->spec.deadline, job->handle}};
   queued = {.request_id = job->spec.request_id};
   ASSIGN_OR_RETURN(const batching::Prospect prospect, queue_.Admit(ArrivalOf(*job, input_bytes)));
   UpdateAll(*job);
   // From here on nothing asks for memory: the job is a member in all of it, or in nothing.
   for (int i = 0; i < count; ++i) pictures_[job->ids[i]] = {job, i};
   jobs_[job->handle] = {.job = job, .told = prospect};
+  deadlines_.merge(deadline);
   metrics_.requests().Accepted(job->spec.priority);
   SetProspect(prospect, queued);
   job->predicted = queued.total;
@@ -63,6 +65,7 @@ void AdmittedJobs::Cancel(CancelCause cause, Member& member) {
   if (member.cancelled != CancelCause::kNone) return;
   const bool is_late = member.job->spec.deadline <= clock_.Monotonic() + kDeadlineSlack;
   member.cancelled = cause == CancelCause::kClient && is_late ? CancelCause::kDeadline : cause;
+  deadlines_.erase({member.job->spec.deadline, member.job->handle});
   ++CountOf(member);
   if (!member.begun) callbacks_.end_early(member.job, member.cancelled);
 }
@@ -101,6 +104,7 @@ bool AdmittedJobs::Remove(const Job& job, const absl::Status& end, const char* r
   if (member == jobs_.end()) return false;
   if (member->second.cancelled != CancelCause::kNone) --CountOf(member->second);
   jobs_.erase(member);
+  deadlines_.erase({job.spec.deadline, job.handle});
   if (job.started) state_bytes_[job.device] -= job.state_bytes();
   metrics_.requests().Ended(job.spec.priority, job.started, end, rejection);
   return true;
@@ -164,11 +168,7 @@ void AdmittedJobs::AwaitWork(ThreadWatch& loop, size_t device) {
 }
 
 absl::Time AdmittedJobs::NextDeadline() const {
-  absl::Time next = absl::InfiniteFuture();
-  for (const auto& [handle, member] : jobs_) {
-    if (member.cancelled == CancelCause::kNone) next = std::min(next, member.job->spec.deadline);
-  }
-  return next;
+  return deadlines_.empty() ? absl::InfiniteFuture() : deadlines_.begin()->first;
 }
 
 void AdmittedJobs::AwaitCancellation(absl::Time until, ThreadWatch& loop, size_t device) {
@@ -188,8 +188,8 @@ bool AdmittedJobs::HasWork(size_t device) const {
 // The client's own cancellation may be late, or never come.
 void AdmittedJobs::CancelLate() {
   const absl::Time now = clock_.Monotonic();
-  for (auto& [handle, member] : jobs_) {
-    if (member.job->spec.deadline <= now) Cancel(CancelCause::kDeadline, member);
+  while (NextDeadline() <= now) {
+    Cancel(CancelCause::kDeadline, jobs_.find(deadlines_.begin()->second)->second);
   }
 }
 

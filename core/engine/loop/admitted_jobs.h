@@ -11,6 +11,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -129,6 +130,7 @@ class AdmittedJobs {
     bool begun = false;            // a unit of it has been given to the loop
     batching::Prospect told = {};  // by the last Queued
   };
+  using Deadlines = std::set<std::pair<absl::Time, uint64_t>>;
 
   void AwaitWork(ThreadWatch& loop, size_t device) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool HasWork(size_t device) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -137,7 +139,7 @@ class AdmittedJobs {
     return unbegun_cancelled_ > 0 || begun_cancelled_[device] > 0;
   }
   int& CountOf(const Member& cancelled) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // The first to pass, of those that are not cancelled.
+  // The first to pass.
   absl::Time NextDeadline() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void CancelLate() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void CancelAll(CancelCause cause) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -158,6 +160,8 @@ class AdmittedJobs {
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;
   batching::Queue queue_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<uint64_t, Member> jobs_ ABSL_GUARDED_BY(mutex_);
+  // Deadlines of members that are not cancelled, with their handles.
+  Deadlines deadlines_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<batching::PictureId, JobPicture> pictures_ ABSL_GUARDED_BY(mutex_);
   uint64_t changes_told_ ABSL_GUARDED_BY(mutex_) = 0;         // the queue's changes() at that time
   int unbegun_cancelled_ ABSL_GUARDED_BY(mutex_) = 0;         // members with a cause

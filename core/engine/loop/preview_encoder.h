@@ -23,7 +23,6 @@
 #include "core/engine/loop/units_in_flight.h"
 #include "core/engine/requests/job.h"
 #include "core/engine/requests/picture_bytes.h"
-#include "core/pipeline/units/preview.h"
 
 namespace latentd::engine {
 

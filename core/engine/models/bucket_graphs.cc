@@ -282,7 +282,7 @@ std::vector<GraphStatus> BucketGraphs::Known() const {
 
 absl::Status BucketGraphs::CheckKnownCompiled(const pipeline::Plan& plan) const {
   ASSIGN_OR_RETURN(const GraphHandles graphs,
-                   pipeline::HandlesOf(plan.graphs, pipeline::ModelGraphs::IfUnknown::kRefuse));
+                   pipeline_.HandlesOf(plan.graphs, pipeline::ModelGraphs::IfUnknown::kRefuse));
   const Infos infos = ById(store_.Declared());
   std::set<std::string> cold;
   for (const compiler::GraphHandle& graph : graphs) {

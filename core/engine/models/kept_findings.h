@@ -3,7 +3,6 @@
 #pragma once
 
 #include <functional>
-#include <memory>
 
 #include "absl/strings/string_view.h"
 #include "core/backends/backend.h"

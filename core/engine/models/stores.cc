@@ -1,8 +1,6 @@
 #include "core/engine/models/stores.h"
 
-#include <cstring>
 #include <optional>
-#include <set>
 #include <string>
 #include <utility>
 

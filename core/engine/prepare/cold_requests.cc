@@ -46,8 +46,8 @@ absl::Status ColdRequests::Order(const Job& job, Preparer::Order& order) {
   if (!parts_.loop.IsWanted(job)) return CancelledByClient();
   const pipeline::Plan& plan = *job.plan;
   const bool may_compile = parts_.admission.MayCompile(plan);
-  ASSIGN_OR_RETURN(GraphHandles graphs,
-                   pipeline::HandlesOf(plan.graphs, pipeline::ModelGraphs::IfUnknown::kBuild));
+  ASSIGN_OR_RETURN(GraphHandles graphs, parts_.models.pipeline->HandlesOf(
+                                            plan.graphs, pipeline::ModelGraphs::IfUnknown::kBuild));
   order.purpose = {.mode = may_compile ? GetMode::kCompile : GetMode::kLoad,
                    .reason = compiler::Reason::kColdRequest,
                    .evict_unused_since = parts_.graphs.MarkWanted(graphs)};

@@ -20,7 +20,6 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
-#include "absl/time/time.h"
 #include "core/base/clock.h"
 #include "core/compiler/graph_store.h"
 #include "core/engine/api/graph_admin.h"

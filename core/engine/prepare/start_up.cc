@@ -46,6 +46,8 @@ absl::Status StartUp::FailLoading(const absl::Status& status) {
 absl::Status StartUp::LoadModels() {
   pipeline::LoadOptions options{.base = parts_.config.base,
                                 .refiner = parts_.config.refiner,
+                                .base_parts = parts_.config.base_parts,
+                                .refiner_parts = parts_.config.refiner_parts,
                                 .variant = parts_.config.variant,
                                 .memory_bytes = parts_.config.memory_bytes,
                                 .give_up = &parts_.stop,
@@ -58,8 +60,12 @@ absl::Status StartUp::LoadModels() {
                                 .row_counts = parts_.config.rows,
                                 .max_shared_pixels = parts_.config.max_shared_pixels,
                                 .vae_tiling_above = parts_.config.vae_tiling_above,
-                                .scheduler = parts_.config.scheduler};
-  if (parts_.config.warns_of_checkpoints) options.warn = parts_.config.warn;
+                                .scheduler = parts_.config.scheduler,
+                                .preset = parts_.config.preset};
+  if (parts_.config.warns_of_checkpoints) {
+    options.warn = parts_.config.warn;
+    options.note = parts_.config.note;
+  }
   ASSIGN_OR_RETURN(parts_.models.pipeline,
                    pipeline::LoadPipeline(options, parts_.stores.weights, parts_.stores.graphs));
   RETURN_IF_ERROR(OpenBuckets());

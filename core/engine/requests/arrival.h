@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "absl/strings/string_view.h"
 #include "core/batching/predict/unit.h"
 #include "core/batching/queue.h"
 #include "core/engine/api/events.h"

@@ -1,7 +1,6 @@
 #include "core/engine/requests/engine_metrics.h"
 
 #include "absl/algorithm/container.h"
-#include "absl/strings/str_cat.h"
 #include "core/base/error_details.h"
 #include "core/base/out_of_memory.h"
 #include "core/device/device_fault.h"
@@ -9,24 +8,6 @@
 
 namespace latentd::engine {
 namespace {
-
-const char* Name(Stage stage) {
-  switch (stage) {
-    case Stage::kText:
-      return "text";
-    case Stage::kImage:
-      return "image";
-    case Stage::kSteps:
-      return "steps";
-    case Stage::kDecode:
-      return "decode";
-    case Stage::kEncodeFile:
-      return "encode_file";
-    case Stage::kPreview:
-      return "preview";
-  }
-  return "";
-}
 
 const char* Name(image::Format format) {
   switch (format) {
@@ -89,7 +70,7 @@ void EngineMetrics::StepsDone(const std::string& model, int steps) {
 
 void EngineMetrics::StageDone(Stage stage, const std::string& model, const std::string& bucket,
                               absl::Duration duration) {
-  registry_.GetHistogram(metrics::kStageSeconds, {Name(stage), model, bucket})
+  registry_.GetHistogram(metrics::kStageSeconds, {NameOf(stage), model, bucket})
       .Observe(absl::ToDoubleSeconds(duration));
 }
 
@@ -116,7 +97,7 @@ void EngineMetrics::UnitFailed(Stage stage, const absl::Status& status) {
   // Callers go on to tell the failure.
   CatchOutOfMemory([&] {
     if (absl::IsResourceExhausted(status)) {
-      registry_.GetCounter(metrics::kOutOfMemory, {Name(stage)}).Increment();
+      registry_.GetCounter(metrics::kOutOfMemory, {NameOf(stage)}).Increment();
     }
     if (stage != Stage::kPreview && GetReason(status) == pipeline::kNotFinite) {
       registry_.GetCounter(metrics::kInvalidImages, {"failed"}).Increment();

@@ -4,13 +4,11 @@
 // Thread-safe.
 #pragma once
 
-#include <cstdint>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "core/engine/api/events.h"
-#include "core/engine/api/generate_spec.h"
 #include "core/engine/api/hangs.h"
 #include "core/engine/requests/request_counts.h"
 #include "core/metrics/registry.h"

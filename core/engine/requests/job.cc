@@ -90,7 +90,7 @@ Completed Job::Completion() const {
                       .effective = plan->spec,
                       .executed_size = plan->executed_size,
                       .dropped_tokens = dropped_tokens,
-                      .warnings = plan->unused};
+                      .warnings = plan->warnings};
   {
     absl::MutexLock lock(&publishing_);
     completed.timings.Add(Stage::kEncodeFile, last_model, encode_time_);

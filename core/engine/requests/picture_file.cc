@@ -3,7 +3,6 @@
 #include <string>
 #include <utility>
 
-#include "absl/strings/string_view.h"
 #include "core/image/encode.h"
 #include "core/image/parameters.h"
 #include "core/pipeline/plan/latents_file.h"

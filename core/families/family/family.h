@@ -22,7 +22,7 @@
 #include "core/pipeline/spec/picture_spec.h"
 #include "core/pipeline/spec/unused_parameters.h"
 #include "core/schedulers/config.h"
-#include "core/weights/checkpoint.h"
+#include "core/weights/containers/checkpoint.h"
 
 namespace latentd::families {
 

@@ -16,8 +16,20 @@ namespace {
 
 using pipeline::kVaeTinyName;
 
-std::string SourceOf(const weights::Checkpoint& checkpoint, absl::string_view component) {
-  return absl::StrCat(checkpoint.path(), "/", component, "/config.json");
+absl::StatusOr<std::unique_ptr<const tokenizer::ClipTokenizer>> ReadTokenizer(
+    const weights::Checkpoint& checkpoint, const std::string& component) {
+  ASSIGN_OR_RETURN(const weights::TokenizerSource source, checkpoint.Tokenizer(component));
+  if (source.directory.empty()) return tokenizer::ClipTokenizer::BuiltIn(source.pad_token);
+  return tokenizer::ClipTokenizer::Load(source.directory, checkpoint.reader());
+}
+
+// The vocabulary of a tokenizer that was read, for messages.
+std::string VocabularyName(const weights::Checkpoint& checkpoint, const std::string& component) {
+  const absl::StatusOr<weights::TokenizerSource> source = checkpoint.Tokenizer(component);
+  return source.ok() && !source->directory.empty()
+             ? source->directory
+             : "CLIP's own vocabulary (--components-from=PATH, a checkpoint with "
+               "a tokenizer folder, has another)";
 }
 
 absl::StatusOr<TextEncoder> ReadTextEncoder(const weights::Checkpoint& checkpoint,
@@ -28,20 +40,19 @@ absl::StatusOr<TextEncoder> ReadTextEncoder(const weights::Checkpoint& checkpoin
                    networks::ParseClipTextKind(checkpoint.components().at(component).class_name));
   ASSIGN_OR_RETURN(const std::string text, checkpoint.ConfigText(component));
   ASSIGN_OR_RETURN(encoder.config,
-                   networks::ParseClipTextConfig(text, SourceOf(checkpoint, component), kind));
-  ASSIGN_OR_RETURN(const std::string directory, checkpoint.TokenizerDirectory(tokenizer));
-  ASSIGN_OR_RETURN(encoder.tokenizer,
-                   tokenizer::ClipTokenizer::Load(directory, checkpoint.reader()));
+                   networks::ParseClipTextConfig(text, checkpoint.ConfigName(component), kind));
+  ASSIGN_OR_RETURN(encoder.tokenizer, ReadTokenizer(checkpoint, tokenizer));
   if (encoder.tokenizer->vocabulary_size() > encoder.config.vocab_size) {
     return Misfit(checkpoint, component,
                   absl::StrCat("vocab_size ", encoder.config.vocab_size, " is less than the ",
-                               encoder.tokenizer->vocabulary_size(), " tokens of ", directory));
+                               encoder.tokenizer->vocabulary_size(), " tokens of ",
+                               VocabularyName(checkpoint, tokenizer)));
   }
   if (encoder.tokenizer->max_length() > encoder.config.max_position_embeddings) {
     return Misfit(checkpoint, component,
                   absl::StrCat("max_position_embeddings ", encoder.config.max_position_embeddings,
                                " is less than the ", encoder.tokenizer->max_length(),
-                               " tokens that ", directory, " makes"));
+                               " tokens that ", VocabularyName(checkpoint, tokenizer), " makes"));
   }
   return encoder;
 }
@@ -59,15 +70,15 @@ absl::StatusOr<std::vector<TextEncoder>> ReadTextEncoders(const weights::Checkpo
 
 absl::StatusOr<networks::VaeConfig> ReadVae(const weights::Checkpoint& checkpoint) {
   if (!checkpoint.Has("vae")) {
-    return absl::InvalidArgumentError(absl::StrCat(checkpoint.path(), "/model_index.json: no vae"));
+    return absl::InvalidArgumentError(absl::StrCat(checkpoint.index(), ": no vae"));
   }
   ASSIGN_OR_RETURN(const std::string text, checkpoint.ConfigText("vae"));
   const std::string& class_name = checkpoint.components().at("vae").class_name;
-  const std::string source = SourceOf(checkpoint, "vae");
+  const std::string source = checkpoint.ConfigName("vae");
   if (class_name == "AutoencoderKL") return networks::ParseAutoencoderKlConfig(text, source);
   if (class_name == "AutoencoderTiny") return networks::ParseAutoencoderTinyConfig(text, source);
   return absl::InvalidArgumentError(
-      absl::StrCat(checkpoint.path(), "/model_index.json: vae is a ", class_name,
+      absl::StrCat(checkpoint.index(), ": vae is a ", class_name,
                    "; supported are AutoencoderKL and AutoencoderTiny"));
 }
 
@@ -76,7 +87,7 @@ absl::Status ReadTinyVae(const weights::Checkpoint& checkpoint, ModelConfigs& co
   const std::string component(kVaeTinyName);
   ASSIGN_OR_RETURN(const std::string text, checkpoint.ConfigText(component));
   ASSIGN_OR_RETURN(networks::AutoencoderTinyConfig tiny,
-                   networks::ParseAutoencoderTinyConfig(text, SourceOf(checkpoint, component)));
+                   networks::ParseAutoencoderTinyConfig(text, checkpoint.ConfigName(component)));
   const int64_t channels = LatentChannelsOf(configs.vae), scale = DownscaleOf(configs.vae);
   if (tiny.latent_channels != channels || UpscaleOf(tiny) != scale || tiny.out_channels != 3) {
     return Misfit(
@@ -92,11 +103,10 @@ absl::Status ReadTinyVae(const weights::Checkpoint& checkpoint, ModelConfigs& co
 
 absl::StatusOr<networks::Unet2dConditionConfig> ReadUnet(const weights::Checkpoint& checkpoint) {
   if (!checkpoint.Has("unet")) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(checkpoint.path(), "/model_index.json: no unet"));
+    return absl::InvalidArgumentError(absl::StrCat(checkpoint.index(), ": no unet"));
   }
   ASSIGN_OR_RETURN(const std::string text, checkpoint.ConfigText("unet"));
-  return networks::ParseUnet2dConditionConfig(text, SourceOf(checkpoint, "unet"));
+  return networks::ParseUnet2dConditionConfig(text, checkpoint.ConfigName("unet"));
 }
 
 // A network that was trained for one of these predicts something else than ours read.
@@ -138,17 +148,19 @@ void WarnOfUnknown(const std::string& file, const std::vector<std::string>& fiel
 }
 
 absl::Status ReadScheduler(const Family& family, const weights::Checkpoint& checkpoint,
-                           const std::string& name, ModelConfigs& configs) {
+                           const std::string& name, const pipeline::Preset* preset,
+                           ModelConfigs& configs) {
   ASSIGN_OR_RETURN(const std::string text, checkpoint.SchedulerConfigText());
   configs.default_scheduler = name;
-  const std::string file = absl::StrCat(checkpoint.path(), "/scheduler/scheduler_config.json");
+  const std::string file = checkpoint.ConfigName("scheduler");
   const auto parsed = schedulers::SchedulerFile::Parse(
       text, checkpoint.components().at("scheduler").class_name, family.align_your_steps);
   if (!parsed.ok()) {
     return absl::InvalidArgumentError(absl::StrCat(file, ": ", parsed.status().message()));
   }
-  configs.scheduler = *parsed;
-  const auto own = parsed->With({.name = name});
+  ASSIGN_OR_RETURN(configs.scheduler,
+                   parsed->Over(preset == nullptr ? "" : preset->scheduler_config));
+  const auto own = configs.scheduler->With({.name = name});
   const auto any = own.ok() || !name.empty() ? own : AnyScheduler(configs);
   if (!any.ok()) {
     return absl::InvalidArgumentError(absl::StrCat(file, ": ", any.status().message()));
@@ -160,14 +172,14 @@ absl::Status ReadScheduler(const Family& family, const weights::Checkpoint& chec
 
 void WarnOfUnknownFields(const weights::Checkpoint& checkpoint, ModelConfigs& configs) {
   for (const TextEncoder& encoder : configs.text_encoders) {
-    WarnOfUnknown(SourceOf(checkpoint, encoder.component), encoder.config.unknown_fields, configs);
+    WarnOfUnknown(checkpoint.ConfigName(encoder.component), encoder.config.unknown_fields, configs);
   }
-  WarnOfUnknown(SourceOf(checkpoint, "unet"), configs.unet.unknown_fields, configs);
+  WarnOfUnknown(checkpoint.ConfigName("unet"), configs.unet.unknown_fields, configs);
   const auto& of_vae = std::visit(
       [](const auto& vae) -> const auto& { return vae.unknown_fields; }, configs.vae);
-  WarnOfUnknown(SourceOf(checkpoint, "vae"), of_vae, configs);
+  WarnOfUnknown(checkpoint.ConfigName("vae"), of_vae, configs);
   if (!configs.vae_tiny) return;
-  WarnOfUnknown(SourceOf(checkpoint, kVaeTinyName), configs.vae_tiny->unknown_fields, configs);
+  WarnOfUnknown(checkpoint.ConfigName(kVaeTinyName), configs.vae_tiny->unknown_fields, configs);
 }
 
 absl::Status CheckText(const weights::Checkpoint& checkpoint, const ModelConfigs& configs) {
@@ -205,17 +217,18 @@ int64_t ModelConfigs::joined_features() const {
 
 absl::Status Misfit(const weights::Checkpoint& checkpoint, absl::string_view component,
                     absl::string_view what) {
-  return absl::InvalidArgumentError(absl::StrCat(SourceOf(checkpoint, component), ": ", what));
+  return absl::InvalidArgumentError(absl::StrCat(checkpoint.ConfigName(component), ": ", what));
 }
 
 absl::StatusOr<ModelConfigs> ReadModelConfigs(const Family& family,
                                               const weights::Checkpoint& checkpoint,
                                               const pipeline::ComponentModes& modes,
-                                              const std::string& scheduler) {
+                                              const std::string& scheduler,
+                                              const pipeline::Preset* preset) {
   ModelConfigs configs;
   configs.force_zeros_for_empty_prompt = checkpoint.force_zeros_for_empty_prompt();
   configs.requires_aesthetics_score = checkpoint.requires_aesthetics_score();
-  RETURN_IF_ERROR(ReadScheduler(family, checkpoint, scheduler, configs));
+  RETURN_IF_ERROR(ReadScheduler(family, checkpoint, scheduler, preset, configs));
   ASSIGN_OR_RETURN(configs.text_encoders, ReadTextEncoders(checkpoint));
   ASSIGN_OR_RETURN(configs.unet, ReadUnet(checkpoint));
   ASSIGN_OR_RETURN(configs.vae, ReadVae(checkpoint));

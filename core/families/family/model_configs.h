@@ -15,9 +15,10 @@
 #include "core/networks/clip_text.h"
 #include "core/networks/unet_2d_condition.h"
 #include "core/pipeline/spec/components.h"
+#include "core/pipeline/spec/presets.h"
 #include "core/schedulers/config.h"
 #include "core/tokenizer/clip_tokenizer.h"
-#include "core/weights/checkpoint.h"
+#include "core/weights/containers/checkpoint.h"
 
 namespace latentd::families {
 
@@ -49,13 +50,14 @@ struct ModelConfigs {
 // Errors name the file or component at fault, also where two of them do not fit each other: a
 // tokenizer with more tokens than the encoder has embeddings, states of another width than the UNet
 // attends to, ...
-// Nothing of vae_tiny is read where that is off. `scheduler` becomes the default_scheduler, which
-// the scheduler's file must fit; without one, a file or class that makes none of our schedulers but
-// that fits others leaves none.
+// Nothing of vae_tiny is read where that is off. The preset's settings are laid over the
+// scheduler's file; `scheduler` becomes the default_scheduler, which the file must fit; without
+// one, a file or class that makes none of our schedulers but that fits others leaves none.
 absl::StatusOr<ModelConfigs> ReadModelConfigs(const Family& family,
                                               const weights::Checkpoint& checkpoint,
                                               const pipeline::ComponentModes& modes = {},
-                                              const std::string& scheduler = "");
+                                              const std::string& scheduler = "",
+                                              const pipeline::Preset* preset = nullptr);
 
 // INVALID_ARGUMENT: the component's config.json, and what is wrong with it.
 absl::Status Misfit(const weights::Checkpoint& checkpoint, absl::string_view component,

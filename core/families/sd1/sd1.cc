@@ -17,9 +17,9 @@ using pipeline::Size;
 absl::Status Check(const weights::Checkpoint& checkpoint, const ModelConfigs& configs) {
   if (configs.text_encoders.size() != 1 ||
       configs.text_encoders.front().config.kind != networks::ClipTextKind::kPlain) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        checkpoint.path(), "/model_index.json: _class_name is ", checkpoint.pipeline_class(),
-        ", which has a text_encoder of the class CLIPTextModel and no other"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(checkpoint.index(), ": _class_name is ", checkpoint.pipeline_class(),
+                     ", which has a text_encoder of the class CLIPTextModel and no other"));
   }
   if (!configs.unet.text_time) return absl::OkStatus();
   return Misfit(checkpoint, "unet", "addition_embed_type text_time is of Stable Diffusion XL");

@@ -26,8 +26,8 @@ absl::Status Check(const weights::Checkpoint& checkpoint, const ModelConfigs& co
   if (configs.text_encoders.empty() ||
       configs.text_encoders.back().config.kind != networks::ClipTextKind::kWithProjection) {
     return absl::InvalidArgumentError(
-        absl::StrCat(checkpoint.path(),
-                     "/model_index.json: an SDXL checkpoint has a text_encoder_2 of the class "
+        absl::StrCat(checkpoint.index(),
+                     ": an SDXL checkpoint has a text_encoder_2 of the class "
                      "CLIPTextModelWithProjection; this one has none"));
   }
   if (!configs.unet.text_time) {
@@ -47,8 +47,7 @@ absl::Status Check(const weights::Checkpoint& checkpoint, const ModelConfigs& co
 absl::Status CheckBase(const weights::Checkpoint& checkpoint, const ModelConfigs& configs) {
   if (!configs.requires_aesthetics_score) return Check(checkpoint, configs);
   return absl::InvalidArgumentError(absl::StrCat(
-      checkpoint.path(),
-      "/model_index.json: requires_aesthetics_score is true: this is a refiner (",
+      checkpoint.index(), ": requires_aesthetics_score is true: this is a refiner (",
       checkpoint.pipeline_class(),
       "), which only draws over images; give it as the refiner, and a StableDiffusionXLPipeline as "
       "the base"));

@@ -6,20 +6,21 @@
 #include "absl/strings/str_join.h"
 #include "core/base/error_details.h"
 #include "core/base/status_macros.h"
+#include "core/pipeline/spec/presets.h"
 
 namespace latentd::pipeline {
 namespace {
 
 // Checks that a quarter of a tile is a whole number of latents, and that no picture has very many:
 // all of them are in one graph.
-absl::Status CheckTiles(const std::string& path, const VaeConfig& vae) {
+absl::Status CheckTiles(const weights::Checkpoint& checkpoint, const VaeConfig& vae) {
   const auto* kl = std::get_if<networks::AutoencoderKlConfig>(&vae);
   const int64_t multiple = int64_t{4} * DownscaleOf(vae);
   constexpr int64_t kMinTile = 128;
   if (kl == nullptr) return absl::OkStatus();
   if (kl->sample_size >= kMinTile && kl->sample_size % multiple == 0) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat(path, "/vae/config.json: tiles of sample_size ", kl->sample_size,
+      absl::StrCat(checkpoint.ConfigName("vae"), ": tiles of sample_size ", kl->sample_size,
                    " are not supported; supported: multiples of ", multiple, " from ", kMinTile,
                    " on, or no tiling"));
 }
@@ -46,8 +47,8 @@ absl::StatusOr<std::shared_ptr<const weights::WeightSet>> LoadWeights(
   for (const TextEncoder& encoder : configs.text_encoders) components.push_back(encoder.component);
   if (configs.vae_tiny) components.emplace_back(kVaeTinyName);
   for (const std::string& component : components) {
-    ASSIGN_OR_RETURN(const weights::TensorMap tensors, checkpoint.LoadTensors(component));
-    weights->Add(component, tensors);
+    ASSIGN_OR_RETURN(weights::SourceMap sources, checkpoint.LoadWeights(component));
+    weights->Add(component, std::move(sources));
   }
   return weights;
 }
@@ -65,10 +66,10 @@ LoadedModel::LoadedModel(const ModelRow& row, const families::Family& family,
 absl::StatusOr<std::unique_ptr<const LoadedModel>> LoadedModel::Load(
     const ModelRow& row, const families::Family& family, const weights::Checkpoint& checkpoint,
     weights::WeightStore& store, compiler::GraphStore& graphs, const ModelOptions& options) {
-  ASSIGN_OR_RETURN(
-      ModelConfigs configs,
-      families::ReadModelConfigs(family, checkpoint, options.components, options.scheduler));
-  if (options.vae_tiling_above) RETURN_IF_ERROR(CheckTiles(checkpoint.path(), configs.vae));
+  ASSIGN_OR_RETURN(ModelConfigs configs,
+                   families::ReadModelConfigs(family, checkpoint, options.components,
+                                              options.scheduler, row.preset));
+  if (options.vae_tiling_above) RETURN_IF_ERROR(CheckTiles(checkpoint, configs.vae));
   std::unique_ptr<LoadedModel> model(new LoadedModel(row, family, checkpoint, std::move(configs)));
   model->files_read_ = checkpoint.files_read();
   if (IsOff(options.components, FlagNameOf(kUnetName, row.name))) return model;
@@ -100,6 +101,7 @@ absl::StatusOr<schedulers::SchedulerConfig> LoadedModel::SchedulerWith(
 }
 
 Size LoadedModel::default_size() const {
+  if (row_.preset != nullptr && row_.preset->size) return *row_.preset->size;
   const networks::ConfigReader::Size latent = configs_.unet.sample_size.value_or(
       networks::ConfigReader::Size{family_.sample_side, family_.sample_side});
   const int scale = DownscaleOf(vae());

@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,7 +15,7 @@
 #include "core/pipeline/spec/model_table.h"
 #include "core/pipeline/spec/picture_spec.h"
 #include "core/schedulers/config.h"
-#include "core/weights/checkpoint.h"
+#include "core/weights/containers/checkpoint.h"
 #include "core/weights/watched_file.h"
 #include "core/weights/weight_store.h"
 

@@ -1,7 +1,6 @@
 // The memory of a lane: how much, and in which pieces.
 #include <algorithm>
 #include <memory>
-#include <utility>
 #include <vector>
 
 #include "absl/types/span.h"

@@ -2,12 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "core/base/text.h"
-#include "core/weights/safetensors.h"
+#include "core/weights/containers/safetensors.h"
 
 namespace latentd::pipeline {
 namespace {

@@ -1,7 +1,6 @@
 #include "core/pipeline/plan/plan.h"
 
 #include "absl/algorithm/container.h"
-#include "core/base/status_macros.h"
 
 namespace latentd::pipeline {
 namespace {
@@ -13,13 +12,13 @@ class GraphList {
 
   void AddStage(const LoadedModel* model) {
     for (int encoder = 0; encoder < model->graphs().text_count(); ++encoder) {
-      all_.push_back({model, {.kind = GraphKind::kText, .encoder = encoder}});
+      all_.push_back({model->row().id, {.kind = GraphKind::kText, .encoder = encoder}});
     }
-    all_.push_back({model, {.kind = GraphKind::kRequest}});
+    all_.push_back({model->row().id, {.kind = GraphKind::kRequest}});
     for (int rows : needs_.rows) Add(model, GraphKind::kStep, rows);
   }
   void Add(const LoadedModel* model, GraphKind kind, int rows = 1) {
-    all_.push_back({model, {kind, {rows, needs_.height, needs_.width}}});
+    all_.push_back({model->row().id, {kind, {rows, needs_.height, needs_.width}}});
   }
 
   std::vector<PlannedGraph> Take() { return std::move(all_); }
@@ -81,15 +80,6 @@ bool Covers(absl::Span<const PlannedGraph> larger, absl::Span<const PlannedGraph
     left.erase(found);
     return true;
   });
-}
-
-absl::StatusOr<std::vector<GraphHandle>> HandlesOf(absl::Span<const PlannedGraph> graphs,
-                                                   ModelGraphs::IfUnknown unknown) {
-  std::vector<GraphHandle> handles;
-  for (const PlannedGraph& graph : graphs) {
-    ASSIGN_OR_RETURN(handles.emplace_back(), graph.model->graphs().Find(graph.name, unknown));
-  }
-  return handles;
 }
 
 // As _is_cfg_enabled of diffusers' ClassifierFreeGuidance counts, but that the two evaluations of a

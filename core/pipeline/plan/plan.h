@@ -2,7 +2,9 @@
 // settings, schedules, units in order, graphs and memory. Admission, preparation, forecasts, lanes
 // and units read it, so that the question is answered in one place.
 //
-// Immutable, and shared by the images of the request. The models that it names must outlive it.
+// Immutable, and shared by the images of the request. Any device draws it: graphs are named by
+// model and shape, and each device's pipeline (Pipeline::Start) finds its own. The models that it
+// points to are those of the pipeline that made it, which must outlive it.
 #pragma once
 
 #include <cstddef>
@@ -12,13 +14,12 @@
 #include <string>
 #include <vector>
 
-#include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "core/batching/predict/unit.h"
 #include "core/pipeline/graphs/graph_name.h"
 #include "core/pipeline/graphs/loaded_model.h"
-#include "core/pipeline/graphs/model_graphs.h"
 #include "core/pipeline/plan/latents_file.h"
+#include "core/pipeline/spec/model_table.h"
 #include "core/pipeline/spec/picture_spec.h"
 #include "core/schedulers/config.h"
 #include "core/schedulers/schedule.h"
@@ -29,7 +30,7 @@ using batching::UnitKind;
 
 // The steps of one model.
 struct PlannedStage {
-  const LoadedModel* model = nullptr;
+  const LoadedModel* model = nullptr;  // for facts, which are every device's
   schedulers::SchedulerConfig scheduler;
   schedulers::Schedule schedule;
   std::vector<int> rows;  // rows of an image's evaluations, by the lines of the schedule
@@ -37,7 +38,7 @@ struct PlannedStage {
 };
 
 struct PlannedGraph {
-  const LoadedModel* model = nullptr;
+  ModelId model;
   GraphName name;
 
   bool operator==(const PlannedGraph&) const = default;
@@ -73,8 +74,9 @@ struct Plan {
   std::vector<PlannedGraph> dispensable;
   // Bytes that its images hold while they run, beside weights, executables, arena and lane.
   int64_t state_bytes = 0;
-  // A sentence for each parameter of the request that has no effect on its images.
-  std::vector<std::string> unused;
+  // A sentence for each parameter of the request that has no effect on its images, and for each
+  // value that its models are not made for.
+  std::vector<std::string> warnings;
 };
 using SharedPlan = std::shared_ptr<const Plan>;
 
@@ -95,10 +97,6 @@ std::vector<PlannedGraph> GraphsFor(const GraphNeeds& needs);
 // another one in `larger` that is as large; where not `grows`, of the same size.
 bool Covers(absl::Span<const PlannedGraph> larger, absl::Span<const PlannedGraph> smaller,
             bool grows);
-
-// Handles of the graphs, in order. An error: one cannot be built, or may not.
-absl::StatusOr<std::vector<GraphHandle>> HandlesOf(absl::Span<const PlannedGraph> graphs,
-                                                   ModelGraphs::IfUnknown unknown);
 
 // Gives evaluations that are guided so many rows, and one the others; steps of all stages are
 // counted together, as users do, those that are run only.

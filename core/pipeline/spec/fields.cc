@@ -212,12 +212,16 @@ void FillWidth(const Field&, P& spec, const Sources& from) { spec.width = from.s
 void FillHeight(const Field&, P& spec, const Sources& from) { spec.height = from.size.height; }
 
 void FillSteps(const Field&, P& spec, const Sources& from) {
-  if (!HasSteps(spec)) spec.num_inference_steps = from.model.steps;
+  if (HasSteps(spec)) return;
+  spec.timesteps.assign(from.model.timesteps.begin(), from.model.timesteps.end());
+  if (spec.timesteps.empty()) spec.num_inference_steps = from.model.steps;
 }
 
 void FillGuidance(const Field&, P& spec, const Sources& from) {
   spec.guidance_scale = from.model.guidance_scale;
 }
+
+void FillEta(const Field&, P& spec, const Sources& from) { spec.eta = from.model.eta; }
 
 void FillDenoisingEnd(const Field&, P& spec, const Sources& from) {
   if (spec.refine) spec.denoising_end = from.model.denoising_end;
@@ -232,12 +236,12 @@ void FillStrength(const Field&, P& spec, const Sources& from) {
 bool NoGuidance(const Uses& uses) { return !uses.guidance; }
 bool NotStreamed(const Uses& uses) { return !uses.asked.takes_previews; }
 
-bool NoPreviews(const Uses& uses) { return !uses.AnyModel(&ModelReads::previews); }
+// True if none of the models reads it.
+template <bool ModelReads::*reads>
+bool Unread(const Uses& uses) {
+  return !uses.AnyModel(reads);
+}
 
-bool NoEta(const Uses& uses) { return !uses.AnyModel(&ModelReads::eta); }
-bool NoClipSkip(const Uses& uses) { return !uses.AnyModel(&ModelReads::clip_skip); }
-bool NoSecondPrompts(const Uses& uses) { return !uses.AnyModel(&ModelReads::second_prompts); }
-bool NoSizes(const Uses& uses) { return !uses.AnyModel(&ModelReads::sizes); }
 bool NoScores(const Uses& uses) { return !uses.AnyModel(&ModelReads::aesthetic_scores); }
 bool OnlyScores(const Uses& uses) { return uses.EveryModel(&ModelReads::aesthetic_scores); }
 
@@ -249,7 +253,7 @@ bool ZerosForNegative(const Uses& uses) {
   return !uses.asked.negative_prompt && uses.EveryModel(&ModelReads::zeros_for_negative);
 }
 
-// As TimeIds in conditioning.cc.
+// As TimeIds in families/sdxl/sdxl.cc.
 bool NoNegativeSizes(const Uses& uses) {
   return !uses.resolved.has_image && !uses.negative_sizes && NoScores(uses);
 }
@@ -284,7 +288,7 @@ bool IsOtherCrop(const Uses& uses) {
 
 constexpr Idle kNeedsGuidance = {NoGuidance, "it needs a guidance_scale above 1"};
 constexpr Idle kNeedsRefiner = {NoScores, "only a refiner reads it: set refine, or the model"};
-constexpr Idle kNeedsBase = {NoClipSkip, "only the base reads it"};
+constexpr Idle kNeedsBase = {Unread<&ModelReads::clip_skip>, "only the base reads it"};
 constexpr Idle kNeedsBothSizes = {
     NoNegativeSizes,
     "text-to-image reads it only where negative_original_size and negative_target_size are both "
@@ -297,7 +301,7 @@ constexpr absl::string_view kRefinerReadsScores = "the refiner reads aesthetic s
 constexpr absl::string_view kOneTextEncoder =
     "the model has one text encoder, which reads the first prompt";
 constexpr absl::string_view kNoSizes = "the model reads no sizes";
-constexpr Idle kNeedsSizes = {NoSizes, kNoSizes};
+constexpr Idle kNeedsSizes = {Unread<&ModelReads::sizes>, kNoSizes};
 
 // A row as it is written below.
 struct Row : Field {
@@ -324,8 +328,10 @@ constexpr Range kTold = {-kMaxConditioning, kMaxConditioning};
 std::vector<Field> PromptAndSize() {
   const std::vector<absl::string_view> sides = {"min_side", "max_side", "side_multiple",
                                                 "max_pixels"};
-  const Idle one_text_encoder = {NoSecondPrompts, kOneTextEncoder, IsOtherPrompt};
-  const Idle one_negative = {NoSecondPrompts, kOneTextEncoder, IsOtherNegativePrompt};
+  const Idle one_text_encoder = {Unread<&ModelReads::second_prompts>, kOneTextEncoder,
+                                 IsOtherPrompt};
+  const Idle one_negative = {Unread<&ModelReads::second_prompts>, kOneTextEncoder,
+                             IsOtherNegativePrompt};
   return {
       FIELD(prompt).In(kText),
       FIELD(prompt_2).In(kText).Unused({one_text_encoder}),
@@ -356,8 +362,8 @@ std::vector<Field> Denoising() {
       FIELD(eta)
           .In(kFraction)
           .Neutral(0)
-          .Default(FillNeutral)
-          .Unused({{NoEta, "only the scheduler ddim reads it"}}),
+          .Default(FillEta)
+          .Unused({{Unread<&ModelReads::eta>, "only the schedulers ddim and tcd read it"}}),
       FIELD(clip_skip).Rules({IsClipSkip}).Neutral(0).Unused({kNeedsBase}),
       FIELD(timesteps).Rules({IsSchedule<&P::timesteps, 0>}).Limits(steps),
       FIELD(sigmas).Rules({IsSchedule<&P::sigmas, 1>, CheckOneSchedule}).Limits(steps),
@@ -385,20 +391,20 @@ std::vector<Field> ImagesAndConditioning() {
           .Rules({IsAtLeastOne})
           .Unused(
               {{NotStreamed, "they come while a stream is read"},
-               {NoPreviews,
+               {Unread<&ModelReads::previews>,
                 "the checkpoint has no vae_tiny, and the colours of its latents are not known"}}),
       FIELD(original_size)
           .In(kTold)
           .Default(FillSize)
-          .Unused({{NoSizes, kNoSizes, IsOtherSize<&P::original_size>}}),
+          .Unused({{Unread<&ModelReads::sizes>, kNoSizes, IsOtherSize<&P::original_size>}}),
       FIELD(target_size)
           .In(kTold)
           .Default(FillSize)
-          .Unused({{NoSizes, kNoSizes, is_other_target}, only_scores_for_size}),
+          .Unused({{Unread<&ModelReads::sizes>, kNoSizes, is_other_target}, only_scores_for_size}),
       FIELD(crops_coords_top_left)
           .In(kTold)
           .Default(FillNeutral)
-          .Unused({{NoSizes, kNoSizes, IsOtherCrop}}),
+          .Unused({{Unread<&ModelReads::sizes>, kNoSizes, IsOtherCrop}}),
       FIELD(negative_original_size)
           .In(kTold)
           .Unused({kNeedsSizes, kNeedsGuidance, kNeedsBothSizes}),
@@ -448,41 +454,6 @@ bool IsSet(const Field& field, const PictureSpec& spec) {
       return value != T();
     }
   });
-}
-
-void Violations::CheckRange(const Field& field, const Range& range, const PictureSpec& spec) {
-  const double low = range.low, high = range.high;
-  const Ends ends = range.ends;
-  // Written so that NaN is out of range.
-  const auto is_in = [&](double value) {
-    return (value > low && value < high) || (value == low && ends == Ends::kBoth) ||
-           (value == high && ends != Ends::kNone);
-  };
-  const std::string right =
-      ends == Ends::kBoth ? absl::StrCat(low, " to ", high)
-                          : absl::StrCat("greater than ", low, " and ",
-                                         ends == Ends::kHigh ? "at most " : "less than ", high);
-  VisitField(field, spec, [&]<typename T>(const T& value) {
-    if constexpr (std::is_same_v<T, std::string>) {
-      CheckBytes(field.name, value, high);
-    } else if constexpr (std::is_same_v<T, std::optional<std::string>>) {
-      CheckBytes(field.name, value.value_or(""), high);
-    } else if constexpr (std::is_same_v<T, std::optional<Size>>) {
-      if (!value || (is_in(value->width) && is_in(value->height))) return;
-      Add(field.name, "each side must be ", right, ", is ", SizeText(*value));
-    } else if constexpr (std::is_same_v<T, std::optional<Offset>>) {
-      if (!value || (is_in(value->top) && is_in(value->left))) return;
-      Add(field.name, "each must be ", right, ", is top ", value->top, " left ", value->left);
-    } else if constexpr (std::is_same_v<T, std::optional<int>> ||
-                         std::is_same_v<T, std::optional<double>>) {
-      if (value && !is_in(*value)) Add(field.name, "must be ", right, ", is ", *value);
-    }
-  });
-}
-
-void Violations::CheckBytes(absl::string_view field, const std::string& text, double most) {
-  if (static_cast<double>(text.size()) <= most) return;
-  Add(field, "must be at most ", most, " bytes, is ", text.size());
 }
 
 }  // namespace latentd::pipeline

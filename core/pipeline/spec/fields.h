@@ -9,21 +9,18 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <utility>
 #include <variant>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "core/base/error_details.h"
 #include "core/pipeline/spec/picture_spec.h"
 
 namespace latentd::pipeline {
 
-struct Traits;         // validation.h
+struct AskedSpec;      // validation.h
+class Violations;      // validation.h
 struct Uses;           // unused_parameters.h
 struct ModelDefaults;  // model_table.h
-struct Field;
 
 // Place of a field in a spec. An absent optional is a field that was not set; so is an empty list.
 using Member =
@@ -37,32 +34,6 @@ struct Range {
   enum class Ends : uint8_t { kBoth, kHigh, kNone };  // ends that are values themselves
   double low = 0, high = 0;
   Ends ends = Ends::kBoth;
-};
-
-// Collects what is wrong with a request.
-class Violations {
- public:
-  // The pieces together say what would be right.
-  template <typename... Pieces>
-  void Add(absl::string_view field, const Pieces&... pieces) {
-    found_.push_back({std::string(field), absl::StrCat(pieces...)});
-  }
-
-  // Nothing where the field is absent.
-  void CheckRange(const Field& field, const Range& range, const PictureSpec& spec);
-
-  std::vector<FieldViolation> Take() { return std::move(found_); }
-
- private:
-  void CheckBytes(absl::string_view field, const std::string& text, double most);
-
-  std::vector<FieldViolation> found_;
-};
-
-// A spec that is validated.
-struct AskedSpec {
-  const PictureSpec& spec;
-  const Traits& traits;
 };
 
 // Sources of defaults.

@@ -7,8 +7,11 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 
 namespace latentd::pipeline {
+
+struct Preset;  // presets.h
 
 // A model by its place in the table.
 struct ModelId {
@@ -20,6 +23,8 @@ struct ModelId {
 // Taken where a request leaves the field out; diffusers' own.
 struct ModelDefaults {
   int steps = 50;
+  absl::Span<const double> timesteps = {};  // instead of steps, where there are some; for ever
+  double eta = 0;
   double guidance_scale = 5.0;
   double strength = 0.3;
   double denoising_end = 0.8;  // the part after which it hands over
@@ -39,6 +44,7 @@ struct ModelRow {
   std::string family;  // "sdxl"
   bool has_refiners = true;
   ModelDefaults defaults;
+  const Preset* preset = nullptr;  // the defaults are its; null: the family's
 };
 
 class ModelTable {

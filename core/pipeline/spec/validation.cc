@@ -1,8 +1,9 @@
 #include "core/pipeline/spec/validation.h"
 
 #include <random>
-#include <utility>
+#include <type_traits>
 
+#include "core/base/text.h"
 #include "core/pipeline/spec/fields.h"
 
 namespace latentd::pipeline {
@@ -21,6 +22,42 @@ Size CutTo(int multiple, const Size& size) {
 }
 
 }  // namespace
+
+void Violations::CheckRange(const Field& field, const Range& range, const PictureSpec& spec) {
+  const double low = range.low, high = range.high;
+  using Ends = Range::Ends;
+  const Ends ends = range.ends;
+  // Written so that NaN is out of range.
+  const auto is_in = [&](double value) {
+    return (value > low && value < high) || (value == low && ends == Ends::kBoth) ||
+           (value == high && ends != Ends::kNone);
+  };
+  const std::string right =
+      ends == Ends::kBoth ? absl::StrCat(low, " to ", high)
+                          : absl::StrCat("greater than ", low, " and ",
+                                         ends == Ends::kHigh ? "at most " : "less than ", high);
+  VisitField(field, spec, [&]<typename T>(const T& value) {
+    if constexpr (std::is_same_v<T, std::string>) {
+      CheckBytes(field.name, value, high);
+    } else if constexpr (std::is_same_v<T, std::optional<std::string>>) {
+      CheckBytes(field.name, value.value_or(""), high);
+    } else if constexpr (std::is_same_v<T, std::optional<Size>>) {
+      if (!value || (is_in(value->width) && is_in(value->height))) return;
+      Add(field.name, "each side must be ", right, ", is ", SizeText(*value));
+    } else if constexpr (std::is_same_v<T, std::optional<Offset>>) {
+      if (!value || (is_in(value->top) && is_in(value->left))) return;
+      Add(field.name, "each must be ", right, ", is top ", value->top, " left ", value->left);
+    } else if constexpr (std::is_same_v<T, std::optional<int>> ||
+                         std::is_same_v<T, std::optional<double>>) {
+      if (value && !is_in(*value)) Add(field.name, "must be ", right, ", is ", *value);
+    }
+  });
+}
+
+void Violations::CheckBytes(absl::string_view field, const std::string& text, double most) {
+  if (static_cast<double>(text.size()) <= most) return;
+  Add(field, "must be at most ", most, " bytes, is ", text.size());
+}
 
 std::vector<FieldViolation> FindViolations(const PictureSpec& spec, const Traits& traits) {
   const AskedSpec asked = {spec, traits};

@@ -3,13 +3,19 @@
 
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "core/base/error_details.h"
 #include "core/pipeline/spec/model_table.h"
 #include "core/pipeline/spec/picture_spec.h"
 
 namespace latentd::pipeline {
+
+struct Field;  // fields.h
+struct Range;  // fields.h
 
 // Facts about the loaded checkpoints that validation needs.
 struct Traits {
@@ -18,6 +24,32 @@ struct Traits {
   int max_clip_skip = 0;      // hidden states that can be skipped in both text encoders
   ModelTable models;          // has one at least
   std::set<std::string> off;  // components (components.h)
+};
+
+// A spec that is validated.
+struct AskedSpec {
+  const PictureSpec& spec;
+  const Traits& traits;
+};
+
+// Collects what is wrong with a request.
+class Violations {
+ public:
+  // The pieces together say what would be right.
+  template <typename... Pieces>
+  void Add(absl::string_view field, const Pieces&... pieces) {
+    found_.push_back({std::string(field), absl::StrCat(pieces...)});
+  }
+
+  // Nothing where the field is absent.
+  void CheckRange(const Field& field, const Range& range, const PictureSpec& spec);
+
+  std::vector<FieldViolation> Take() { return std::move(found_); }
+
+ private:
+  void CheckBytes(absl::string_view field, const std::string& text, double most);
+
+  std::vector<FieldViolation> found_;
 };
 
 // Violations of what can be told from the spec and the traits alone: ranges, sizes, fields that

@@ -12,7 +12,7 @@ using IfUnknown = ModelGraphs::IfUnknown;
 
 Stage& StageOf(const PlannedGraph& graph, Request& request) {
   return *absl::c_find_if(request.stages,
-                          [&](const Stage& stage) { return stage.planned.model == graph.model; });
+                          [&](const Stage& stage) { return stage.model.row().id == graph.model; });
 }
 
 // The member of the request, or of the stage of the graph's model, that runs such a graph.
@@ -40,7 +40,7 @@ ExecutablePointer& MemberFor(const PlannedGraph& graph, Request& request) {
 
 absl::Status AcquireOne(const PlannedGraph& graph, compiler::Purpose purpose, Request& request) {
   const bool builds = purpose.mode != compiler::GetMode::kReady;
-  ModelGraphs& graphs = graph.model->graphs();
+  ModelGraphs& graphs = StageOf(graph, request).model.graphs();
   ASSIGN_OR_RETURN(GraphHandle handle,
                    graphs.Find(graph.name, builds ? IfUnknown::kBuild : IfUnknown::kRefuse));
   ASSIGN_OR_RETURN(ExecutablePointer executable, graphs.Get(handle, purpose));

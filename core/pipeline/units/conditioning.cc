@@ -51,7 +51,7 @@ absl::Status AddInputs(const StageGraphs& to, const std::vector<HostInput>& inpu
 
 absl::Status EncodeOne(const StageGraphs& to, size_t index, const std::vector<HostInput>& inputs,
                        EncodedPrompt& encoded) {
-  const LoadedModel& model = to.stage.model();
+  const LoadedModel& model = to.stage.model;
   NamedBuffers ports;
   RETURN_IF_ERROR(AddInputs(to, inputs, ports));
   ASSIGN_OR_RETURN(NamedBuffers outputs, EnqueueGraph(to.stage.text[index], ports,
@@ -122,13 +122,13 @@ absl::StatusOr<std::vector<EncodedPrompt>> EncodePrompts(const Stage& stage,
                                                          const PictureSpec& resolved,
                                                          device::Stream& stream,
                                                          PendingWork& work) {
-  return EncodeRows({stage, stream, work}, RowsOf(stage.model(), resolved));
+  return EncodeRows({stage, stream, work}, RowsOf(stage.model, resolved));
 }
 
 absl::StatusOr<NamedBuffers> MakeConditioning(const Stage& stage, const PictureSpec& resolved,
                                               device::Stream& stream, PendingWork& work) {
   const StageGraphs to = {stage, stream, work};
-  const std::vector<RowInputs> rows = RowsOf(stage.model(), resolved);
+  const std::vector<RowInputs> rows = RowsOf(stage.model, resolved);
   ASSIGN_OR_RETURN(std::vector<EncodedPrompt> text, EncodeRows(to, rows));
   const auto count = static_cast<int64_t>(rows.size());
   ASSIGN_OR_RETURN(NamedBuffers packed, AllocateRows(*stage.request_part, count));

@@ -6,7 +6,6 @@
 
 #include "absl/status/statusor.h"
 #include "core/device/device.h"
-#include "core/pipeline/graphs/loaded_model.h"
 #include "core/pipeline/spec/picture_spec.h"
 #include "core/pipeline/units/run_graph.h"
 #include "core/pipeline/units/stage.h"

@@ -27,7 +27,7 @@ std::string VaeOf(const Picture& picture) {
 
 device::Shape LatentShape(const Picture& picture) {
   const LatentSize& size = picture.plan().latents;
-  return {1, picture.stage().model().latent_channels(), size.height, size.width};
+  return {1, picture.stage().model.latent_channels(), size.height, size.width};
 }
 
 // As it is drawn, turned as EXIF says, and on its way to another size.
@@ -71,7 +71,7 @@ absl::StatusOr<Buffer> ScaleOf(device::Device& device, double value) {
 // unless the schedule goes on where another one ended.
 absl::StatusOr<Buffer> SampleLatents(Picture& picture, device::Stream& stream, PendingWork& work) {
   const Request& request = *picture.request;
-  const LoadedModel& model = picture.stage().model();
+  const LoadedModel& model = picture.stage().model;
   const schedulers::Schedule& schedule = picture.stage().schedule();
   device::Device& device = request.sample->device();
   const device::Shape shape = LatentShape(picture);

@@ -1,13 +1,13 @@
 #include "core/pipeline/units/picture.h"
 
-#include "absl/algorithm/container.h"
 #include "core/pipeline/units/preview.h"
 
 namespace latentd::pipeline {
 
-Request::Request(SharedPlan planned, SharedInputs brought)
-    : plan(std::move(planned)), inputs(std::move(brought)), conditioning(plan->stages.size()) {
-  for (const PlannedStage& stage : plan->stages) stages.emplace_back(stage);
+Request::Request(SharedPlan planned, SharedInputs brought,
+                 const std::vector<const LoadedModel*>& models)
+    : plan(std::move(planned)), inputs(std::move(brought)), conditioning(models.size()) {
+  for (size_t i = 0; i < models.size(); ++i) stages.emplace_back(plan->stages[i], *models[i]);
   if (spec().previews_every) colors = KnownColors(plan->last_model().vae());
 }
 
@@ -43,14 +43,12 @@ batching::Ahead Picture::ahead() const {
   batching::Ahead ahead;
   ahead.stages.front().lane = lane();
   if (next == UnitKind::kDone) return ahead;
-  const auto left = absl::MakeConstSpan(plan().units).subspan(unit);
-  const auto has = [&](UnitKind kind) {
-    return absl::c_any_of(left, [kind](const PlannedUnit& one) { return one.kind == kind; });
-  };
-  ahead.decode = has(UnitKind::kDecode);
-  ahead.encode = has(UnitKind::kEncode);
-  for (const PlannedUnit& one : left) {
-    if (one.kind == UnitKind::kStep) ahead.stages[one.stage - stage_index] = StepsAhead(one.stage);
+  for (const PlannedUnit& one : absl::MakeConstSpan(plan().units).subspan(unit)) {
+    if (one.kind == UnitKind::kStep) {
+      ahead.stages[one.stage - stage_index] = StepsAhead(one.stage);
+    } else if (one.kind != UnitKind::kText) {
+      (batching::FollowsSteps(one.kind) ? ahead.after : ahead.before).push_back(one.kind);
+    }
   }
   return ahead;
 }

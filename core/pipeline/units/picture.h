@@ -31,7 +31,8 @@ using batching::Lane;
 
 // Everything that the pictures of one request share.
 struct Request {
-  Request(SharedPlan plan, SharedInputs inputs);
+  // `models`: of the plan's stages, in order, on the device that draws the images.
+  Request(SharedPlan plan, SharedInputs inputs, const std::vector<const LoadedModel*>& models);
 
   const PictureSpec& spec() const { return plan->spec; }
 
@@ -63,7 +64,7 @@ struct Picture {
   const Plan& plan() const { return *request->plan; }
   const Stage& stage() const { return request->stages[stage_index]; }
   // Model of the stage that is next, or ran last.
-  const ModelRow& model() const { return stage().model().row(); }
+  const ModelRow& model() const { return stage().model.row(); }
   // Rows of a step, at most; of the next one; of those that are left in its stage, at most.
   int rows() const { return plan().rows; }
   int next_rows() const;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <utility>
 
 #include "core/base/status_macros.h"
 #include "core/pipeline/units/pixels.h"

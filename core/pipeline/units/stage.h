@@ -11,13 +11,13 @@
 namespace latentd::pipeline {
 
 struct Stage {
-  explicit Stage(const PlannedStage& planned) : planned(planned) {}
+  Stage(const PlannedStage& planned, const LoadedModel& model) : planned(planned), model(model) {}
 
-  const LoadedModel& model() const { return *planned.model; }
   const schedulers::Schedule& schedule() const { return planned.schedule; }
   device::Device& device() const { return request_part->device(); }
 
   const PlannedStage& planned;          // part of the request's plan
+  const LoadedModel& model;             // on the device that draws
   std::vector<ExecutablePointer> text;  // in the order of the model's text encoders
   ExecutablePointer request_part;
   // By rows: those of the request's own number, and of more where they are ready.

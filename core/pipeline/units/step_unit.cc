@@ -53,7 +53,7 @@ absl::StatusOr<Buffer> ReadGivenLatents(const Picture& picture) {
   ASSIGN_OR_RETURN(const Buffer all,
                    ReadLatentsFile(picture.request->inputs->latents,
                                    static_cast<int64_t>(plan.spec.seeds.size()),
-                                   picture.stage().model().latent_channels(), plan.latents));
+                                   picture.stage().model.latent_channels(), plan.latents));
   const int64_t row = std::min(static_cast<int64_t>(picture.index), all.shape()[0] - 1);
   return all.Rows(row, row + 1);
 }
@@ -65,7 +65,7 @@ absl::Status DrawFirstLatents(Picture& picture) {
   const LatentSize& size = picture.plan().latents;
   ASSIGN_OR_RETURN(picture.latents,
                    stage.device().Allocate(
-                       DType::kF32, {1, stage.model().latent_channels(), size.height, size.width},
+                       DType::kF32, {1, stage.model.latent_channels(), size.height, size.width},
                        Place::kPinned));
   const double scale = stage.schedule().initial_noise_scale;
   if (!picture.plan().spec.has_latents) {

@@ -12,7 +12,6 @@
 #include "core/device/device.h"
 #include "core/pipeline/units/lanes.h"
 #include "core/pipeline/units/picture.h"
-#include "core/pipeline/units/preview.h"
 #include "core/pipeline/units/run_graph.h"
 
 namespace latentd::pipeline {

@@ -16,8 +16,8 @@
 #include "core/base/files.h"
 #include "core/graph/split.h"
 #include "core/passes/pipeline.h"
-#include "core/weights/checkpoint.h"
-#include "core/weights/safetensors.h"
+#include "core/weights/containers/checkpoint.h"
+#include "core/weights/containers/safetensors.h"
 #include "core/weights/weight_store.h"
 #include "tests/golden/network_graphs.h"
 #include "tests/support/source_directory.h"
@@ -82,15 +82,15 @@ golden::InputShapes InputsOf(const std::string& model, const std::string& compon
 void AddDemoNetworks(const std::string& model, const Backend& backend, weights::WeightStore& store,
                      std::vector<DemoNetwork>* networks) {
   ASSERT_OK_AND_ASSIGN(const auto checkpoint,
-                       weights::Checkpoint::Open(kSource + "/deploy/demo-model/" + model, ""));
+                       weights::Checkpoint::Open({kSource + "/deploy/demo-model/" + model}));
   for (const auto& [component, named] : checkpoint.components()) {
     const bool text = absl::StartsWith(component, "text_encoder");
     if (!text && component != "unet" && component != "vae") continue;
     ASSERT_OK_AND_ASSIGN(const std::string config, checkpoint.ConfigText(component));
-    ASSERT_OK_AND_ASSIGN(const weights::TensorMap tensors, checkpoint.LoadTensors(component));
+    ASSERT_OK_AND_ASSIGN(const weights::SourceMap sources, checkpoint.LoadWeights(component));
     DemoNetwork& network =
         networks->emplace_back(DemoNetwork{weights::WeightSet(&store, model), {}});
-    network.weights.Add(golden::kComponent, tensors);
+    network.weights.Add(golden::kComponent, sources);
     for (const auto& [height, width] : kBuckets) {
       const auto inputs = InputsOf(model, component, json::parse(config), height, width);
       for (auto& graph : Optimised(named.class_name, config, inputs, backend)) {

@@ -25,7 +25,7 @@
 #include "core/graph/text.h"
 #include "core/passes/pipeline.h"
 #include "core/passes/precision.h"
-#include "core/weights/safetensors.h"
+#include "core/weights/containers/safetensors.h"
 #include "core/weights/weight_store.h"
 #include "tests/conformance/run_graph.h"
 #include "tests/core/backends/heap_requests.h"

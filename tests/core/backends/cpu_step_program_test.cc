@@ -15,7 +15,7 @@
 #include "core/graph/split.h"
 #include "core/passes/pipeline.h"
 #include "core/passes/precision.h"
-#include "core/weights/checkpoint.h"
+#include "core/weights/containers/checkpoint.h"
 #include "tests/golden/network_graphs.h"
 #include "tests/support/source_directory.h"
 #include "tests/support/status_matchers.h"
@@ -31,7 +31,7 @@ constexpr int64_t kRows = 2, kTokens = 77;
 // As it is compiled.
 absl::StatusOr<Graph> StepOfTheDemo(DType dtype) {
   ASSIGN_OR_RETURN(const auto checkpoint,
-                   weights::Checkpoint::Open(testing::SourcePath("deploy/demo-model/base"), ""));
+                   weights::Checkpoint::Open({testing::SourcePath("deploy/demo-model/base")}));
   ASSIGN_OR_RETURN(const std::string config, checkpoint.ConfigText("unet"));
   const golden::InputShapes inputs = {{"sample", {kRows, 4, 16, 24}},
                                       {"timestep", {kRows}},

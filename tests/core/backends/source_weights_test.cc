@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <memory>
 #include <string>
 #include <utility>
@@ -113,6 +114,63 @@ TEST_P(SourceWeightsTest, AreScaledNumbersOfAnotherDType) {
   EXPECT_THAT(Values(*Compose(dequantised,
                               {Source::Of({bytes, "memory"}), OfFloats({2, 1}, {0.5f, 0.25f})})),
               ElementsAre(4, 4, 2, 2));
+}
+
+double ValueOfCode(DType dtype, int code) {
+  const int mantissa = dtype == DType::kF8E4M3 ? 3 : 2;
+  const int bias = dtype == DType::kF8E4M3 ? 7 : 15;
+  const int exponent = (code & 0x7F) >> mantissa, rest = code & ((1 << mantissa) - 1);
+  const double sign = code < 0x80 ? 1 : -1;
+  if (dtype == DType::kF8E4M3 && (code & 0x7F) == 0x7F) return NAN;
+  if (dtype == DType::kF8E5M2 && exponent == 31) return rest != 0 ? NAN : sign * INFINITY;
+  if (exponent == 0) return sign * std::ldexp(rest, 1 - bias - mantissa);
+  return sign * std::ldexp(rest + (1 << mantissa), exponent - bias - mantissa);
+}
+
+// Zeros have signs.
+bool IsTheSame(double a, double b) {
+  return std::isnan(b) ? std::isnan(a) : a == b && std::signbit(a) == std::signbit(b);
+}
+
+// Values of all codes, in f32 and in what they are cast to without it.
+TEST_P(SourceWeightsTest, AreEightBitFloatsWithoutALoss) {
+  for (const DType stored : {DType::kF8E4M3, DType::kF8E5M2}) {
+    const Source source = RandomSource("codes", stored, {16, 16});
+    for (const DType wanted : kStoredFloats) {
+      GraphBuilder b;
+      const Value weight = b.Weight("net/w", {16, 16});
+      const Graph recipe = GraphOf(b, wanted == DType::kF32 ? weight : b.Cast(weight, wanted));
+      ASSERT_OK_AND_ASSIGN(const WeightRef held, store_->Get(recipe, *SetOf("net/w", source)));
+      EXPECT_EQ(held->dtype(), wanted);
+      const std::vector<double> values = testing::ToDoubles(testing::OnHost(*held));
+      for (int code = 0; code < 256; ++code) {
+        const double expected = ValueOfCode(stored, code);
+        EXPECT_TRUE(IsTheSame(values[code], expected))
+            << device::Name(stored) << " " << code << " is " << values[code] << ", not "
+            << expected;
+      }
+    }
+  }
+}
+
+TEST_P(SourceWeightsTest, AreTransposedEightBitFloats) {
+  Buffer codes = Buffer::Allocate(DType::kF8E5M2, {1, 2});
+  codes.as<uint8_t>()[0] = 0x3C;  // 1
+  codes.as<uint8_t>()[1] = 0xC2;  // -3
+  GraphBuilder b;
+  const Graph transposed = GraphOf(b, b.Permute(b.Weight("w", {1, 2}), {1, 0}));
+  EXPECT_THAT(Values(*Compose(transposed, {Source::Of({codes, "memory"})})), ElementsAre(1, -3));
+}
+
+TEST_P(SourceWeightsTest, AreEightBitFloatsTimesTheirScale) {
+  Buffer codes = Buffer::Allocate(DType::kF8E4M3, {1, 2});
+  codes.as<uint8_t>()[0] = 0x38;  // 1
+  codes.as<uint8_t>()[1] = 0xFE;  // -448
+  WeightSet set(store_.get());
+  set.Add("net",
+          {{"w.weight", {codes, "memory"}}, {"w.scale_weight", OfFloats({}, {0.1f}).from[0]}});
+  ASSERT_OK_AND_ASSIGN(const Source scaled, set.Find("net/w.weight"));
+  EXPECT_THAT(Values(scaled), ElementsAre(0.1f, -448 * 0.1f));
 }
 
 Graph Merge(int64_t side, int64_t rank, float scale) {

@@ -31,7 +31,8 @@ TEST(TensorViewTest, ABufferKeepsItsTensorAlive) {
 }
 
 TEST(TensorViewTest, EveryDtypeGoesThereAndBack) {
-  for (DType dtype : {DType::kF32, DType::kF16, DType::kBF16, DType::kI64, DType::kU8}) {
+  for (DType dtype : {DType::kF32, DType::kF16, DType::kBF16, DType::kI64, DType::kU8,
+                      DType::kF8E4M3, DType::kF8E5M2}) {
     const Buffer buffer = Buffer::Allocate(dtype, {3});
     const at::Tensor tensor = View(buffer);
     EXPECT_EQ(tensor.scalar_type(), ToScalarType(dtype));

@@ -50,11 +50,11 @@ TEST_F(AdmissionControlTest, WhoWasToldToComeBackWaitsNoLongerThanItMay) {
     const Unit unit = queue.Next().value();
     clock_.Advance(absl::Seconds(1));
     queue.Measure(unit, 1, absl::Seconds(1));
-    queue.Update(unit.pictures.front(),
-                 {.kind = UnitKind::kStep,
-                  .lane = kLane,
-                  .joined = true,
-                  .ahead = {.stages = {{{kLane, false, {{20 - step - 1}}}}}, .decode = true}});
+    queue.Update(unit.pictures.front(), {.kind = UnitKind::kStep,
+                                         .lane = kLane,
+                                         .joined = true,
+                                         .ahead = {.stages = {{{kLane, false, {{20 - step - 1}}}}},
+                                                   .after = {UnitKind::kDecode}}});
   }
   EXPECT_EQ(delay, absl::Seconds(18));
   EXPECT_OK(AskOf(queue, {.steps = 20, .content = 2}));

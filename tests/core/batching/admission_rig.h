@@ -51,17 +51,17 @@ class AdmissionRig : public ::testing::Test {
     std::vector<PictureId> ids;
     for (int i = 0; i < pictures; ++i) ids.push_back(next_id_++);
     last_ = ids.front();
-    return queue.Admit(
-        {.pictures = ids,
-         .need = {.kind = UnitKind::kText,
-                  .lane = kLane,
-                  .lane_rows = 1,
-                  .ahead = {.stages = {{{kLane, true, {{options.steps}}}}}, .decode = true}},
-         .bytes = bytes,
-         .caller = options.caller,
-         .priority = options.priority,
-         .deadline = clock_.Monotonic() + options.deadline,
-         .content = options.content});
+    return queue.Admit({.pictures = ids,
+                        .need = {.kind = UnitKind::kText,
+                                 .lane = kLane,
+                                 .lane_rows = 1,
+                                 .ahead = {.stages = {{{kLane, true, {{options.steps}}}}},
+                                           .after = {UnitKind::kDecode}}},
+                        .bytes = bytes,
+                        .caller = options.caller,
+                        .priority = options.priority,
+                        .deadline = clock_.Monotonic() + options.deadline,
+                        .content = options.content});
   }
   PictureId Admit(const Options& options) {
     EXPECT_OK(Ask(options));

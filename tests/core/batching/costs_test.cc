@@ -113,8 +113,8 @@ TEST(CostsTest, AloneAreThoseOfAllUnitsThatAreLeft) {
   costs.Measure(UnitKind::kEncode, kSmall, 1, Ms(1000));
   costs.Measure(UnitKind::kDecode, kSmall, 1, Ms(10000));
   const Ahead ahead{.stages = {{{kSmall, true, {{3, 2}}}, {kRefiner, false, {{2, 2}}}}},
-                    .encode = true,
-                    .decode = true};
+                    .before = {UnitKind::kEncode},
+                    .after = {UnitKind::kDecode}};
   EXPECT_EQ(costs.Alone(ahead), Ms(1 + 30 + 200 + 1000 + 10000));
 }
 

@@ -23,7 +23,8 @@ class ForecastTest : public ::testing::Test {
   }
 
   static ForecastPicture Picture(const Lane& lane, int steps, int rows = 1) {
-    ForecastPicture picture = {.ahead = {.stages = {{{lane}}}, .decode = true}, .lane_rows = 4};
+    ForecastPicture picture = {.ahead = {.stages = {{{lane}}}, .after = {UnitKind::kDecode}},
+                               .lane_rows = 4};
     if (steps > 0) picture.ahead.stages[0].runs = {{steps, rows}};
     return picture;
   }
@@ -59,7 +60,8 @@ TEST_F(ForecastTest, OnePictureTakesAllItsUnits) {
   costs_.Measure(UnitKind::kEncode, kSmall, 1, absl::Milliseconds(2));
   costs_.Measure(UnitKind::kDecode, kSmall, 1, absl::Milliseconds(3));
   ForecastPicture picture = Picture(kSmall, 5);
-  picture.ahead.stages[0].text = picture.ahead.encode = picture.ahead.decode = true;
+  picture.ahead.stages[0].text = true;
+  picture.ahead.before = {UnitKind::kEncode};
   ExpectEnds({picture}, {1 + 2 + 50 + 3});
 }
 
@@ -109,7 +111,7 @@ TEST_F(ForecastTest, RowsAreKeptForWhoTakesThemLater) {
 TEST_F(ForecastTest, PreviewsHoldUpAllThatAreInTheLane) {
   costs_.Measure(UnitKind::kPreview, kSmall, 1, absl::Milliseconds(4));
   ForecastPicture shown = Picture(kSmall, 4), other = Picture(kSmall, 10);
-  shown.ahead.decode = other.ahead.decode = false;
+  shown.ahead.after = other.ahead.after = {};
   shown.ahead.stages[0].previews = 2;
   ExpectEnds({shown, other}, {4 * 20 + 2 * 4, 4 * 20 + 2 * 4 + 6 * 10});
 }
@@ -141,7 +143,7 @@ TEST_F(ForecastTest, OfAPictureThatIsNotDecodedAllIsKnown) {
   costs_.Measure(UnitKind::kDecode, kSmall, 1, absl::Milliseconds(3));
   ForecastPicture picture = Picture(kSmall, 2);
   ExpectEnds({picture}, {2 * 10 + 3});
-  picture.ahead.decode = false;
+  picture.ahead.after = {};
   ExpectEnds({picture}, {2 * 10});
   EXPECT_TRUE(Foresee({{picture}}, Sharing::kInTurns, costs_)[0].known);
 }
@@ -192,7 +194,8 @@ TEST_F(ForecastTest, APictureWithoutStepsIsEncodedAndDecoded) {
   costs_.Measure(UnitKind::kText, kSmall, 1, absl::Milliseconds(1));
   costs_.Measure(UnitKind::kDecode, kSmall, 1, absl::Milliseconds(3));
   ForecastPicture picture = Picture(kSmall, 0);
-  picture.ahead.stages[0].text = picture.ahead.encode = picture.ahead.decode = true;
+  picture.ahead.stages[0].text = true;
+  picture.ahead.before = {UnitKind::kEncode};
   ExpectEnds({picture}, {1 + 2 + 3});
 }
 

@@ -122,12 +122,12 @@ class PlayedQueue {
   void Admit(size_t index) {
     const PlayedRequest& request = requests_[index];
     const Lane lane{.width = request.size, .height = request.size};
-    const Need need{
-        .kind = UnitKind::kText,
-        .lane = lane,
-        .lane_rows = device_.lane_rows(),
-        .lane_places = device_.lane_places,
-        .ahead = {.stages = {{{lane, true, {{request.steps, request.rows}}}}}, .decode = true}};
+    const Need need{.kind = UnitKind::kText,
+                    .lane = lane,
+                    .lane_rows = device_.lane_rows(),
+                    .lane_places = device_.lane_places,
+                    .ahead = {.stages = {{{lane, true, {{request.steps, request.rows}}}}},
+                              .after = {UnitKind::kDecode}}};
     std::vector<PictureId> ids;
     for (int i = 0; i < request.pictures; ++i) {
       ids.push_back(++last_id_);

@@ -203,7 +203,7 @@ class PlayedServer {
                     .lane_rows = load_.lane_rows,
                     .lane_places = load_.lane_places,
                     .ahead = {.stages = {{{client.lane, true, {{client.steps, client.rows}}}}},
-                              .decode = true}};
+                              .after = {UnitKind::kDecode}}};
     const auto admitted = queue_.Admit({.pictures = {&id, 1},
                                         .need = need,
                                         .bytes = load_.bursts.bytes,

@@ -24,9 +24,9 @@ TEST(PriorityLimitsTest, OfSeveralNamesTheBestThatIsNamedCounts) {
 
 // Graphs of images of that size, in latents, of a model without weights.
 RefusedSizes::Graphs GraphsAt(int width, int height, const std::vector<int>& rows = {2}) {
-  RefusedSizes::Graphs graphs = {{nullptr, {.kind = pipeline::GraphKind::kRequest}}};
-  for (int count : rows) graphs.push_back({nullptr, {.shape = {count, height, width}}});
-  graphs.push_back({nullptr, {pipeline::GraphKind::kDecode, {1, height, width}}});
+  RefusedSizes::Graphs graphs = {{{}, {.kind = pipeline::GraphKind::kRequest}}};
+  for (int count : rows) graphs.push_back({{}, {.shape = {count, height, width}}});
+  graphs.push_back({{}, {pipeline::GraphKind::kDecode, {1, height, width}}});
   return graphs;
 }
 
@@ -35,7 +35,7 @@ TEST(RefusedSizesTest, FindsWhatIsNoSmaller) {
   refused.Add(GraphsAt(64, 32), 1000);
   EXPECT_EQ(refused.Find(GraphsAt(64, 32)), 1000);
   RefusedSizes::Graphs larger = GraphsAt(64, 33);
-  larger.push_back({nullptr, {pipeline::GraphKind::kEncode, {1, 33, 64}}});
+  larger.push_back({{}, {pipeline::GraphKind::kEncode, {1, 33, 64}}});
   EXPECT_TRUE(refused.Find(larger).has_value());
   EXPECT_FALSE(refused.Find(GraphsAt(63, 128)).has_value());
   EXPECT_FALSE(refused.Find(GraphsAt(64, 32, {1})).has_value());

@@ -255,6 +255,21 @@ TEST_F(AdmittedJobsTest, WhoIsLateIsCancelledByTheLoop) {
   EXPECT_THAT(ended_early_, ElementsAre(Pair(job.get(), CancelCause::kDeadline)));
 }
 
+TEST_F(AdmittedJobsTest, ThoseAreLateWhoseDeadlineHasPassed) {
+  const auto with = [this](int seconds) {
+    return Add(Graphs::kMissing, 1, clock_.Monotonic() + absl::Seconds(seconds));
+  };
+  const auto ended = with(5), later = with(20), late = with(10);
+  End(*ended);
+  clock_.Advance(absl::Seconds(10));
+  EXPECT_EQ(AwaitNext().cancelled, late);
+  End(*late);
+  EXPECT_EQ(Next().cancelled, nullptr);
+  EXPECT_TRUE(jobs_.IsWanted(*later));
+  clock_.Advance(absl::Seconds(10));
+  EXPECT_EQ(AwaitNext().cancelled, later);
+}
+
 TEST_F(AdmittedJobsTest, ALoopThatWaitsForItsTimeHearsOfACancellationUntilThen) {
   const auto job = Begun();
   jobs_.AwaitCancellation(clock_.Monotonic(), watch_);

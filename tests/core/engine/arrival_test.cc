@@ -15,6 +15,8 @@ namespace latentd::engine {
 namespace {
 
 using ::latentd::testing::RecordingSink;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
 
 class ArrivalTest : public LoopTest {
  protected:
@@ -88,8 +90,9 @@ TEST_F(ArrivalTest, OfAPictureAllUnitsAreAheadThatItHasNotHad) {
   EXPECT_EQ(ahead.stages[0].lane, picture.lane());
   EXPECT_EQ(ahead.stages[0].evaluations(), 4);
   EXPECT_EQ(ahead.stages[1].evaluations(), 0);  // there is no refiner
-  EXPECT_TRUE(ahead.stages[0].text && ahead.decode);
-  EXPECT_FALSE(ahead.encode);
+  EXPECT_TRUE(ahead.stages[0].text);
+  EXPECT_THAT(ahead.after, ElementsAre(batching::UnitKind::kDecode));
+  EXPECT_THAT(ahead.before, IsEmpty());
   picture.Advance();
   EXPECT_EQ(picture.next, batching::UnitKind::kStep);
   picture.evaluation = 3;
@@ -99,7 +102,7 @@ TEST_F(ArrivalTest, OfAPictureAllUnitsAreAheadThatItHasNotHad) {
   picture.evaluation = 0;  // no further stage has any
   ahead = NeedOf(picture).ahead;
   EXPECT_EQ(ahead.stages[0].evaluations(), 0);
-  EXPECT_TRUE(ahead.decode);
+  EXPECT_THAT(ahead.after, ElementsAre(batching::UnitKind::kDecode));
   EXPECT_EQ(ahead.stages[0].lane, picture.lane());
 }
 

@@ -25,5 +25,12 @@ TEST(ModelNameTest, IsTheWorkingDirectorysOrOneAbove) {
   EXPECT_EQ(NameOfPath(".."), here.parent_path().filename());
 }
 
+TEST(ModelNameTest, ASnapshotOfTheHubHasTheModelsName) {
+  EXPECT_EQ(NameOfPath("/h/models--stabilityai--sdxl-turbo/snapshots/71153311d3d"), "sdxl-turbo");
+  EXPECT_EQ(NameOfPath("/h/models--org--a--b/snapshots/71153311d3d/"), "a--b");
+  EXPECT_EQ(NameOfPath("/h/models--gpt2/snapshots/71153311d3d"), "gpt2");
+  EXPECT_EQ(NameOfPath("/h/plain/snapshots/71153311d3d"), "71153311d3d");
+}
+
 }  // namespace
 }  // namespace latentd::engine

@@ -258,9 +258,10 @@ TEST_F(SharedStepsTest, AnEvaluationThatFailsFailsAllOfItsRequests) {
     ASSERT_EQ(failed.size(), 1u);
     EXPECT_EQ(failed[0].status.message(), "the device fell");
   }
-  model_->on_run.work = nullptr;
+  fails = false;  // a unit that was enqueued behind the failed one may still run
   Admit(second, {.steps = 2});
   EXPECT_EQ(Only<Completed>(second->WaitForEnd()).size(), 1u);
+  model_->on_run.work = nullptr;
 }
 
 // By who binds the steps, and by who enqueues them.

@@ -214,9 +214,10 @@ TEST_F(Sd1Test, HasNoRefiner) {
               StatusIs(kInvalidArgument,
                        AllOf(HasSubstr("refine"), HasSubstr("sd1"), Not(HasSubstr("--refiner")))));
   Rig other;
-  EXPECT_THAT(LoadPipeline({.base = Path(), .refiner = kDemoRefiner}, other.weights, other.graphs),
-              StatusIs(kInvalidArgument, AllOf(HasSubstr("--refiner=" + kDemoRefiner),
-                                               HasSubstr(Path()), HasSubstr("has no refiners"))));
+  EXPECT_THAT(
+      LoadPipeline({.base = Path(), .refiner = kDemoRefiner}, other.weights, other.graphs),
+      StatusIs(kInvalidArgument, AllOf(HasSubstr("--refiner=" + kDemoRefiner), HasSubstr(Path()),
+                                       HasSubstr("has no such refiners"))));
   EXPECT_THAT(
       LoadPipeline({.base = Path(), .refiner = Path()}, other.weights, other.graphs),
       StatusIs(kInvalidArgument, HasSubstr("supported for a refiner: StableDiffusionXLImg2Img")));

@@ -242,6 +242,21 @@ TEST(OpTable, RefusesMixedAndIntegerTypesInArithmetic) {
   EXPECT_OK(InferType(Op::kAdd, {half, half}, {}));
 }
 
+TEST(OpTable, OnlyACastReadsEightBitFloatsAndNothingMakesThem) {
+  for (const DType dtype : {DType::kF8E4M3, DType::kF8E5M2}) {
+    const ValueType stored{dtype, Shape{2, 3}};
+    ASSERT_OK_AND_ASSIGN(const ValueType wide,
+                         InferType(Op::kCast, {stored}, CastAttributes{DType::kF16}));
+    EXPECT_EQ(wide, (ValueType{DType::kF16, stored.shape}));
+    EXPECT_THAT(InferType(Op::kPermute, {stored}, PermuteAttributes{{1, 0}}),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("stored only")));
+    EXPECT_THAT(InferType(Op::kAdd, {stored, stored}, {}),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("stored only")));
+    EXPECT_THAT(InferType(Op::kCast, {F32({2})}, CastAttributes{dtype}),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("stored only")));
+  }
+}
+
 struct BadOperands {
   Op op;
   std::vector<ValueType> operands;

@@ -6,7 +6,7 @@
 #include "absl/strings/strip.h"
 #include "core/base/status_macros.h"
 #include "core/graph/split.h"
-#include "core/weights/safetensors.h"
+#include "core/weights/containers/safetensors.h"
 #include "tests/conformance/run_graph.h"
 #include "tests/golden/case_files.h"
 #include "tests/golden/network_case.h"

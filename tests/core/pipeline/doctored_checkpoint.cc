@@ -14,7 +14,7 @@
 #include "core/backends/reference/evaluate.h"
 #include "core/graph/graph_builder.h"
 #include "core/pipeline/graphs/vae_graph.h"
-#include "core/weights/safetensors.h"
+#include "core/weights/containers/safetensors.h"
 #include "tests/support/safetensors_writer.h"
 #include "tests/support/stored_weight.h"
 

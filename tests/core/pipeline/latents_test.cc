@@ -7,7 +7,7 @@
 #include "core/backends/cpu/cpu_backend.h"
 #include "core/noise/noise_generator.h"
 #include "core/pipeline/plan/latents_file.h"
-#include "core/weights/safetensors.h"
+#include "core/weights/containers/safetensors.h"
 #include "tests/core/pipeline/rig.h"
 #include "tests/support/safetensors_writer.h"
 
@@ -176,7 +176,7 @@ TEST_F(LatentsTest, ThatAreWantedTakeNoUnitAfterTheSteps) {
   const auto picture = rig_->Start(spec);
   std::vector<UnitKind> kinds;
   while (picture->next != UnitKind::kDone) {
-    EXPECT_FALSE(picture->ahead().decode);
+    EXPECT_THAT(picture->ahead().after, ::testing::IsEmpty());
     EXPECT_TRUE(picture->ahead().is_known());
     kinds.push_back(picture->next);
     ASSERT_OK(testing::RunUnit(*picture));

@@ -61,8 +61,26 @@ TEST_F(PlanTest, ImagesHoldTheGraphsOfTheirPlanAndNoOthers) {
   for (const Asked& asked : Requests()) {
     const auto pictures = rig_->Begin(asked).value();
     const Request& request = *pictures.front()->request;
-    const auto planned = HandlesOf(request.plan->graphs, ModelGraphs::IfUnknown::kRefuse);
+    const auto planned =
+        rig_->pipeline->HandlesOf(request.plan->graphs, ModelGraphs::IfUnknown::kRefuse);
     EXPECT_EQ(LabelsOf(planned.value()), LabelsOf(request.graphs));
+  }
+}
+
+// As of another device.
+TEST_F(PlanTest, APipelineOfTheSameModelsBeginsItWithItsOwnGraphs) {
+  const Rig other;
+  for (const Asked& asked : Requests()) {
+    const SharedPlan plan = rig_->Resolve(asked).value();
+    const auto pictures =
+        other.pipeline->Start(plan, std::make_shared<Inputs>(asked.inputs)).value();
+    const Request& request = *pictures.front()->request;
+    const auto own = other.pipeline->HandlesOf(plan->graphs, ModelGraphs::IfUnknown::kRefuse);
+    EXPECT_EQ(request.graphs, own.value());
+    for (size_t i = 0; i < request.stages.size(); ++i) {
+      EXPECT_EQ(&request.stages[i].model,
+                other.pipeline->Models()[plan->stages[i].model->row().id.value]);
+    }
   }
 }
 
@@ -88,7 +106,8 @@ TEST_F(PlanTest, AnEnsembleReadsTheImageWithItsFirstModelAndDecodesWithItsLast) 
   EXPECT_THAT(KindsOf(both->units), ElementsAre(UnitKind::kText, UnitKind::kStep, UnitKind::kText,
                                                 UnitKind::kStep, UnitKind::kDecode));
   for (const PlannedGraph& graph : both->graphs) {
-    if (graph.name.kind == GraphKind::kDecode) EXPECT_EQ(graph.model, both->stages[1].model);
+    if (graph.name.kind != GraphKind::kDecode) continue;
+    EXPECT_EQ(graph.model, both->stages[1].model->row().id);
   }
 }
 
@@ -105,11 +124,11 @@ TEST_F(PlanTest, StepsOfMoreRowsAndPreviewsAreDispensable) {
 
 TEST_F(PlanTest, NamesTheSchedulerThatIsUsedAndWhatHasNoEffect) {
   PictureSpec spec = SmallSpec();
-  EXPECT_THAT(rig_->pipeline->Resolve(spec).value()->unused, IsEmpty());
+  EXPECT_THAT(rig_->pipeline->Resolve(spec).value()->warnings, IsEmpty());
   EXPECT_EQ(rig_->pipeline->Resolve(spec).value()->spec.scheduler.name, "euler");
   spec.eta = 0.5;
-  EXPECT_THAT(rig_->pipeline->Resolve(spec).value()->unused,
-              ElementsAre("eta has no effect: only the scheduler ddim reads it"));
+  EXPECT_THAT(rig_->pipeline->Resolve(spec).value()->warnings,
+              ElementsAre("eta has no effect: only the schedulers ddim and tcd read it"));
 }
 
 TEST_F(PlanTest, ViolationsOfTheCallerComeWithTheOthers) {
@@ -129,7 +148,7 @@ TEST_F(PlanTest, ViolationsOfTheCallerComeWithTheOthers) {
 
 TEST(CoversTest, AsksForAsManyGraphsThatAreAsLarge) {
   const auto step = [](int rows, int side) {
-    return PlannedGraph{nullptr, {.shape = {rows, side, side}}};
+    return PlannedGraph{{}, {.shape = {rows, side, side}}};
   };
   const std::vector<PlannedGraph> two = {step(2, 8), step(1, 8)}, one = {step(2, 8)};
   EXPECT_TRUE(Covers(two, one, /*grows=*/true));
@@ -137,7 +156,7 @@ TEST(CoversTest, AsksForAsManyGraphsThatAreAsLarge) {
   EXPECT_TRUE(Covers({step(2, 9)}, one, true));
   EXPECT_FALSE(Covers({step(2, 9)}, one, false));
   EXPECT_FALSE(Covers({step(2, 7)}, one, true));
-  EXPECT_FALSE(Covers({{nullptr, {GraphKind::kDecode, {2, 8, 8}}}}, one, true));
+  EXPECT_FALSE(Covers({{{}, {GraphKind::kDecode, {2, 8, 8}}}}, one, true));
 }
 
 }  // namespace

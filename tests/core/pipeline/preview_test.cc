@@ -190,9 +190,9 @@ TEST_F(PreviewTest, AreNotDrawnWhereThereIsNoWayTo) {
   const Rig other({.base = directory.File("base")}, "",
                   backends::cpu::CpuBackend::Create().value());
   const auto plan = other.pipeline->Resolve(Spec("euler", 2)).value();
-  EXPECT_THAT(plan->unused,
+  EXPECT_THAT(plan->warnings,
               ElementsAre(::testing::HasSubstr("previews.every_n_steps has no effect")));
-  EXPECT_TRUE(rig_->pipeline->Resolve(Spec("euler", 2)).value()->unused.empty());
+  EXPECT_TRUE(rig_->pipeline->Resolve(Spec("euler", 2)).value()->warnings.empty());
   EXPECT_TRUE(Run(*other.Start(Spec("euler", 2))).empty());
 }
 

@@ -12,7 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/error_details.h"
-#include "core/weights/safetensors.h"
+#include "core/weights/containers/safetensors.h"
 #include "tests/support/in_place_edit.h"
 #include "tests/support/safetensors_writer.h"
 #include "tests/support/status_matchers.h"

@@ -1,4 +1,4 @@
-#include "core/weights/checkpoint.h"
+#include "core/weights/containers/checkpoint.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "absl/strings/str_cat.h"
+#include "core/base/status_macros.h"
 #include "tests/support/safetensors_writer.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temporary_directory.h"
@@ -46,22 +47,21 @@ class CheckpointTest : public ::testing::Test {
     WriteSafetensors(Path(file), {FilledTensor(name, {2}, value)});
   }
 
-  absl::StatusOr<TensorMap> Load(const std::string& component,
+  absl::StatusOr<SourceMap> Load(const std::string& component,
                                  const std::string& variant = "") const {
-    absl::StatusOr<Checkpoint> checkpoint = Checkpoint::Open(Root(), variant);
-    if (!checkpoint.ok()) return checkpoint.status();
-    return checkpoint->LoadTensors(component);
+    ASSIGN_OR_RETURN(const Checkpoint checkpoint, Checkpoint::Open({Root(), variant}));
+    return checkpoint.LoadWeights(component);
   }
 
   testing::TemporaryDirectory directory_;
 };
 
-float FirstValue(const TensorMap& tensors, const std::string& name) {
-  return tensors.at(name).data.as<float>()[0];
+float FirstValue(const SourceMap& tensors, const std::string& name) {
+  return tensors.at(name).from[0].data.as<float>()[0];
 }
 
 TEST_F(CheckpointTest, KnowsItsComponents) {
-  ASSERT_OK_AND_ASSIGN(const Checkpoint checkpoint, Checkpoint::Open(Root(), ""));
+  ASSERT_OK_AND_ASSIGN(const Checkpoint checkpoint, Checkpoint::Open({Root()}));
   EXPECT_EQ(checkpoint.path(), Root());
   EXPECT_EQ(checkpoint.pipeline_class(), "StableDiffusionXLPipeline");
   EXPECT_EQ(checkpoint.components().size(), 5u);
@@ -72,18 +72,18 @@ TEST_F(CheckpointTest, KnowsItsComponents) {
 
 // model_index.json need not name a tiny VAE, since no pipeline of diffusers has one.
 TEST_F(CheckpointTest, HasATinyVaeWhereItsFolderIs) {
-  EXPECT_FALSE(Checkpoint::Open(Root(), "")->Has("vae_tiny"));
+  EXPECT_FALSE(Checkpoint::Open({Root()})->Has("vae_tiny"));
   WriteFile(Path("vae_tiny/config.json"), "{}");
-  ASSERT_OK_AND_ASSIGN(const Checkpoint checkpoint, Checkpoint::Open(Root(), ""));
+  ASSERT_OK_AND_ASSIGN(const Checkpoint checkpoint, Checkpoint::Open({Root()}));
   EXPECT_EQ(checkpoint.components().at("vae_tiny"), (Component{"diffusers", "AutoencoderTiny"}));
   EXPECT_EQ(*checkpoint.ConfigText("vae_tiny"), "{}");
   WriteFile(Path("model_index.json"), R"({"vae_tiny": [null, null]})");
-  EXPECT_FALSE(Checkpoint::Open(Root(), "")->Has("vae_tiny"));
+  EXPECT_FALSE(Checkpoint::Open({Root()})->Has("vae_tiny"));
 }
 
 TEST_F(CheckpointTest, OptionsHaveDiffusersDefaults) {
   WriteFile(Path("model_index.json"), "{}");
-  ASSERT_OK_AND_ASSIGN(const Checkpoint checkpoint, Checkpoint::Open(Root(), ""));
+  ASSERT_OK_AND_ASSIGN(const Checkpoint checkpoint, Checkpoint::Open({Root()}));
   EXPECT_TRUE(checkpoint.force_zeros_for_empty_prompt());
   EXPECT_FALSE(checkpoint.requires_aesthetics_score());
 }
@@ -91,7 +91,7 @@ TEST_F(CheckpointTest, OptionsHaveDiffusersDefaults) {
 TEST_F(CheckpointTest, OptionsAreRead) {
   WriteFile(Path("model_index.json"),
             R"({"force_zeros_for_empty_prompt": false, "requires_aesthetics_score": true})");
-  ASSERT_OK_AND_ASSIGN(const Checkpoint checkpoint, Checkpoint::Open(Root(), ""));
+  ASSERT_OK_AND_ASSIGN(const Checkpoint checkpoint, Checkpoint::Open({Root()}));
   EXPECT_FALSE(checkpoint.force_zeros_for_empty_prompt());
   EXPECT_TRUE(checkpoint.requires_aesthetics_score());
 }
@@ -100,16 +100,16 @@ TEST_F(CheckpointTest, GivesConfigsAndFolders) {
   WriteFile(Path("vae/config.json"), R"({"latent_channels": 4})");
   WriteFile(Path("scheduler/scheduler_config.json"), R"({"steps_offset": -Infinity})");
   WriteFile(Path("tokenizer/vocab.json"), "{}");
-  ASSERT_OK_AND_ASSIGN(const Checkpoint checkpoint, Checkpoint::Open(Root(), ""));
+  ASSERT_OK_AND_ASSIGN(const Checkpoint checkpoint, Checkpoint::Open({Root()}));
   EXPECT_EQ(*checkpoint.ConfigText("vae"), R"({"latent_channels": 4})");
   EXPECT_EQ(*checkpoint.SchedulerConfigText(), R"({"steps_offset": -Infinity})");
-  EXPECT_EQ(*checkpoint.TokenizerDirectory("tokenizer"), Path("tokenizer"));
+  EXPECT_EQ(checkpoint.Tokenizer("tokenizer")->directory, Path("tokenizer"));
 }
 
 TEST_F(CheckpointTest, SumsUpWeightSizes) {
   WriteSafetensors(Path("unet/diffusion_pytorch_model.safetensors"),
                    {FilledTensor("a", {3}, 1), {"b", "F16", {5}, std::string(10, '\0')}});
-  ASSERT_OK_AND_ASSIGN(const Checkpoint checkpoint, Checkpoint::Open(Root(), ""));
+  ASSERT_OK_AND_ASSIGN(const Checkpoint checkpoint, Checkpoint::Open({Root()}));
   ASSERT_OK_AND_ASSIGN(const WeightSize size, checkpoint.SizeOf("unet"));
   EXPECT_EQ(size.bytes, 22);
   EXPECT_EQ(size.elements, 8);
@@ -167,8 +167,8 @@ TEST_F(CheckpointTest, FollowsTheLinksOfASnapshot) {
   std::filesystem::create_symlink("../../../blobs/0123",
                                   snapshot + "/unet/diffusion_pytorch_model.safetensors");
   std::filesystem::create_symlink("../../blobs/4567", snapshot + "/model_index.json");
-  ASSERT_OK_AND_ASSIGN(const Checkpoint checkpoint, Checkpoint::Open(snapshot, ""));
-  ASSERT_OK_AND_ASSIGN(const TensorMap tensors, checkpoint.LoadTensors("unet"));
+  ASSERT_OK_AND_ASSIGN(const Checkpoint checkpoint, Checkpoint::Open({snapshot}));
+  ASSERT_OK_AND_ASSIGN(const SourceMap tensors, checkpoint.LoadWeights("unet"));
   EXPECT_EQ(FirstValue(tensors, "a"), 7);
 }
 
@@ -203,7 +203,7 @@ TEST_P(ShardedCheckpointTest, ReadsAllShards) {
                          R"(","b":")", names.second, R"("}})"));
   WriteTensor("unet/" + names.first, "a", 1);
   WriteTensor("unet/" + names.second, "b", 2);
-  ASSERT_OK_AND_ASSIGN(const TensorMap tensors, Load("unet", names.variant));
+  ASSERT_OK_AND_ASSIGN(const SourceMap tensors, Load("unet", names.variant));
   EXPECT_EQ(tensors.size(), 2u);
   EXPECT_EQ(FirstValue(tensors, "a"), 1);
   EXPECT_EQ(FirstValue(tensors, "b"), 2);
@@ -229,7 +229,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 class ShardIndexTest : public CheckpointTest {
  protected:
-  absl::StatusOr<TensorMap> LoadWithIndex(const std::string& text) {
+  absl::StatusOr<SourceMap> LoadWithIndex(const std::string& text) {
     WriteFile(Path("unet/diffusion_pytorch_model.safetensors.index.json"), text);
     return Load("unet");
   }
@@ -255,7 +255,7 @@ TEST_F(ShardIndexTest, TakesEachTensorFromTheShardThatTheIndexNames) {
                    {FilledTensor("a", {2}, 1), FilledTensor("b", {2}, 1)});
   WriteTensor("unet/part-2.safetensors", "b", 2);
   ASSERT_OK_AND_ASSIGN(
-      const TensorMap tensors,
+      const SourceMap tensors,
       LoadWithIndex(R"({"weight_map":{"a":"part-1.safetensors","b":"part-2.safetensors"}})"));
   EXPECT_EQ(FirstValue(tensors, "b"), 2);
 }
@@ -303,7 +303,7 @@ TEST_F(ShardIndexTest, RefusesAnIndexThatIsNone) {
 // Folders that are no checkpoint.
 
 TEST_F(CheckpointTest, SaysWhatToPassInsteadOfNothing) {
-  EXPECT_THAT(Checkpoint::Open("/nowhere/sdxl", ""),
+  EXPECT_THAT(Checkpoint::Open({"/nowhere/sdxl"}),
               StatusIs(absl::StatusCode::kNotFound,
                        AllOf(HasSubstr("/nowhere/sdxl"), HasSubstr("No such file"),
                              HasSubstr("diffusers checkpoint directory"))));
@@ -321,7 +321,7 @@ TEST_F(CheckpointTest, RefusesAModelIndexOfAnotherForm) {
   };
   for (const auto& [text, reason] : cases) {
     WriteFile(Path("model_index.json"), text);
-    EXPECT_THAT(Checkpoint::Open(Root(), ""),
+    EXPECT_THAT(Checkpoint::Open({Root()}),
                 StatusIs(absl::StatusCode::kInvalidArgument,
                          AllOf(HasSubstr("model_index.json"), HasSubstr(reason))))
         << text;
@@ -336,7 +336,7 @@ TEST_F(CheckpointTest, PassesOverEntriesThatNoSdxlPipelineReads) {
       "../x": ["diffusers", "AutoencoderKL"], "controlnet": ["diffusers", "ControlNetModel"],
       "feature_extractor": null, "requires_safety_checker": true, "safety_checker": ["x"],
       "tiles": [1, 2, 3], "trained": false})");
-  ASSERT_OK_AND_ASSIGN(const Checkpoint checkpoint, Checkpoint::Open(Root(), ""));
+  ASSERT_OK_AND_ASSIGN(const Checkpoint checkpoint, Checkpoint::Open({Root()}));
   EXPECT_THAT(checkpoint.passed_over(), ElementsAre("../x", "controlnet", "requires_safety_checker",
                                                     "safety_checker", "tiles"));
   EXPECT_TRUE(checkpoint.Has("unet"));
@@ -347,24 +347,24 @@ TEST_F(CheckpointTest, PassesOverEntriesThatNoSdxlPipelineReads) {
 TEST_F(CheckpointTest, TakesNullForFalse) {
   WriteFile(Path("model_index.json"),
             R"({"force_zeros_for_empty_prompt": null, "requires_aesthetics_score": null})");
-  ASSERT_OK_AND_ASSIGN(const Checkpoint checkpoint, Checkpoint::Open(Root(), ""));
+  ASSERT_OK_AND_ASSIGN(const Checkpoint checkpoint, Checkpoint::Open({Root()}));
   EXPECT_FALSE(checkpoint.force_zeros_for_empty_prompt());
   EXPECT_FALSE(checkpoint.requires_aesthetics_score());
 }
 
 TEST_F(CheckpointTest, NamesAComponentThatIsNotThere) {
-  ASSERT_OK_AND_ASSIGN(const Checkpoint checkpoint, Checkpoint::Open(Root(), ""));
+  ASSERT_OK_AND_ASSIGN(const Checkpoint checkpoint, Checkpoint::Open({Root()}));
   EXPECT_THAT(
       checkpoint.ConfigText("text_encoder_2"),
       StatusIs(absl::StatusCode::kNotFound, AllOf(HasSubstr("names no component text_encoder_2"),
                                                   HasSubstr("it names scheduler, text_encoder"))));
-  EXPECT_THAT(checkpoint.TokenizerDirectory("tokenizer"),
+  EXPECT_THAT(checkpoint.Tokenizer("tokenizer"),
               StatusIs(absl::StatusCode::kNotFound,
                        AllOf(HasSubstr(Path("tokenizer")), HasSubstr("CLIPTokenizer"))));
 }
 
 TEST_F(CheckpointTest, RefusesConfigsThatAreNotJson) {
-  ASSERT_OK_AND_ASSIGN(const Checkpoint checkpoint, Checkpoint::Open(Root(), ""));
+  ASSERT_OK_AND_ASSIGN(const Checkpoint checkpoint, Checkpoint::Open({Root()}));
   const std::string file = Path("unet/config.json");
   const std::string deep = R"({"a":)" + std::string(10'000, '[') + std::string(10'000, ']') + "}";
   const std::pair<std::string, std::string> cases[] = {
@@ -385,7 +385,7 @@ TEST_F(CheckpointTest, RefusesConfigsThatAreNotJson) {
 
 TEST_F(CheckpointTest, NamesAMissingConfig) {
   WriteTensor("unet/diffusion_pytorch_model.safetensors", "a");
-  ASSERT_OK_AND_ASSIGN(const Checkpoint checkpoint, Checkpoint::Open(Root(), ""));
+  ASSERT_OK_AND_ASSIGN(const Checkpoint checkpoint, Checkpoint::Open({Root()}));
   EXPECT_THAT(checkpoint.ConfigText("unet"),
               StatusIs(absl::StatusCode::kNotFound, HasSubstr(Path("unet/config.json"))));
 }

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "absl/time/clock.h"
-#include "core/weights/checkpoint.h"
-#include "core/weights/safetensors.h"
+#include "core/weights/containers/checkpoint.h"
+#include "core/weights/containers/safetensors.h"
 #include "tests/support/fake_clock.h"
 #include "tests/support/in_place_edit.h"
 #include "tests/support/safetensors_writer.h"
@@ -179,14 +179,14 @@ TEST_F(FileDigestsTest, KeepsNothingOfAFileThatChangedSinceItWasOpened) {
 
 TEST_F(FileDigestsTest, AreThoseOfACheckpointsFilesToo) {
   const std::string base = ::latentd::testing::SourcePath("deploy/demo-model/base");
-  ASSERT_OK_AND_ASSIGN(const Checkpoint plain, Checkpoint::Open(base, ""));
+  ASSERT_OK_AND_ASSIGN(const Checkpoint plain, Checkpoint::Open({base}));
   for (int start = 0; start < 2; ++start) {
-    ASSERT_OK_AND_ASSIGN(const Checkpoint checkpoint, Checkpoint::Open(base, "", Archive()));
+    ASSERT_OK_AND_ASSIGN(const Checkpoint checkpoint, Checkpoint::Open({base}, Archive()));
     for (const std::string component : {"vae", "text_encoder"}) {
-      ASSERT_OK_AND_ASSIGN(const TensorMap tensors, checkpoint.LoadTensors(component));
-      ASSERT_OK_AND_ASSIGN(const TensorMap anew, plain.LoadTensors(component));
-      for (const auto& [name, tensor] : tensors) {
-        EXPECT_EQ(tensor.digest->Get(), anew.at(name).digest->Get()) << name;
+      ASSERT_OK_AND_ASSIGN(const SourceMap sources, checkpoint.LoadWeights(component));
+      ASSERT_OK_AND_ASSIGN(const SourceMap anew, plain.LoadWeights(component));
+      for (const auto& [name, source] : sources) {
+        EXPECT_EQ(source.Content(), anew.at(name).Content()) << name;
       }
     }
   }

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "core/weights/safetensors.h"
+#include "core/weights/containers/safetensors.h"
 #include "tests/support/source_directory.h"
 #include "tests/support/status_matchers.h"
 

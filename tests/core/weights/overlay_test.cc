@@ -9,7 +9,7 @@
 #include "core/base/error_details.h"
 #include "core/graph/graph_builder.h"
 #include "core/weights/checkpoint_file.h"
-#include "core/weights/safetensors.h"
+#include "core/weights/containers/safetensors.h"
 #include "core/weights/weight_store.h"
 #include "tests/core/weights/function_maker.h"
 #include "tests/support/in_place_edit.h"

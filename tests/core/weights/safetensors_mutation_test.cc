@@ -5,7 +5,7 @@
 #include <memory>
 #include <random>
 
-#include "core/weights/safetensors.h"
+#include "core/weights/containers/safetensors.h"
 #include "tests/support/safetensors_writer.h"
 
 namespace latentd::weights {

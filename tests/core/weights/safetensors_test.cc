@@ -1,9 +1,10 @@
-#include "core/weights/safetensors.h"
+#include "core/weights/containers/safetensors.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
+#include "core/base/digest.h"
 #include "tests/support/safetensors_writer.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temporary_directory.h"
@@ -35,9 +36,11 @@ TEST(SafetensorsTest, FindsTensorsOfAllDTypesThatGraphsHave) {
                                                        {"b", "I64", {1, 1}, std::string(8, '\0')},
                                                        {"c", "F16", {}, std::string(2, '\0')},
                                                        {"d", "BF16", {1}, std::string(2, '\0')},
-                                                       {"e", "U8", {0, 3}, ""}});
+                                                       {"e", "U8", {0, 3}, ""},
+                                                       {"f", "F8_E4M3", {3}, "xyz"},
+                                                       {"g", "F8_E5M2", {1, 2}, "xy"}});
   ASSERT_OK_AND_ASSIGN(const TensorMap tensors, Parse(bytes));
-  ASSERT_EQ(tensors.size(), 5u);
+  ASSERT_EQ(tensors.size(), 7u);
   EXPECT_EQ(tensors.at("a").data.dtype(), device::DType::kF32);
   EXPECT_EQ(tensors.at("a").data.shape(), device::Shape({2}));
   EXPECT_EQ(tensors.at("b").data.dtype(), device::DType::kI64);
@@ -45,6 +48,23 @@ TEST(SafetensorsTest, FindsTensorsOfAllDTypesThatGraphsHave) {
   EXPECT_EQ(tensors.at("c").data.shape(), device::Shape());
   EXPECT_EQ(tensors.at("d").data.dtype(), device::DType::kBF16);
   EXPECT_EQ(tensors.at("e").data.shape(), device::Shape({0, 3}));
+  EXPECT_EQ(tensors.at("f").data.dtype(), device::DType::kF8E4M3);
+  EXPECT_THAT(tensors.at("f").data.as<uint8_t>(), ElementsAre('x', 'y', 'z'));
+  EXPECT_EQ(tensors.at("g").data.dtype(), device::DType::kF8E5M2);
+  EXPECT_EQ(tensors.at("g").data.shape(), device::Shape({1, 2}));
+}
+
+TEST(SafetensorsTest, GivesTheTextsThatAFileSaysOfItself) {
+  const testing::TemporaryDirectory directory;
+  const std::string path = directory.File("m.safetensors");
+  testing::WriteFile(path, testing::SafetensorsBytes(
+                               R"({"__metadata__":{"modelspec.prediction_type":"v","format":"pt"},)"
+                               R"("a":{"dtype":"F32","shape":[1],"data_offsets":[0,4],"x":"y"}})",
+                               std::string(4, '\0')));
+  ASSERT_OK_AND_ASSIGN(const SafetensorsFile file, ReadSafetensorsFile(path));
+  EXPECT_EQ(file.metadata, (absl::flat_hash_map<std::string, std::string>{
+                               {"modelspec.prediction_type", "v"}, {"format", "pt"}}));
+  EXPECT_TRUE(file.tensors.contains("a"));
 }
 
 TEST(SafetensorsTest, KeepsTheMappingAliveWithoutCopying) {
@@ -73,6 +93,35 @@ TEST(SafetensorsTest, TakesRangesInAnyOrderOfNames) {
 
 TEST(SafetensorsTest, SkipsMetadataAndPadding) {
   EXPECT_THAT(ParseHeader(R"({"__metadata__":{"format":"pt"}}    )", 0), testing::IsOk());
+}
+
+// As A1111 marks its checkpoints (v_pred, ztsnr).
+TEST(SafetensorsTest, ReadsTensorsWithoutElementsAnywhere) {
+  const testing::TemporaryDirectory directory;
+  const std::string path = directory.File("m.safetensors");
+  testing::WriteSafetensors(path, {{"first", "F32", {0}, ""},
+                                   testing::F32Tensor("a", {2}, {1, 2}),
+                                   {"between", "F16", {0}, ""},
+                                   testing::F32Tensor("b", {1}, {3}),
+                                   {"last", "F32", {0}, ""}});
+  ASSERT_OK_AND_ASSIGN(const TensorMap tensors, ReadSafetensors(path));
+  EXPECT_EQ(tensors.size(), 5u);
+  for (const char* name : {"first", "between", "last"}) {
+    const StoredTensor& empty = tensors.at(name);
+    EXPECT_EQ(empty.data.shape(), device::Shape({0})) << name;
+    EXPECT_EQ(empty.digest->Get(), DigestOf("")) << name;
+    EXPECT_EQ(Aligned(empty.data).elements(), 0) << name;
+    ReleasePages(empty);
+  }
+  EXPECT_THAT(tensors.at("b").data.as<float>(), ElementsAre(3));
+}
+
+TEST(SafetensorsTest, ReadsAFileOfNothingButATensorWithoutElements) {
+  const testing::TemporaryDirectory directory;
+  const std::string path = directory.File("m.safetensors");
+  testing::WriteSafetensors(path, {{"v_pred", "F32", {0}, ""}});
+  ASSERT_OK_AND_ASSIGN(const TensorMap tensors, ReadSafetensors(path));
+  EXPECT_EQ(tensors.at("v_pred").data.shape(), device::Shape({0}));
 }
 
 TEST(SafetensorsTest, MarksDTypesThatGraphsDoNotHave) {
@@ -121,11 +170,6 @@ TEST(SafetensorsErrorTest, TooShortForALength) {
   EXPECT_THAT(Parse("1234567"), Refuses("has 7 bytes"));
 }
 
-TEST(SafetensorsErrorTest, GitLfsPointer) {
-  EXPECT_THAT(Parse("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"),
-              Refuses("git lfs pull"));
-}
-
 TEST(SafetensorsErrorTest, HeaderBeyondTheLimit) {
   EXPECT_THAT(Parse(std::string(8, '\xff') + "{}"), Refuses("at most 100000000"));
   EXPECT_THAT(Parse(std::string("\x01\xe1\xf5\x05\0\0\0\0", 8) + "{}"),
@@ -133,7 +177,8 @@ TEST(SafetensorsErrorTest, HeaderBeyondTheLimit) {
 }
 
 TEST(SafetensorsErrorTest, HeaderBeyondTheFile) {
-  EXPECT_THAT(Parse(std::string("\x03\0\0\0\0\0\0\0{}", 10)), Refuses("truncated"));
+  EXPECT_THAT(Parse(std::string("\x03\0\0\0\0\0\0\0{}", 10)),
+              Refuses("is truncated: it has 10 bytes and its header alone 3"));
 }
 
 TEST(SafetensorsErrorTest, TruncatedData) {
@@ -141,8 +186,17 @@ TEST(SafetensorsErrorTest, TruncatedData) {
       testing::SafetensorsBytes({testing::FilledTensor("conv.weight", {4}, 1)});
   EXPECT_THAT(
       Parse(bytes.substr(0, bytes.size() - 1)),
-      Refuses("tensor conv.weight lies at bytes [0, 16) of the data, but there are only 15: "
-              "the file is truncated"));
+      Refuses(absl::StrCat("tensor conv.weight lies at bytes [0, 16) of the data, but there are "
+                           "only 15: the file is truncated, it has ",
+                           bytes.size() - 1, " of ", bytes.size(), " bytes")));
+}
+
+TEST(SafetensorsErrorTest, TruncatedDataIsSaidWithTheSizeOfAllTensors) {
+  const std::string bytes = testing::SafetensorsBytes(
+      {testing::FilledTensor("a", {4}, 1), testing::FilledTensor("b", {100}, 1)});
+  const size_t left = bytes.size() - 404;  // most of a, none of b
+  EXPECT_THAT(Parse(bytes.substr(0, left)),
+              Refuses(absl::StrCat("it has ", left, " of ", bytes.size(), " bytes")));
 }
 
 TEST(SafetensorsErrorTest, EveryTruncationIsRefused) {
@@ -165,6 +219,12 @@ TEST(SafetensorsErrorTest, NotJson) {
   EXPECT_THAT(ParseHeader("{}x"), Refuses("not JSON"));
   EXPECT_THAT(ParseHeader("{\"\xff\":1}"), Refuses("not JSON"));
   EXPECT_THAT(ParseHeader(std::string("{\0}", 3)), Refuses("not JSON"));
+}
+
+TEST(SafetensorsErrorTest, AnotherContainer) {
+  EXPECT_THAT(Parse("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 6938078334\n"),
+              Refuses("is a Git LFS pointer to a file of 6938078334 bytes"));
+  EXPECT_THAT(Parse("GGUF\x03 and more"), Refuses("is a GGUF file"));
 }
 
 TEST(SafetensorsErrorTest, DeepNesting) {

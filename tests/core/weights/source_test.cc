@@ -58,7 +58,8 @@ TEST(ComposeTest, ReadsATensorInTheDTypeThatItIsStoredInAsItIs) {
 }
 
 TEST(ComposeTest, CastsATensorOfAnotherDTypeOnce) {
-  for (const DType stored : {DType::kF32, DType::kF16, DType::kBF16, DType::kI64}) {
+  for (const DType stored :
+       {DType::kF32, DType::kF16, DType::kBF16, DType::kI64, DType::kF8E4M3, DType::kF8E5M2}) {
     for (const DType wanted : {DType::kF32, DType::kF16, DType::kBF16}) {
       if (stored == wanted) continue;
       const bool is_exact = stored != DType::kI64 || wanted == DType::kF32;

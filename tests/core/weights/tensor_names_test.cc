@@ -1,4 +1,4 @@
-#include "core/weights/tensor_names.h"
+#include "core/weights/containers/tensor_names.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

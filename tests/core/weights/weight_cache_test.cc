@@ -13,7 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/files.h"
 #include "core/graph/graph_builder.h"
-#include "core/weights/safetensors.h"
+#include "core/weights/containers/safetensors.h"
 #include "core/weights/weight_store.h"
 #include "tests/core/weights/function_maker.h"
 #include "tests/support/on_host.h"

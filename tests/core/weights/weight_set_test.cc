@@ -9,8 +9,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/graph/graph_builder.h"
+#include "core/graph/text.h"
 #include "core/weights/checkpoint_file.h"
-#include "core/weights/safetensors.h"
+#include "core/weights/containers/safetensors.h"
 #include "tests/support/in_place_edit.h"
 #include "tests/support/safetensors_writer.h"
 #include "tests/support/status_matchers.h"
@@ -71,6 +72,41 @@ TEST(WeightSetTest, TensorsOfUnusableDTypesHarmOnlyWhoWantsThem) {
   EXPECT_THAT(set.Check(Wants({{"vae/whole", {3}}})),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        AllOf(HasSubstr("vae/whole"), HasSubstr("I32"))));
+}
+
+// As ComfyUI writes 8-bit floats, in older and newer files.
+TEST(WeightSetTest, EightBitFloatsAreMultipliedByTheScaleBesideThem) {
+  for (const std::string scale : {"to_q.scale_weight", "to_q.weight_scale"}) {
+    for (const Shape& shape : {Shape(), Shape({1}), Shape({1, 1})}) {
+      const WeightSet set = SetOf("unet", {{"to_q.weight", Tensor(DType::kF8E4M3, {2, 3})},
+                                           {"to_k.weight", Tensor(DType::kF8E4M3, {2, 3})},
+                                           {scale, Tensor(DType::kF32, shape)}});
+      EXPECT_THAT(set.Check(Wants({{"unet/to_q.weight", {2, 3}}, {"unet/to_k.weight", {2, 3}}})),
+                  IsOk());
+      ASSERT_OK_AND_ASSIGN(const Source scaled, set.Find("unet/to_q.weight"));
+      ASSERT_NE(scaled.make, nullptr);
+      EXPECT_THAT(graph::ToText(*scaled.make), HasSubstr("mul("));
+      EXPECT_EQ(scaled.shape(), Shape({2, 3}));
+      ASSERT_OK_AND_ASSIGN(const Source plain, set.Find("unet/to_k.weight"));
+      EXPECT_EQ(plain.make, nullptr);
+    }
+  }
+}
+
+// Blocks of numbers have a scale each; without them the weight would be noise.
+TEST(WeightSetTest, EightBitFloatsWithAnotherKindOfScaleAreNotUsed) {
+  StoredTensor exponents{Buffer::Wrap(nullptr, DType::kU8, {1}, nullptr), "f", "F8_E8M0"};
+  const StoredTensor scales[] = {Tensor(DType::kF32, {2, 1}), exponents};
+  for (const StoredTensor& scale : scales) {
+    const WeightSet set = SetOf("unet", {{"to_q.weight", Tensor(DType::kF8E5M2, {2, 3})},
+                                         {"to_q.bias", Tensor(DType::kF16, {2})},
+                                         {"to_q.weight_scale", scale}});
+    EXPECT_THAT(set.Check(Wants({{"unet/to_q.weight", {2, 3}}})),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         AllOf(HasSubstr("unet/to_q.weight"),
+                               HasSubstr("f8_e5m2 with the scale to_q.weight_scale"))));
+    EXPECT_THAT(set.Check(Wants({{"unet/to_q.bias", {2}}})), IsOk());
+  }
 }
 
 // Results of torch 2.11 for these doubles; they lie at an odd address, behind a byte.

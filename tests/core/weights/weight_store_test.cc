@@ -12,8 +12,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
 #include "core/graph/graph_builder.h"
-#include "core/weights/checkpoint.h"
-#include "core/weights/safetensors.h"
+#include "core/weights/containers/checkpoint.h"
+#include "core/weights/containers/safetensors.h"
 #include "tests/core/weights/function_maker.h"
 #include "tests/support/on_host.h"
 #include "tests/support/safetensors_writer.h"
@@ -189,17 +189,16 @@ TEST_F(WeightStoreTest, HoldsItsResultsInMemoryOfTheDevice) {
 // All tensors of one component of the demo checkpoints, held as they are.
 void HoldAll(WeightStore& store, const std::string& model, const std::string& component,
              std::vector<WeightRef>* held) {
-  ASSERT_OK_AND_ASSIGN(
-      const Checkpoint checkpoint,
-      Checkpoint::Open(absl::StrCat(::latentd::testing::SourcePath("deploy/demo-model/"), model),
-                       ""));
-  ASSERT_OK_AND_ASSIGN(const TensorMap tensors, checkpoint.LoadTensors(component));
+  ASSERT_OK_AND_ASSIGN(const Checkpoint checkpoint,
+                       Checkpoint::Open({absl::StrCat(
+                           ::latentd::testing::SourcePath("deploy/demo-model/"), model)}));
+  ASSERT_OK_AND_ASSIGN(const SourceMap sources, checkpoint.LoadWeights(component));
   WeightSet set(&store);
-  set.Add(component, tensors);
-  for (const auto& [name, tensor] : tensors) {
+  set.Add(component, sources);
+  for (const auto& [name, source] : sources) {
     graph::GraphBuilder builder;
     builder.Output("result", testing::StoredWeight(builder, absl::StrCat(component, "/", name),
-                                                   tensor.data.dtype(), tensor.data.shape()));
+                                                   source.dtype(), source.shape()));
     ASSERT_OK_AND_ASSIGN(const graph::Graph recipe, std::move(builder).Build());
     ASSERT_OK_AND_ASSIGN(held->emplace_back(), store.Get(recipe, set));
   }

@@ -80,14 +80,16 @@ TEST(OptionsTest, EveryFlagHasItsEffect) {
       const Options options,
       OptionsOf("", {"--listen=0.0.0.0:0", "--base", "/b", "--refiner=/r", "--variant=fp16",
                      "--backend=reference", "--threads=3", "--memory=1.5GiB", "--scheduler=heun",
-                     "--picture-memory=3MiB", "--queue-capacity=5", "--max-queue-time=40s",
-                     "--max-request-bytes=64KiB", "--max-connections=9", "--stall-timeout=7s",
-                     "--drain-timeout=90", "--log-format=json", "--log-level=warning"}));
+                     "--preset=turbo", "--picture-memory=3MiB", "--queue-capacity=5",
+                     "--max-queue-time=40s", "--max-request-bytes=64KiB", "--max-connections=9",
+                     "--stall-timeout=7s", "--drain-timeout=90", "--log-format=json",
+                     "--log-level=warning"}));
   EXPECT_EQ(options.listen, "0.0.0.0:0");
   EXPECT_EQ(options.engine.base, "/b");
   EXPECT_EQ(options.engine.refiner, "/r");
   EXPECT_EQ(options.engine.variant, "fp16");
   EXPECT_EQ(options.engine.scheduler, "heun");
+  EXPECT_EQ(options.engine.preset, "turbo");
   EXPECT_EQ(options.engine.backend, "reference");
   EXPECT_EQ(options.engine.threads, 3);
   EXPECT_EQ(options.engine.memory_bytes, int64_t{3} << 29);
@@ -100,6 +102,20 @@ TEST(OptionsTest, EveryFlagHasItsEffect) {
   EXPECT_EQ(options.drain_timeout, absl::Seconds(90));
   EXPECT_EQ(options.log_format, v1::JSON);
   EXPECT_EQ(options.log_level, v1::WARNING);
+}
+
+TEST(OptionsTest, PartsOfACheckpointComeFromOtherPlaces) {
+  ASSERT_OK_AND_ASSIGN(
+      const Options options,
+      OptionsOf("components_from: \"/c\"",
+                {"--base=/b.safetensors", "--refiner=/r", "--unet=/u", "--vae=/v", "--vae-tiny=/t",
+                 "--text-encoder=/e", "--text-encoder-2=/e2", "--refiner-components-from=/rc"}));
+  EXPECT_THAT(options.engine.base_parts.components,
+              ElementsAre(Pair("text_encoder", "/e"), Pair("text_encoder_2", "/e2"),
+                          Pair("unet", "/u"), Pair("vae", "/v"), Pair("vae_tiny", "/t")));
+  EXPECT_EQ(options.engine.base_parts.components_from, "/c");
+  EXPECT_EQ(options.engine.refiner_parts.components_from, "/rc");
+  EXPECT_THAT(options.engine.refiner_parts.components, IsEmpty());
 }
 
 TEST(OptionsTest, EveryFlagOfGraphsHasItsEffect) {
@@ -242,6 +258,9 @@ TEST(OptionsTest, WrongValuesAreNamedWithWhatIsRight) {
       {"--log-format=xml", "text, json"},
       {"--log-level=loud", "debug, info, warning, error"},
       {"--refiner=/r", "--base"},
+      {"--vae=/v", "together with --base"},
+      {"--vae=", "leave the flag out"},
+      {"--refiner-components-from=/c", "together with --refiner"},
   });
 }
 

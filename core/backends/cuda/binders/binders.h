@@ -49,7 +49,11 @@ static_assert(static_cast<int>(kernels::Element::kF32) == static_cast<int>(devic
               static_cast<int>(kernels::Element::kF16) == static_cast<int>(device::DType::kF16) &&
               static_cast<int>(kernels::Element::kBF16) == static_cast<int>(device::DType::kBF16) &&
               static_cast<int>(kernels::Element::kI64) == static_cast<int>(device::DType::kI64) &&
-              static_cast<int>(kernels::Element::kU8) == static_cast<int>(device::DType::kU8));
+              static_cast<int>(kernels::Element::kU8) == static_cast<int>(device::DType::kU8) &&
+              static_cast<int>(kernels::Element::kF8E4M3) ==
+                  static_cast<int>(device::DType::kF8E4M3) &&
+              static_cast<int>(kernels::Element::kF8E5M2) ==
+                  static_cast<int>(device::DType::kF8E5M2));
 inline kernels::Element ElementOf(const View& view) {
   return static_cast<kernels::Element>(view.dtype);
 }

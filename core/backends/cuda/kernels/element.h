@@ -6,7 +6,7 @@
 namespace latentd::backends::cuda::kernels {
 
 // In the order of device::DType.
-enum class Element : uint8_t { kF32, kF16, kBF16, kI64, kU8 };
+enum class Element : uint8_t { kF32, kF16, kBF16, kI64, kU8, kF8E4M3, kF8E5M2 };
 
 constexpr int64_t BytesOf(Element element) {
   switch (element) {
@@ -18,6 +18,8 @@ constexpr int64_t BytesOf(Element element) {
     case Element::kI64:
       return 8;
     case Element::kU8:
+    case Element::kF8E4M3:
+    case Element::kF8E5M2:
       break;
   }
   return 1;

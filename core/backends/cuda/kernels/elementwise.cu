@@ -88,6 +88,8 @@ cudaError_t CastTo(const CastArgs& args, cudaStream_t stream) {
   };
   if (args.from == Element::kI64) return launch.template operator()<int64_t>();
   if (args.from == Element::kU8) return launch.template operator()<uint8_t>();
+  if (args.from == Element::kF8E4M3) return launch.template operator()<F8E4M3>();
+  if (args.from == Element::kF8E5M2) return launch.template operator()<F8E5M2>();
   return ForFloat(args.from, launch);
 }
 

@@ -8,11 +8,29 @@
 
 namespace latentd::backends::cuda::kernels {
 
+// 8-bit floats as they are stored.
+struct F8E4M3 {
+  uint8_t bits;
+};
+struct F8E5M2 {
+  uint8_t bits;
+};
+
 __device__ inline float ToFloat(float x) { return x; }
 __device__ inline float ToFloat(__half x) { return __half2float(x); }
 __device__ inline float ToFloat(__nv_bfloat16 x) { return __bfloat162float(x); }
 __device__ inline float ToFloat(int64_t x) { return static_cast<float>(x); }
 __device__ inline float ToFloat(uint8_t x) { return static_cast<float>(x); }
+
+// An e4m3 in the place of an f16's upper bits, whose exponent's bias is 8 more; that has no NaN.
+__device__ inline float ToFloat(F8E4M3 x) {
+  const unsigned sign = (x.bits & 0x80u) << 8, magnitude = x.bits & 0x7Fu;
+  const unsigned half = sign | (magnitude == 0x7Fu ? 0x7E00u : magnitude << 7);
+  return __half2float(__ushort_as_half(static_cast<unsigned short>(half))) * 256;
+}
+__device__ inline float ToFloat(F8E5M2 x) {
+  return __half2float(__ushort_as_half(static_cast<unsigned short>(x.bits << 8)));
+}
 
 // To nearest even; NaN stays NaN.
 template <typename T>

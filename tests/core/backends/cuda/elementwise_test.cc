@@ -117,6 +117,35 @@ TEST_F(ElementwiseTest, CastsRoundToNearestEvenAndKeepNan) {
   }
 }
 
+double ValueOfF8(Element element, int code) {
+  const int mantissa = element == Element::kF8E4M3 ? 3 : 2;
+  const int bias = element == Element::kF8E4M3 ? 7 : 15;
+  const int exponent = (code & 0x7F) >> mantissa, rest = code & ((1 << mantissa) - 1);
+  const double sign = code < 0x80 ? 1 : -1;
+  if (element == Element::kF8E4M3 && (code & 0x7F) == 0x7F) return NAN;
+  if (element == Element::kF8E5M2 && exponent == 31) return rest != 0 ? NAN : sign * INFINITY;
+  if (exponent == 0) return sign * std::ldexp(rest, 1 - bias - mantissa);
+  return sign * std::ldexp(rest + (1 << mantissa), exponent - bias - mantissa);
+}
+
+TEST_F(ElementwiseTest, CastsOfEightBitFloatsAreExact) {
+  for (Element from : {Element::kF8E4M3, Element::kF8E5M2}) {
+    for (Element to : kFloats) {
+      for (int64_t size : {int64_t{256}, int64_t{1003}}) {
+        SCOPED_TRACE(::testing::Message() << int(from) << " to " << int(to) << " " << size);
+        Values codes, expected;
+        for (int64_t i = 0; i < size; ++i) {
+          codes.push_back(static_cast<double>(i % 256));
+          expected.push_back(ValueOfF8(from, static_cast<int>(i % 256)));
+        }
+        const GpuArray source(from, codes), result = GpuArray::Poisoned(to, size);
+        ASSERT_EQ(Cast({from, to, source.data(), result.data(), size}, nullptr), cudaSuccess);
+        ExpectClose(result.Read(), expected, to, 0);
+      }
+    }
+  }
+}
+
 TEST_F(ElementwiseTest, PixelsAreRoundedToNearestEvenAndNanIsBlack) {
   for (Element element : kFloats) {
     for (int64_t size : kSizes) {

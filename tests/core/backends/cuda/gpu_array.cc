@@ -44,6 +44,8 @@ void ForElement(Element element, const Function& function) {
     case Element::kI64:
       return function(int64_t{});
     case Element::kU8:
+    case Element::kF8E4M3:  // codes
+    case Element::kF8E5M2:
       return function(uint8_t{});
   }
 }

@@ -1,0 +1,210 @@
+#include "core/pipeline/spec/presets.h"
+
+#include <filesystem>
+#include <utility>
+
+#include "absl/algorithm/container.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "core/base/text.h"
+#include "core/pipeline/spec/validation.h"
+
+namespace latentd::pipeline {
+namespace {
+
+constexpr Size kHalfMegapixel = {512, 512};
+// The point of the noise schedule that a one-step network was trained at, by its card.
+constexpr double kHyperOne[] = {800};
+constexpr double kDmdOne[] = {399};
+
+constexpr absl::string_view kEulerTrailing =
+    R"({"_class_name": "EulerDiscreteScheduler", "timestep_spacing": "trailing"})";
+constexpr absl::string_view kEulerOfSample =
+    R"({"_class_name": "EulerDiscreteScheduler", "timestep_spacing": "trailing",
+        "prediction_type": "sample"})";
+constexpr absl::string_view kAncestralTrailing =
+    R"({"_class_name": "EulerAncestralDiscreteScheduler", "timestep_spacing": "trailing"})";
+constexpr absl::string_view kAncestral = R"({"_class_name": "EulerAncestralDiscreteScheduler"})";
+constexpr absl::string_view kDdimTrailing =
+    R"({"_class_name": "DDIMScheduler", "timestep_spacing": "trailing", "clip_sample": false})";
+constexpr absl::string_view kLcm = R"({"_class_name": "LCMScheduler"})";
+constexpr absl::string_view kTcd = R"({"_class_name": "TCDScheduler"})";
+constexpr absl::string_view kEulerOfVelocity =
+    R"({"_class_name": "EulerDiscreteScheduler", "timestep_spacing": "trailing",
+        "prediction_type": "v_prediction", "rescale_betas_zero_snr": true})";
+
+// Of checkpoints that were distilled to draw in so many steps, without guidance.
+constexpr Preset Distilled(absl::string_view name, int steps, absl::string_view scheduler_config,
+                           bool needs_trailing = true) {
+  return {.name = name,
+          .family = "sdxl",
+          .steps = steps,
+          .scheduler_config = scheduler_config,
+          .exact_steps = true,
+          .most_guidance = 1,
+          .needs_trailing = needs_trailing};
+}
+
+// Of those that draw in one step from a point of the noise schedule of their own.
+constexpr Preset OneStep(absl::string_view name, absl::Span<const double> timesteps) {
+  Preset preset = Distilled(name, 1, kLcm, /*needs_trailing=*/false);
+  preset.timesteps = timesteps;
+  return preset;
+}
+
+constexpr Preset Turbo(absl::string_view family, absl::string_view scheduler_config) {
+  return {.name = "turbo",
+          .family = family,
+          .steps = 1,
+          .size = kHalfMegapixel,
+          .scheduler_config = scheduler_config,
+          .most_steps = 4,
+          .most_guidance = 1,
+          .needs_trailing = true};
+}
+
+constexpr Preset Lcm(absl::string_view family) {
+  return {.name = "lcm",
+          .family = family,
+          .steps = 4,
+          .guidance_scale = 1,
+          .scheduler_config = kLcm,
+          .most_steps = 8,
+          .most_guidance = 2};
+}
+
+// Of those that were trained on, with guidance.
+constexpr Preset Tuned(absl::string_view name, int steps, double guidance_scale,
+                       absl::string_view scheduler_config, bool needs_trailing = false) {
+  return {.name = name,
+          .family = "sdxl",
+          .steps = steps,
+          .guidance_scale = guidance_scale,
+          .scheduler_config = scheduler_config,
+          .needs_trailing = needs_trailing};
+}
+
+constexpr Preset kPresets[] = {
+    Turbo("sdxl", kAncestralTrailing),
+    Turbo("sd1", kEulerTrailing),
+    Distilled("lightning-1", 1, kEulerOfSample),
+    Distilled("lightning-2", 2, kEulerTrailing),
+    Distilled("lightning-4", 4, kEulerTrailing),
+    Distilled("lightning-8", 8, kEulerTrailing),
+    OneStep("hyper-1", kHyperOne),
+    Distilled("hyper-2", 2, kDdimTrailing),
+    Distilled("hyper-4", 4, kDdimTrailing),
+    Distilled("hyper-8", 8, kDdimTrailing),
+    Lcm("sdxl"),
+    Lcm("sd1"),
+    {.name = "tcd",
+     .family = "sdxl",
+     .steps = 4,
+     .eta = 0.3,
+     .scheduler_config = kTcd,
+     .most_guidance = 1},
+    Distilled("dmd2", 4, kLcm, /*needs_trailing=*/false),
+    OneStep("dmd2-1", kDmdOne),
+    Tuned("koala-lightning", 10, 3.5, kEulerTrailing, /*needs_trailing=*/true),
+    Tuned("pony", 25, 7, kAncestral),
+    Tuned("illustrious", 28, 6, kAncestral),
+    Tuned("noobai", 28, 5, kAncestral),
+    Tuned("noobai-v", 28, 4.5, kEulerOfVelocity, /*needs_trailing=*/true),
+};
+
+constexpr absl::string_view kNone = "none";
+
+// True if a file's name has the words of a preset's; of a number, "4step".
+bool Speaks(absl::string_view file, const Preset& preset) {
+  const std::pair<absl::string_view, absl::string_view> words =
+      absl::StrSplit(preset.name, absl::MaxSplits('-', 1));
+  if (!absl::StrContains(file, words.first)) return false;
+  if (words.second.empty()) return true;
+  const bool is_number = absl::ascii_isdigit(words.second[0]);
+  const std::string second = absl::StrCat(words.second, is_number ? "step" : "");
+  const size_t found = file.find(second);
+  // "8step" is not said by "18step", nor "v" by "curve".
+  return found != absl::string_view::npos && (found == 0 || !absl::ascii_isalnum(file[found - 1]));
+}
+
+std::string NamesFor(absl::string_view family) {
+  std::vector<absl::string_view> names;
+  for (const Preset& preset : kPresets) {
+    if (preset.family == family) names.push_back(preset.name);
+  }
+  return names.empty() ? "there are none" : absl::StrCat("there are ", absl::StrJoin(names, ", "));
+}
+
+}  // namespace
+
+std::vector<std::string> PresetNames() {
+  std::vector<std::string> names;
+  for (const Preset& preset : kPresets) {
+    if (!absl::c_linear_search(names, preset.name)) names.emplace_back(preset.name);
+  }
+  return names;
+}
+
+absl::Status CheckPresetName(absl::string_view name) {
+  if (name == kNone || absl::c_linear_search(PresetNames(), name)) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("unknown preset ", Excerpt(name), "; there are ",
+                                                 absl::StrJoin(PresetNames(), ", "), ", and ",
+                                                 kNone));
+}
+
+absl::StatusOr<const Preset*> FindPreset(absl::string_view name, absl::string_view family) {
+  if (name.empty() || name == kNone) return nullptr;
+  for (const Preset& preset : kPresets) {
+    if (preset.name == name && preset.family == family) return &preset;
+  }
+  return absl::InvalidArgumentError(absl::StrCat("there is no preset ", Excerpt(name),
+                                                 " for a checkpoint of the family ", family, "; ",
+                                                 NamesFor(family)));
+}
+
+const Preset* GuessPreset(absl::string_view path, absl::string_view family) {
+  const std::filesystem::path whole = std::string(path);
+  const std::string last = (whole.has_filename() ? whole : whole.parent_path()).filename();
+  const std::string file = absl::AsciiStrToLower(last);
+  const Preset* guess = nullptr;
+  for (const Preset& preset : kPresets) {
+    const bool closer = guess == nullptr || preset.name.size() > guess->name.size();
+    if (preset.family == family && closer && Speaks(file, preset)) guess = &preset;
+  }
+  return guess;
+}
+
+ModelDefaults WithPreset(ModelDefaults defaults, const Preset* preset) {
+  if (preset == nullptr) return defaults;
+  defaults.steps = preset->steps;
+  defaults.timesteps = preset->timesteps;
+  defaults.guidance_scale = preset->guidance_scale;
+  defaults.eta = preset->eta;
+  return defaults;
+}
+
+std::vector<std::string> FindMisuse(const Preset& preset, const PictureSpec& resolved,
+                                    bool is_trailing) {
+  std::vector<std::string> found;
+  const auto add = [&](absl::string_view value, absl::string_view made_for) {
+    found.push_back(absl::StrCat(value, " is not what a checkpoint of the preset ", preset.name,
+                                 " is made for: ", made_for));
+  };
+  const int steps = StepsOf(resolved);
+  if (preset.exact_steps && steps != preset.steps) {
+    add(absl::StrCat("num_inference_steps ", steps), absl::StrCat("exactly ", preset.steps));
+  } else if (preset.most_steps > 0 && steps > preset.most_steps) {
+    add(absl::StrCat("num_inference_steps ", steps), absl::StrCat("at most ", preset.most_steps));
+  }
+  if (preset.most_guidance > 0 && *resolved.guidance_scale > preset.most_guidance) {
+    add(absl::StrCat("guidance_scale ", *resolved.guidance_scale),
+        absl::StrCat("at most ", preset.most_guidance));
+  }
+  if (preset.needs_trailing && !is_trailing) add("the timestep_spacing", "trailing");
+  return found;
+}
+
+}  // namespace latentd::pipeline
