@@ -53,6 +53,12 @@ void Print(const v1::GetCapabilitiesResponse& c, const std::string& server) {
                                      ? "none by default, so that every request has to name one"
                                      : absl::StrCat(c.default_scheduler(), " by default");
   Row("schedulers", absl::StrCat(by_default, "; ", absl::StrJoin(c.schedulers(), ", ")));
+  for (const v1::NoiseScheduler& scheduler : c.noise_schedulers()) {
+    if (scheduler.grids().empty()) continue;
+    Row("grids", absl::StrCat("behind a scheduler's name, as in ", scheduler.name(), "_",
+                              scheduler.grids(0), ": ", absl::StrJoin(scheduler.grids(), ", ")));
+    break;
+  }
 }
 
 std::vector<OptionGroup> AllOptions(Connection& connection, bool& json) {

@@ -1,8 +1,6 @@
 #include "client/suggestions.h"
 
 #include <algorithm>
-#include <numeric>
-#include <utility>
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/ascii.h"
@@ -12,6 +10,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "absl/types/span.h"
+#include "core/base/edit_distance.h"
 #include "core/base/text.h"
 
 namespace latentd::client {
@@ -114,23 +113,6 @@ std::string Normal(absl::string_view name) {
   return absl::StrReplaceAll(absl::AsciiStrToLower(name), {{"_", "-"}});
 }
 
-// How many letters must be left out, put in, replaced or swapped with the next one.
-size_t Distance(absl::string_view a, absl::string_view b) {
-  std::vector<size_t> older, last(b.size() + 1), row(b.size() + 1);
-  std::iota(last.begin(), last.end(), size_t{0});
-  for (size_t i = 1; i <= a.size(); ++i) {
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      row[j] =
-          std::min({last[j] + 1, row[j - 1] + 1, last[j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1)});
-      const bool swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
-      if (swapped) row[j] = std::min(row[j], older[j - 2] + 1);
-    }
-    older = std::exchange(last, row);
-  }
-  return last[b.size()];
-}
-
 // The shortest of those that begin so.
 std::string Beginning(absl::string_view typed, const std::vector<std::string>& known) {
   std::string best;
@@ -145,7 +127,7 @@ std::string MostAlike(absl::string_view typed, const std::vector<std::string>& k
   std::string best;
   size_t least = std::max<size_t>(1, typed.size() / 3) + 1;
   for (const std::string& name : known) {
-    const size_t distance = Distance(typed, Normal(name));
+    const size_t distance = EditDistance(typed, Normal(name));
     if (distance >= std::min(least, name.size())) continue;
     least = distance;
     best = name;

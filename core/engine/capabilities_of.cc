@@ -33,7 +33,7 @@ Capabilities CapabilitiesOf(const pipeline::Pipeline& pipeline, const Config& co
   }
   capabilities.can_refine = CanRefine(pipeline);
   capabilities.default_size = pipeline.traits().default_size;
-  capabilities.schedulers = schedulers::SupportedSchedulers();
+  capabilities.schedulers = schedulers::NamesOfSchedulers();
   capabilities.default_scheduler = pipeline.default_scheduler();
   capabilities.min_side = pipeline::kMinSide;
   capabilities.max_side = pipeline::kMaxSide;

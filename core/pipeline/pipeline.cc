@@ -12,6 +12,7 @@
 #include "core/families/families.h"
 #include "core/image/decode.h"
 #include "core/pipeline/plan/state_bytes.h"
+#include "core/pipeline/spec/limits.h"
 #include "core/pipeline/spec/presets.h"
 #include "core/pipeline/spec/unused_parameters.h"
 #include "core/pipeline/units/acquisition.h"
@@ -45,6 +46,12 @@ absl::StatusOr<PlannedStage> MakeStage(const LoadedModel& model, const PictureSp
   ASSIGN_OR_RETURN(stage.scheduler, model.SchedulerWith(spec.scheduler));
   ASSIGN_OR_RETURN(stage.schedule,
                    schedulers::MakeSchedule(stage.scheduler, ScheduleRequestOf(spec, takes_over)));
+  if (stage.schedule.steps.size() > size_t{kMaxEvaluations}) {
+    return InvalidFields(
+        {{"num_inference_steps", absl::StrCat("so many steps make ", stage.schedule.steps.size(),
+                                              " evaluations with ", stage.scheduler.full_name(),
+                                              "; at most ", kMaxEvaluations, " are possible")}});
+  }
   return stage;
 }
 
@@ -60,12 +67,20 @@ absl::Status PlanPrompts(const PictureSpec& resolved, std::vector<PlannedStage>&
   return absl::OkStatus();
 }
 
-// The short name of the stages' scheduler; empty where the models each keep another one.
+// True with trailing timesteps, and with a grid that is named behind the scheduler: all begin at
+// the last timestep but one.
+bool BeginsAtTheLastTimestep(const schedulers::SchedulerConfig& config) {
+  if (config.named_grid) return *config.named_grid != schedulers::NamedGrid::kDdimUniform;
+  return config.timestep_spacing == schedulers::TimestepSpacing::kTrailing;
+}
+
+// The name of the stages' scheduler with the grid behind it; empty where the models each keep
+// another one.
 std::string SchedulerNameOf(const std::vector<PlannedStage>& stages) {
-  const absl::string_view name = stages.front().scheduler.name();
+  const std::string name = stages.front().scheduler.full_name();
   const bool one = absl::c_all_of(
-      stages, [name](const PlannedStage& stage) { return stage.scheduler.name() == name; });
-  return one ? std::string(name) : std::string();
+      stages, [&name](const PlannedStage& stage) { return stage.scheduler.full_name() == name; });
+  return one ? name : std::string();
 }
 
 // Adds a failed schedule's violations of fields.
@@ -149,7 +164,7 @@ Pipeline::Pipeline(ModelTable table, LoadedModels models, const ComponentModes& 
     if (mode == ComponentMode::kOff) traits_.off.insert(component);
   }
   const auto by_default = first().SchedulerWith({});
-  if (by_default.ok()) default_scheduler_ = std::string(by_default->name());
+  if (by_default.ok()) default_scheduler_ = by_default->full_name();
 }
 
 std::vector<const LoadedModel*> Pipeline::ModelsOf(const PictureSpec& spec) const {
@@ -388,8 +403,7 @@ std::vector<std::string> Pipeline::Misuses(const Plan& plan) {
   std::vector<std::string> found;
   const bool own_schedule = !plan.spec.timesteps.empty() || !plan.spec.sigmas.empty();
   for (const PlannedStage& stage : plan.stages) {
-    const bool trailing =
-        own_schedule || stage.scheduler.timestep_spacing == schedulers::TimestepSpacing::kTrailing;
+    const bool trailing = own_schedule || BeginsAtTheLastTimestep(stage.scheduler);
     if (const Preset* preset = stage.model->row().preset) {
       absl::c_move(FindMisuse(*preset, plan.spec, trailing), std::back_inserter(found));
     } else if (stage.scheduler.rescale_betas_zero_snr && !trailing) {

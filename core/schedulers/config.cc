@@ -2,16 +2,19 @@
 
 #include <map>
 #include <memory>
+#include <set>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "core/base/error_details.h"
 #include "core/base/status_macros.h"
 #include "core/base/text.h"
-#include "core/schedulers/config_fields.h"
-#include "core/schedulers/config_json.h"
+#include "core/schedulers/config/config_fields.h"
+#include "core/schedulers/config/config_json.h"
+#include "core/schedulers/scheduler_names.h"
 #include "core/schedulers/scheduler_table.h"
 
 namespace latentd::schedulers {
@@ -41,17 +44,31 @@ std::string ClassName(const Json& file) {
 }
 
 // `own` is a class and never a short name.
-absl::StatusOr<SchedulerRow> ChooseScheduler(absl::string_view override, absl::string_view own) {
+absl::StatusOr<SchedulerChoice> ChooseScheduler(absl::string_view override, absl::string_view own) {
   if (!override.empty()) {
-    const absl::Status known = CheckSchedulerName(override);
-    if (!known.ok()) return InvalidFields({{"scheduler", std::string(known.message())}});
-    return *FindScheduler(override);
+    absl::StatusOr<SchedulerChoice> choice = ChooseByName(override);
+    if (choice.ok()) return choice;
+    return InvalidFields({{"scheduler", std::string(choice.status().message())}});
   }
-  const std::optional<SchedulerRow> row = FindScheduler(own);
-  if (row && row->scheduler->class_name == own) return *row;
+  const absl::StatusOr<SchedulerChoice> choice = ChooseByName(own);
+  if (choice.ok() && choice->row->scheduler->class_name == own) return choice;
   return absl::InvalidArgumentError(absl::StrCat(kFile, ": unsupported _class_name ", Excerpt(own),
                                                  "; supported are ",
                                                  absl::StrJoin(SupportedSchedulerClasses(), ", ")));
+}
+
+// The settings that a name makes, over those of the file.
+void ApplyName(const SchedulerChoice& choice, SchedulerConfig& config) {
+  if (choice.grid != nullptr) {
+    config.named_grid = choice.grid->grid;
+    config.use_karras_sigmas = config.use_exponential_sigmas = false;
+    config.use_beta_sigmas = config.use_lu_lambdas = false;
+  }
+  if (choice.by_class) return;
+  const SchedulerRow& row = *choice.row;
+  config.algorithm_type = row.algorithm_type.value_or(config.algorithm_type);
+  config.solver_type = row.solver_type.value_or(config.solver_type);
+  config.solver_order = row.solver_order.value_or(config.solver_order);
 }
 
 // The names that no scheduler of diffusers' has, escaped.
@@ -67,8 +84,8 @@ std::vector<std::string> UnknownFields(const Json& fields) {
 // Reads the fields of one object over a configuration, and gathers what is wrong with them.
 class FieldReader {
  public:
-  explicit FieldReader(SchedulerRow row) : scheduler_(*row.scheduler) {
-    config_.scheduler = row.scheduler;
+  explicit FieldReader(const Scheduler& scheduler) : scheduler_(scheduler) {
+    config_.scheduler = &scheduler;
     if (scheduler_.set_defaults != nullptr) scheduler_.set_defaults(config_);
   }
 
@@ -108,7 +125,10 @@ class FieldReader {
     }
     const int spreads = config_.use_karras_sigmas + config_.use_exponential_sigmas +
                         config_.use_beta_sigmas + config_.use_lu_lambdas;
-    if (spreads > 1) {
+    if (spreads > 0 && config_.named_grid) {
+      Add({"use_karras_sigmas", "cannot be combined with the grid behind the scheduler's name"},
+          typed);
+    } else if (spreads > 1) {
       Add({"use_karras_sigmas",
            "at most one of use_karras_sigmas, use_exponential_sigmas, use_beta_sigmas and "
            "use_lu_lambdas"},
@@ -160,23 +180,45 @@ absl::StatusOr<Json> ReadOverrides(const Overrides& overrides) {
 
 }  // namespace
 
-absl::Status CheckSchedulerName(absl::string_view name) {
-  if (FindScheduler(name)) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("unknown scheduler ", Excerpt(name),
-                                                 "; supported are ",
-                                                 absl::StrJoin(SupportedSchedulers(), ", ")));
+absl::Status CheckSchedulerName(absl::string_view name) { return ChooseByName(name).status(); }
+
+std::vector<std::string> SupportedSchedulers() {
+  std::vector<std::string> names;
+  for (const SchedulerRow& row : SchedulerTable()) names.emplace_back(row.name);
+  return names;
+}
+
+std::vector<SchedulerNames> NamesOfSchedulers() {
+  std::vector<SchedulerNames> all;
+  std::set<absl::string_view> classes;
+  for (const SchedulerRow& row : SchedulerTable()) {
+    SchedulerNames& names = all.emplace_back();
+    names.name = std::string(row.name);
+    names.aliases = absl::StrSplit(row.aliases, ' ', absl::SkipEmpty());
+    if (!row.sampler.empty()) names.aliases.emplace_back(row.sampler);
+    const absl::string_view class_name = row.scheduler->class_name;
+    if (classes.insert(class_name).second && !class_name.empty()) {
+      names.aliases.emplace_back(class_name);
+    }
+    if (row.scheduler->has_own_grid) continue;
+    for (const GridRow& grid : GridTable()) names.grids.emplace_back(grid.name);
+  }
+  return all;
 }
 
 struct SchedulerFile::Parsed {
   Json fields;
   std::string class_name;
+  AlignYourStepsTable align_your_steps;
 };
 
 absl::StatusOr<SchedulerFile> SchedulerFile::Parse(absl::string_view json,
-                                                   absl::string_view class_name) {
+                                                   absl::string_view class_name,
+                                                   AlignYourStepsTable align_your_steps) {
   ASSIGN_OR_RETURN(Json fields, ParseConfigJson(json, kFile));
   std::string own = class_name.empty() ? ClassName(fields) : std::string(class_name);
-  return SchedulerFile(std::make_shared<const Parsed>(Parsed{std::move(fields), std::move(own)}));
+  return SchedulerFile(
+      std::make_shared<const Parsed>(Parsed{std::move(fields), std::move(own), align_your_steps}));
 }
 
 absl::StatusOr<SchedulerFile> SchedulerFile::Over(absl::string_view json) const {
@@ -193,23 +235,25 @@ const std::string& SchedulerFile::class_name() const { return parsed_->class_nam
 
 absl::StatusOr<SchedulerConfig> SchedulerFile::With(const Overrides& overrides) const {
   ASSIGN_OR_RETURN(const Json laid_over, ReadOverrides(overrides));
-  ASSIGN_OR_RETURN(const SchedulerRow row, ChooseScheduler(overrides.name, class_name()));
+  ASSIGN_OR_RETURN(const SchedulerChoice choice, ChooseScheduler(overrides.name, class_name()));
+  const Scheduler& scheduler = *choice.row->scheduler;
   Json file = parsed_->fields;
   file.update(laid_over);
   // As from_config with an algorithm_type of its own: that of the file need not be one of ours.
-  const bool names_algorithm = row.algorithm_type && !overrides.name.empty();
+  const bool names_algorithm = choice.row->algorithm_type && !choice.by_class;
   if (names_algorithm) file.erase("algorithm_type");
   const std::map<std::string, Json> typed = TypedFields(overrides);
 
-  FieldReader reader(row);
+  FieldReader reader(scheduler);
   reader.config().unknown_fields = UnknownFields(file);
-  // See the header: DDIM and PNDM over another scheduler's file.
-  if (row.scheduler->class_name != class_name()) {
+  reader.config().align_your_steps = parsed_->align_your_steps;
+  // See the header: DDIM, DDPM and PNDM over another scheduler's file.
+  if (scheduler.class_name != class_name()) {
     reader.config().clip_sample = false;
     reader.config().skip_prk_steps = true;
   }
   reader.ReadFile(file, kFile);
-  if (names_algorithm) reader.config().algorithm_type = *row.algorithm_type;
+  ApplyName(choice, reader.config());
   reader.ReadTyped(typed);
   reader.CheckTogether(typed);
   RETURN_IF_ERROR(reader.Finish());

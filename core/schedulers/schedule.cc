@@ -6,8 +6,8 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/error_details.h"
 #include "core/base/status_macros.h"
-#include "core/schedulers/scheduler.h"
-#include "core/schedulers/sigmas.h"
+#include "core/schedulers/grids/sigmas.h"
+#include "core/schedulers/methods/scheduler.h"
 
 namespace latentd::schedulers {
 namespace {

@@ -16,18 +16,15 @@
 
 #include <array>
 #include <cstddef>
-#include <optional>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "core/schedulers/config.h"
+#include "core/schedulers/config/schedule_request.h"
+#include "core/schedulers/formulas/step_coefficients.h"
 
 namespace latentd::schedulers {
-
-inline constexpr int kStateRows = 4;  // x, h1, h2, h3
-inline constexpr int kCombined = 6;   // ..., output, noise
-inline constexpr size_t kMatrixElements = size_t{kStateRows} * kCombined;
 
 // A row of the table as numbers, as graphs read it: where in a line each of them is. draws_noise is
 // 0 or 1, the matrix row-major.
@@ -36,18 +33,6 @@ inline constexpr size_t kLineInputScale = 1;
 inline constexpr size_t kLineDrawsNoise = 2;
 inline constexpr size_t kLineMatrix = 3;
 inline constexpr size_t kLineElements = kLineMatrix + kMatrixElements;
-
-// One evaluation of the network and what follows it. A step of Heun's method is two of them.
-struct StepCoefficients {
-  double timestep = 0;                          // the network's input; not always a whole number
-  float input_scale = 1;                        // times x
-  std::array<float, kMatrixElements> matrix{};  // row-major
-  bool draws_noise =
-      false;  // one draw of the picture's generator, at this evaluation, in this order
-  // Estimate of the latents without noise: so much of x and so much of the network's output.
-  std::array<float, 2> predicted{1, 0};
-  int denoising_index = 0;  // the step that users count, from 0
-};
 
 struct Schedule {
   double initial_noise_scale = 1;  // text-to-image starts from x = initial_noise_scale * noise
@@ -74,29 +59,6 @@ void WriteTable(const Schedule& schedule, absl::Span<float> table);
 // the output changes nothing in x, x after the step stands for them.
 inline constexpr size_t kPredictionTerms = 1 + kStateRows + 1;
 std::array<float, kPredictionTerms> PredictionWeights(const StepCoefficients& step);
-
-// Parameters of diffusers' pipelines, with their names.
-struct ScheduleRequest {
-  int num_inference_steps = 50;
-
-  // A schedule of one's own, falling; num_inference_steps then has no effect. At most one of the
-  // two, and only for schedulers that take them in diffusers. Sigmas end with the one after the
-  // last step (0, as a rule), so that there are two at least.
-  std::vector<double> timesteps;
-  std::vector<double> sigmas;
-
-  double eta = 0;  // in [0, 1]; has an effect with DDIM and TCD only
-
-  // Image-to-image: the part of the schedule, from its end, that is run; in (0, 1]. At most one of
-  // this and denoising_start.
-  std::optional<double> strength;
-
-  // An ensemble of experts: the first runs down to where the fraction denoising_end of the training
-  // timesteps lies, the second goes on from denoising_start. Latents are handed over as they are:
-  // nothing is scaled. In (0, 1); denoising_end may also be 1, which cuts nothing.
-  std::optional<double> denoising_start;
-  std::optional<double> denoising_end;
-};
 
 // INVALID_ARGUMENT with a field violation for every field of the request at fault.
 absl::StatusOr<Schedule> MakeSchedule(const SchedulerConfig& config,

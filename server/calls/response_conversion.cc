@@ -163,7 +163,13 @@ v1::GetCapabilitiesResponse ToProto(const engine::Capabilities& capabilities,
   for (const engine::ModelInfo& model : capabilities.models) *proto.add_models() = ToProto(model);
   proto.set_can_refine(capabilities.can_refine);
   *proto.mutable_default_size() = ToProto(capabilities.default_size);
-  proto.mutable_schedulers()->Add(capabilities.schedulers.begin(), capabilities.schedulers.end());
+  for (const auto& names : capabilities.schedulers) {
+    proto.add_schedulers(names.name);
+    v1::NoiseScheduler& added = *proto.add_noise_schedulers();
+    added.set_name(names.name);
+    added.mutable_aliases()->Add(names.aliases.begin(), names.aliases.end());
+    added.mutable_grids()->Add(names.grids.begin(), names.grids.end());
+  }
   proto.set_default_scheduler(capabilities.default_scheduler);
   proto.set_min_side(capabilities.min_side);
   proto.set_max_side(capabilities.max_side);

@@ -135,6 +135,22 @@ class GenerateTest(SharedServerTestCase):
         self.assertTrue(capabilities.can_refine)
         self.assertIn("euler", capabilities.schedulers)
 
+    def test_a_scheduler_may_be_named_as_other_programs_name_it(self):
+        capabilities = self.api.capabilities()
+        names = {each.name: each for each in capabilities.noise_schedulers}
+        self.assertEqual(list(names), list(capabilities.schedulers))
+        self.assertIn("DPM++ 2M SDE", names["dpmpp_2m_sde"].aliases)
+        self.assertIn("karras", names["dpmpp_2m_sde"].grids)
+        self.assertEqual(list(names["ddim"].grids), [])
+        ours, theirs = (self.api.generate(self.api.request(scheduler=name, num_inference_steps=2))
+                        for name in ("dpmpp_2m_sde_karras", "DPM++ 2M SDE Karras"))
+        self.assertEqual(theirs.completed.parameters.scheduler, "dpmpp_2m_sde_karras")
+        self.assertEqual(theirs.images[0].data, ours.images[0].data)
+        with self.assertRaises(grpc.RpcError) as caught:
+            self.api.generate(self.api.request(scheduler="dpmpp_2m_sed"))
+        self.assertEqual(caught.exception.code(), grpc.StatusCode.INVALID_ARGUMENT)
+        self.assertIn("did you mean dpmpp_2m_sde", caught.exception.details())
+
     def test_health(self):
         self.assertEqual(self.api.health(), "SERVING")
         self.assertEqual(self.api.health("latent.v1.ImageGeneration"), "SERVING")

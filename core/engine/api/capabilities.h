@@ -9,6 +9,7 @@
 #include "core/engine/api/status.h"
 #include "core/pipeline/spec/model_table.h"
 #include "core/pipeline/spec/picture_spec.h"
+#include "core/schedulers/config.h"
 
 namespace latentd::engine {
 
@@ -25,9 +26,9 @@ struct ModelInfo {
 struct Capabilities {
   std::vector<ModelInfo> models;
   bool can_refine = false;
-  pipeline::Size default_size;          // the bucket nearest to the model's own size
-  std::vector<std::string> schedulers;  // short names
-  std::string default_scheduler;        // empty: requests have to name one
+  pipeline::Size default_size;  // the bucket nearest to the model's own size
+  std::vector<schedulers::SchedulerNames> schedulers;
+  std::string default_scheduler;  // empty: requests have to name one
   int min_side = 64, max_side = 2048, side_multiple = 8;
   int64_t max_pixels = 4 << 20;
   int min_steps = 1, max_steps = 150;

@@ -20,7 +20,7 @@ std::string ParametersOf(const pipeline::PictureSpec& resolved, uint64_t seed) {
   parameters.negative_prompt = resolved.negative_prompt.value_or("");
   parameters.steps = pipeline::StepsOf(resolved);
   parameters.sampler = std::string(schedulers::SamplerOf(resolved.scheduler));
-  if (resolved.scheduler.use_karras_sigmas.value_or(false)) parameters.schedule_type = "Karras";
+  parameters.schedule_type = std::string(schedulers::ScheduleTypeOf(resolved.scheduler));
   parameters.cfg_scale = *resolved.guidance_scale;
   parameters.seed = seed;
   parameters.width = *resolved.width;

@@ -21,6 +21,7 @@
 #include "core/pipeline/spec/model_table.h"
 #include "core/pipeline/spec/picture_spec.h"
 #include "core/pipeline/spec/unused_parameters.h"
+#include "core/schedulers/config.h"
 #include "core/weights/containers/checkpoint.h"
 
 namespace latentd::families {
@@ -70,6 +71,8 @@ struct Family {
   int64_t sample_side = 0;  // trained at so many latents a side, where config.json does not say
   // Sizes to have ready for a model that was trained at the first of them.
   absl::Span<const pipeline::Size> sizes;
+  // Noise levels that Align Your Steps found for it, or for what is nearest to it.
+  schedulers::AlignYourStepsTable align_your_steps = schedulers::AlignYourStepsTable::kSdxl;
 
   // Checks what is this family's alone. Errors name the file at fault.
   absl::Status (*check)(const weights::Checkpoint& checkpoint, const ModelConfigs& configs);

@@ -147,13 +147,14 @@ void WarnOfUnknown(const std::string& file, const std::vector<std::string>& fiel
       file, ": fields that are not known, and ignored: ", ListSome(fields, kMostNamed)));
 }
 
-absl::Status ReadScheduler(const weights::Checkpoint& checkpoint, const std::string& name,
-                           const pipeline::Preset* preset, ModelConfigs& configs) {
+absl::Status ReadScheduler(const Family& family, const weights::Checkpoint& checkpoint,
+                           const std::string& name, const pipeline::Preset* preset,
+                           ModelConfigs& configs) {
   ASSIGN_OR_RETURN(const std::string text, checkpoint.SchedulerConfigText());
   configs.default_scheduler = name;
   const std::string file = checkpoint.ConfigName("scheduler");
-  const auto parsed =
-      schedulers::SchedulerFile::Parse(text, checkpoint.components().at("scheduler").class_name);
+  const auto parsed = schedulers::SchedulerFile::Parse(
+      text, checkpoint.components().at("scheduler").class_name, family.align_your_steps);
   if (!parsed.ok()) {
     return absl::InvalidArgumentError(absl::StrCat(file, ": ", parsed.status().message()));
   }
@@ -227,7 +228,7 @@ absl::StatusOr<ModelConfigs> ReadModelConfigs(const Family& family,
   ModelConfigs configs;
   configs.force_zeros_for_empty_prompt = checkpoint.force_zeros_for_empty_prompt();
   configs.requires_aesthetics_score = checkpoint.requires_aesthetics_score();
-  RETURN_IF_ERROR(ReadScheduler(checkpoint, scheduler, preset, configs));
+  RETURN_IF_ERROR(ReadScheduler(family, checkpoint, scheduler, preset, configs));
   ASSIGN_OR_RETURN(configs.text_encoders, ReadTextEncoders(checkpoint));
   ASSIGN_OR_RETURN(configs.unet, ReadUnet(checkpoint));
   ASSIGN_OR_RETURN(configs.vae, ReadVae(checkpoint));

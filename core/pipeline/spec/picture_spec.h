@@ -9,7 +9,7 @@
 
 #include "core/batching/buckets.h"
 #include "core/prompts/parse.h"
-#include "core/schedulers/options.h"
+#include "core/schedulers/config/options.h"
 
 namespace latentd::pipeline {
 

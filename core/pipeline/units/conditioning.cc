@@ -85,7 +85,7 @@ absl::StatusOr<EncodedPrompt> Zeros(const Stage& stage) {
 }
 
 absl::StatusOr<EncodedPrompt> Encode(const StageGraphs& to, const RowInputs& row) {
-  const std::vector<families::TextEncoder>& encoders = to.stage.model().text_encoders();
+  const std::vector<families::TextEncoder>& encoders = to.stage.model.text_encoders();
   EncodedPrompt encoded;
   if (row.text.empty()) {
     ASSIGN_OR_RETURN(encoded, Zeros(to.stage));

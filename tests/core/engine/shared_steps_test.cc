@@ -372,7 +372,10 @@ TEST_F(SharedStepsTest, WhoeverComesAndGoesEachPictureIsWhatItIsAlone) {
        .seed = 6,
        .guidance_interval = {0, 0.5}},
       {.steps = 6, .scheduler = "ddim", .seed = 8, .image = image},
-      {.steps = 5, .guidance_scale = 3, .scheduler = "dpmpp_2m_sde", .seed = 9, .image = image}};
+      {.steps = 5, .guidance_scale = 3, .scheduler = "dpmpp_2m_sde", .seed = 9, .image = image},
+      // Noise at every evaluation but the last, of which a step has two, and at every second one.
+      {.steps = 3, .guidance_scale = 2, .scheduler = "DPM++ SDE Karras", .seed = 11},
+      {.steps = 3, .pictures = 2, .scheduler = "dpmpp_2s_a", .seed = 12}};
   std::vector<std::vector<std::string>> alone;
   for (const Asked& asked : kinds) alone.push_back(Draw(asked));
   for (uint32_t seed = 0; seed < 4; ++seed) {

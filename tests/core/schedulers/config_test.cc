@@ -69,7 +69,9 @@ TEST(SchedulerConfigTest, NamesTheSupportedSchedulers) {
   EXPECT_THAT(SupportedSchedulers(),
               ElementsAre("euler", "euler_a", "ddim", "dpmpp_2m", "dpmpp_2m_sde", "heun", "lcm",
                           "pndm", "unipc", "dpmpp_3m_sde", "lms", "deis", "dpm2", "dpm2_a", "tcd",
-                          "edm_euler", "edm_dpmpp_2m", "edm_dpmpp_2m_sde"));
+                          "edm_euler", "edm_dpmpp_2m", "edm_dpmpp_2m_sde", "dpmpp_2m_sde_heun",
+                          "dpmpp_3m", "dpmpp_2s", "dpmpp_2s_sde", "dpmpp_3s", "dpmpp_sde",
+                          "dpmpp_2s_a", "unipc_bh1", "ipndm", "ddpm", "sa_solver"));
 }
 
 TEST(SchedulerConfigTest, EverySupportedNameCanBeChosenAndSaysItself) {
@@ -99,7 +101,10 @@ TEST(SchedulerConfigTest, ClassNamesAndAliasesNameTheSame) {
       {"dpm_2_ancestral", "dpm2_a"},
       {"TCDScheduler", "tcd"},
       {"EDMEulerScheduler", "edm_euler"},
-      {"EDMDPMSolverMultistepScheduler", "edm_dpmpp_2m"}};
+      {"EDMDPMSolverMultistepScheduler", "edm_dpmpp_2m"},
+      {"DPMSolverSinglestepScheduler", "dpmpp_2s"},
+      {"DPMSolverSDEScheduler", "dpmpp_sde"},
+      {"DDPMScheduler", "ddpm"}};
   for (const auto& [given, name] : pairs) {
     ASSERT_OK_AND_ASSIGN(const SchedulerConfig config,
                          ParseSchedulerConfig(kSdxl, {.name = given}));
@@ -358,9 +363,53 @@ TEST(SchedulerConfigTest, FormsOfUniPcThatAreNotSupportedAreRefusedByName) {
               ElementsAre("algorithm_type"));
 }
 
+TEST(SchedulerConfigTest, FormsOfSaSolverThatAreNotSupportedAreRefusedByName) {
+  for (const char* field : {R"("algorithm_type": "noise_prediction")", R"("predictor_order": 4)",
+                            R"("corrector_order": 5)", R"("tau_func": "lambda t: 1")",
+                            R"("algorithm_type": "dpmsolver++")"}) {
+    const std::string name = std::string(field).substr(1, std::string(field).find('"', 1) - 1);
+    EXPECT_THAT(ParseSchedulerConfig(File("SASolverScheduler", field)),
+                StatusIs(kInvalid, HasSubstr(name)));
+  }
+  EXPECT_THAT(ParseSchedulerConfig(File("SASolverScheduler", R"("corrector_order": 4)")), IsOk());
+  const std::string dpm =
+      File("DPMSolverMultistepScheduler", R"("algorithm_type": "sde-dpmsolver++")");
+  EXPECT_THAT(ParseSchedulerConfig(dpm, {.name = "sa_solver"}), IsOk())
+      << "a short name stands for its algorithm";
+}
+
+TEST(SchedulerConfigTest, VariancesOfDdpmAreReadAndThoseThatMakeNoSenseRefused) {
+  ASSERT_OK_AND_ASSIGN(const SchedulerConfig large,
+                       ParseSchedulerConfig(kSdxl, {.name = "ddpm", .config = R"({
+                                                        "variance_type": "fixed_large"})"}));
+  EXPECT_EQ(large.variance_type, VarianceType::kFixedLarge);
+  for (const char* type : {"fixed_large_log", "learned", "learned_range"}) {
+    EXPECT_THAT(
+        ParseSchedulerConfig(
+            kSdxl, {.name = "ddpm", .config = absl::StrCat(R"({"variance_type": ")", type, "\"}")}),
+        StatusIs(kInvalid, HasSubstr("variance_type")))
+        << type;
+  }
+  EXPECT_THAT(ParseSchedulerConfig(
+                  File("DPMSolverMultistepScheduler", R"("variance_type": "fixed_large_log")")),
+              IsOk())
+      << "of no effect there";
+}
+
+TEST(SchedulerConfigTest, ASinglestepClassHasNoSpacing) {
+  EXPECT_THAT(FieldsAtFault(ParseSchedulerConfig(
+                  kSdxl, {.name = "dpmpp_2s", .timestep_spacing = "trailing"})),
+              ElementsAre("timestep_spacing"));
+  ASSERT_OK_AND_ASSIGN(const SchedulerConfig config,
+                       ParseSchedulerConfig(kSdxl, {.name = "dpmpp_2s"}));
+  EXPECT_EQ(config.timestep_spacing, TimestepSpacing::kLinspace) << "whatever the file says";
+}
+
 TEST(SchedulerConfigTest, ASchedulerWithoutAClassIsForRequestsOnly) {
   EXPECT_THAT(ParseSchedulerConfig(File("")), StatusIs(kInvalid, HasSubstr("_class_name")));
-  EXPECT_THAT(ParseSchedulerConfig(kSdxl, {.name = "dpmpp_3m_sde"}), IsOk());
+  for (const char* name : {"dpmpp_3m_sde", "dpmpp_2s_a", "ipndm"}) {
+    EXPECT_THAT(ParseSchedulerConfig(kSdxl, {.name = name}), IsOk());
+  }
 }
 
 TEST(SchedulerConfigTest, WhatIsNoJsonObjectIsRefused) {

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "core/base/error_details.h"
 #include "tests/support/status_matchers.h"
 
@@ -52,13 +53,25 @@ int MostSteps(const std::string& name) { return name == "lcm" || name == "tcd" ?
 // True for those of networks in the style of EDM, which say other things of other timesteps.
 bool IsEdm(const std::string& name) { return absl::StartsWith(name, "edm_"); }
 
+bool IsSinglestep(const std::string& name) {
+  return name == "dpmpp_2s" || name == "dpmpp_2s_sde" || name == "dpmpp_3s";
+}
+
+// True for those whose steps have two evaluations.
+bool Halves(const std::string& name) {
+  return name == "heun" || name == "dpm2" || name == "dpm2_a" || name == "dpmpp_sde" ||
+         name == "dpmpp_2s_a";
+}
+
 TEST(ScheduleTest, EverySchedulerRunsAnyNumberOfStepsWithAnySpacing) {
   for (const std::string& name : SupportedSchedulers()) {
     for (const char* spacing : {"leading", "linspace", "trailing"}) {
       for (int steps = 1; steps <= MostSteps(name); ++steps) {
-        ASSERT_OK_AND_ASSIGN(
-            const Schedule schedule,
-            Make({.name = name, .timestep_spacing = spacing}, {.num_inference_steps = steps}));
+        // Singlestep schedulers and EDM's have a spacing of their own.
+        Overrides overrides{.name = name};
+        if (!IsSinglestep(name) && !IsEdm(name)) overrides.timestep_spacing = spacing;
+        ASSERT_OK_AND_ASSIGN(const Schedule schedule,
+                             Make(overrides, {.num_inference_steps = steps}));
         EXPECT_GE(schedule.denoising_steps(), steps) << name << " " << spacing;
       }
     }
@@ -68,8 +81,8 @@ TEST(ScheduleTest, EverySchedulerRunsAnyNumberOfStepsWithAnySpacing) {
 TEST(ScheduleTest, OnlyAncestralAndStochasticSchedulersDrawNoise) {
   for (const std::string& name : SupportedSchedulers()) {
     ASSERT_OK_AND_ASSIGN(const Schedule schedule, Make({.name = name}, {.num_inference_steps = 4}));
-    const bool stochastic =
-        absl::EndsWith(name, "_a") || absl::EndsWith(name, "_sde") || name == "lcm";
+    const bool stochastic = absl::EndsWith(name, "_a") || absl::StrContains(name, "_sde") ||
+                            name == "lcm" || name == "ddpm" || name == "sa_solver";
     const auto draws = [](const StepCoefficients& step) { return step.draws_noise; };
     EXPECT_EQ(std::any_of(schedule.steps.begin(), schedule.steps.end(), draws), stochastic) << name;
   }
@@ -131,6 +144,95 @@ TEST(ScheduleTest, AHeunStepIsTwoEvaluationsAndOneStepToUsers) {
   EXPECT_EQ(schedule.denoising_steps(), 3);
 }
 
+TEST(ScheduleTest, EveryGridRunsAnyNumberOfStepsBehindEveryScheduler) {
+  for (const SchedulerNames& names : NamesOfSchedulers()) {
+    for (const std::string& grid : names.grids) {
+      for (const int steps : {1, 2, 3, 4, 10, 11, 30, 50, 150}) {
+        ASSERT_OK_AND_ASSIGN(
+            const Schedule schedule,
+            Make({.name = absl::StrCat(names.name, "_", grid)}, {.num_inference_steps = steps}));
+        EXPECT_GE(schedule.denoising_steps(), steps) << names.name << " " << grid;
+        if (grid != "ddim_uniform") {
+          EXPECT_GE(schedule.steps.front().timestep, 990) << "the whole of the range";
+        }
+        const auto goes_up = [](const StepCoefficients& a, const StepCoefficients& b) {
+          return a.timestep < b.timestep - 1e-3;  // beyond rounding
+        };
+        EXPECT_EQ(std::adjacent_find(schedule.steps.begin(), schedule.steps.end(), goes_up),
+                  schedule.steps.end())
+            << names.name << " " << grid << " " << steps;
+      }
+    }
+  }
+}
+
+// The second evaluation's noise has the first one's in it.
+TEST(ScheduleTest, BothEvaluationsOfDpmppSdeDrawFromTheImagesOwnPath) {
+  ASSERT_OK_AND_ASSIGN(const Schedule schedule,
+                       Make({.name = "dpmpp_sde_karras"}, {.num_inference_steps = 3}));
+  ASSERT_THAT(StepsOf(schedule), ElementsAre(0, 0, 1, 1, 2));
+  constexpr int kH2 = 2, kNoiseColumn = kStateRows + 1;
+  for (const int step : {0, 2}) {
+    const StepCoefficients& first = schedule.steps[step];
+    const StepCoefficients& second = schedule.steps[step + 1];
+    EXPECT_TRUE(first.draws_noise && second.draws_noise);
+    EXPECT_EQ(first.matrix[kH2 * kCombined + kNoiseColumn], 1) << "kept";
+    // Independent pieces of the whole step's noise.
+    const double kept = second.matrix[kH2], drawn = second.matrix[kNoiseColumn];
+    const double sigma = std::sqrt(1 / std::pow(first.input_scale, 2) - 1);
+    const double next = std::sqrt(1 / std::pow(schedule.steps[step + 2].input_scale, 2) - 1);
+    EXPECT_NEAR(std::hypot(kept, drawn), next * std::sqrt(1 - std::pow(next / sigma, 2)), 1e-4);
+  }
+  EXPECT_FALSE(schedule.steps.back().draws_noise);
+}
+
+TEST(ScheduleTest, SinglestepsGroupsEndWithTheScheduleAndBeginAgainWhereARunBegins) {
+  // The column of h1 is read where a group goes on.
+  const auto goes_on = [](const Schedule& schedule) {
+    std::vector<bool> steps;
+    for (const StepCoefficients& step : schedule.steps) steps.push_back(step.matrix[1] != 0);
+    return steps;
+  };
+  ASSERT_OK_AND_ASSIGN(const Schedule six, Make({.name = "dpmpp_2s"}, {.num_inference_steps = 6}));
+  EXPECT_THAT(goes_on(six), ElementsAre(false, true, false, true, false, false));
+  ASSERT_OK_AND_ASSIGN(const Schedule eight,
+                       Make({.name = "dpmpp_3s"}, {.num_inference_steps = 8}));
+  EXPECT_THAT(goes_on(eight), ElementsAre(false, true, true, false, true, true, false, false));
+  ASSERT_OK_AND_ASSIGN(const Schedule part,
+                       Make({.name = "dpmpp_3s"}, {.num_inference_steps = 8, .strength = 0.9}));
+  EXPECT_THAT(goes_on(part), ElementsAre(false, true, false, true, true, false, false));
+}
+
+TEST(ScheduleTest, AlignYourStepsIsTheTableOfTheCheckpointsKind) {
+  const auto sigmas = [](AlignYourStepsTable table) {
+    const auto file = SchedulerFile::Parse(
+        R"({"_class_name": "EulerDiscreteScheduler", "beta_end": 0.012,
+            "beta_schedule": "scaled_linear", "beta_start": 0.00085})",
+        {}, table);
+    const auto config = file->With({.name = "Euler AYS"});
+    const auto schedule = MakeSchedule(*config, {.num_inference_steps = 10});
+    std::vector<double> values;
+    for (const StepCoefficients& step : schedule->steps) {
+      values.push_back(std::sqrt(1 / std::pow(static_cast<double>(step.input_scale), 2) - 1));
+    }
+    return values;
+  };
+  const auto near = [](std::vector<double> values) {
+    std::vector<::testing::Matcher<double>> matchers;
+    for (double value : values) matchers.push_back(::testing::DoubleNear(value, 1e-3));
+    return ::testing::ElementsAreArray(matchers);
+  };
+  EXPECT_THAT(sigmas(AlignYourStepsTable::kSdxl),
+              near({14.615, 6.315, 3.771, 2.181, 1.342, 0.862, 0.555, 0.380, 0.234, 0.113}));
+  EXPECT_THAT(sigmas(AlignYourStepsTable::kSd15),
+              near({14.615, 6.475, 3.861, 2.697, 1.886, 1.396, 0.963, 0.652, 0.399, 0.152}));
+}
+
+TEST(ScheduleTest, TimestepsOfOnesOwnDoNotGoWithAGrid) {
+  EXPECT_THAT(FieldsAtFault(Make({.name = "euler_simple"}, {.timesteps = {900, 500, 100}})),
+              ElementsAre("timesteps"));
+}
+
 TEST(ScheduleTest, PndmBeginsWithAStepOfTwoEvaluations) {
   ASSERT_OK_AND_ASSIGN(const Schedule all, Make({.name = "pndm"}, {.num_inference_steps = 4}));
   EXPECT_THAT(StepsOf(all), ElementsAre(0, 0, 1, 2, 3));
@@ -172,7 +274,7 @@ TEST(ScheduleTest, LatentsThatTheNetworkKnowsComeOut) {
 TEST(ScheduleTest, BaseAndRefinerShareTheScheduleBetweenThem) {
   for (const std::string& name : SupportedSchedulers()) {
     if (IsEdm(name)) continue;
-    const bool halves = name == "heun" || name == "dpm2" || name == "dpm2_a";
+    const bool halves = Halves(name);
     ASSERT_OK_AND_ASSIGN(const Schedule all, Make({.name = name}, {.num_inference_steps = 25}));
     ASSERT_OK_AND_ASSIGN(const Schedule base,
                          Make({.name = name}, {.num_inference_steps = 25, .denoising_end = 0.8}));
