@@ -386,11 +386,8 @@ std::vector<Field> Denoising() {
           .Neutral(0)
           .Default(FillNeutral)
           .Unused({kNeedsGuidance}),
-      FIELD(eta)
-          .In(kFraction)
-          .Neutral(0)
-          .Default(FillEta)
-          .Unused({{Unread<&ModelReads::eta>, "only the schedulers ddim and tcd read it"}}),
+      FIELD(eta).In(kFraction).Neutral(0).Default(FillEta).Unused(
+          {{Unread<&ModelReads::eta>, "only the schedulers ddim and tcd read it"}}),
       FIELD(clip_skip).Rules({IsClipSkip}).Neutral(0).Unused({kNeedsBase}),
       FIELD(clip_skip_a1111).Rules({IsClipSkipA1111}).Neutral(1).Unused({kNeedsBase}),
       FIELD(timesteps).Rules({IsSchedule<&P::timesteps, 0>}).Limits(steps),
