@@ -37,7 +37,7 @@ struct LoadOptions {
   int64_t max_shared_pixels = kDefaultSharedPixels;  // StepRows has more
   std::optional<int64_t> vae_tiling_above;           // pixels; ModelOptions has more
   std::string scheduler;                             // ModelOptions has more
-  std::string preset;                                // of the base; empty or "none": none
+  std::string preset;                                // the base's; empty or "none": none
   // Told of what of the checkpoints is ignored. May be empty.
   std::function<void(absl::string_view)> warn = {};
   // Told what single files were recognised as, and which components come from elsewhere. May be

@@ -36,7 +36,7 @@ constexpr absl::string_view kEulerOfVelocity =
     R"({"_class_name": "EulerDiscreteScheduler", "timestep_spacing": "trailing",
         "prediction_type": "v_prediction", "rescale_betas_zero_snr": true})";
 
-// Of checkpoints that were distilled to draw in so many steps, without guidance.
+// A preset of checkpoints that were distilled to draw in so many steps, without guidance.
 constexpr Preset Distilled(absl::string_view name, int steps, absl::string_view scheduler_config,
                            bool needs_trailing = true) {
   return {.name = name,
@@ -48,7 +48,7 @@ constexpr Preset Distilled(absl::string_view name, int steps, absl::string_view 
           .needs_trailing = needs_trailing};
 }
 
-// Of those that draw in one step from a point of the noise schedule of their own.
+// The same of one step, from a point of the noise schedule of its own.
 constexpr Preset OneStep(absl::string_view name, absl::Span<const double> timesteps) {
   Preset preset = Distilled(name, 1, kLcm, /*needs_trailing=*/false);
   preset.timesteps = timesteps;
@@ -76,7 +76,7 @@ constexpr Preset Lcm(absl::string_view family) {
           .most_guidance = 2};
 }
 
-// Of those that were trained on, with guidance.
+// A preset of checkpoints that were trained on, with guidance.
 constexpr Preset Tuned(absl::string_view name, int steps, double guidance_scale,
                        absl::string_view scheduler_config, bool needs_trailing = false) {
   return {.name = name,

@@ -21,7 +21,7 @@ namespace latentd::pipeline {
 
 struct Preset {
   absl::string_view name;    // to operators: "lightning-4"
-  absl::string_view family;  // of checkpoints that it is for: "sdxl"
+  absl::string_view family;  // the checkpoints': "sdxl"
   // Taken where a request leaves the field out.
   int steps = 0;
   absl::Span<const double> timesteps = {};  // instead of steps, where there are some

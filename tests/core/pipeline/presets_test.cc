@@ -147,7 +147,7 @@ TEST(PresetPipelineTest, FieldsOfARequestCount) {
                                     HasSubstr("guidance_scale 4"), HasSubstr("timestep_spacing")));
 }
 
-// Of the checkpoint's file stays what the preset does not speak of.
+// Settings that the preset does not speak of stay the checkpoint's.
 TEST(PresetPipelineTest, AnotherSchedulerKeepsItsSpacing) {
   const Rig demo({.base = kDemoBase});
   const Rig rig({.base = kDemoBase, .preset = "hyper-8"});
