@@ -176,7 +176,7 @@ class FlagsTest(WiringTestCase):
         shutil.copytree(checkpoint() / "base", base, symlinks=False)
         for file in ("model_index.json", "scheduler/scheduler_config.json"):
             text = (base / file).read_text()
-            (base / file).write_text(text.replace("EulerDiscreteScheduler", "SASolverScheduler"))
+            (base / file).write_text(text.replace("EulerDiscreteScheduler", "CMStochasticIterativeScheduler"))
         server, api = self.start(f"--base={base}", demo=False)
         self.assertEqual(api.capabilities().default_scheduler, "")
         code, output, _ = latent(server, "capabilities")
@@ -191,7 +191,7 @@ class FlagsTest(WiringTestCase):
         self.assertEqual(code, 4)
         self.assertIn("--scheduler: must be one of euler, euler_a, ddim", told)
         euler = self.picture(api, seed=1, scheduler="euler")
-        self.assertEqual(server.log().count("no default scheduler, since SASolverScheduler is not supported"), 1)
+        self.assertEqual(server.log().count("no default scheduler, since CMStochasticIterativeScheduler is not supported"), 1)
         _, told = self.start(f"--base={base}", "--scheduler=euler", demo=False)
         self.assertEqual(told.capabilities().default_scheduler, "euler")
         self.assertEqual(self.picture(told, seed=1), euler)

@@ -61,8 +61,8 @@ std::string Violations(const absl::Status& status) {
 
 TEST_F(DefaultSchedulerTest, AClassThatIsNotOursStartsAndRequestsHaveToNameOne) {
   const Rig demo({.base = kDemoBase});
-  for (const char* name : {"SASolverScheduler", "DPMSolverSinglestepScheduler",
-                           "DPMSolverSDEScheduler", "DDPMScheduler", "OfAReleaseToComeScheduler"}) {
+  for (const char* name :
+       {"CMStochasticIterativeScheduler", "RePaintScheduler", "OfAReleaseToComeScheduler"}) {
     warnings_.clear();
     const Rig rig(Told({.base = WithClass(kDemoBase, name)}));
     EXPECT_EQ(rig.pipeline->default_scheduler(), "");
@@ -98,9 +98,9 @@ TEST_F(DefaultSchedulerTest, AFileThatFitsOtherSchedulersOnlyIsTheSame) {
 }
 
 TEST_F(DefaultSchedulerTest, AFileThatFitsNoneEndsTheStart) {
-  MakeEditedCheckpoint(directory_.File("flow"), WithClass(kDemoBase, "SASolverScheduler"),
-                       "scheduler/scheduler_config.json", "prediction_type",
-                       R"("flow_prediction")");
+  MakeEditedCheckpoint(
+      directory_.File("flow"), WithClass(kDemoBase, "CMStochasticIterativeScheduler"),
+      "scheduler/scheduler_config.json", "prediction_type", R"("flow_prediction")");
   Rig rig({.base = kDemoBase});
   EXPECT_THAT(LoadPipeline({.base = directory_.File("flow")}, rig.weights, rig.graphs),
               StatusIs(kInvalid, AllOf(HasSubstr(directory_.File("flow/scheduler")),
@@ -108,7 +108,7 @@ TEST_F(DefaultSchedulerTest, AFileThatFitsNoneEndsTheStart) {
 }
 
 TEST_F(DefaultSchedulerTest, TheOperatorsStandsForTheCheckpoints) {
-  const std::string base = WithClass(kDemoBase, "SASolverScheduler");
+  const std::string base = WithClass(kDemoBase, "CMStochasticIterativeScheduler");
   const Rig demo({.base = kDemoBase});
   for (const char* name : {"dpmpp_2m", "HeunDiscreteScheduler"}) {
     warnings_.clear();
@@ -133,7 +133,7 @@ TEST_F(DefaultSchedulerTest, TheOperatorsHasToFitTheFile) {
 }
 
 TEST_F(DefaultSchedulerTest, TheRefinersIsItsOwn) {
-  const std::string refiner = WithClass(kDemoRefiner, "DDPMScheduler");
+  const std::string refiner = WithClass(kDemoRefiner, "RePaintScheduler");
   const Rig rig(Told({.base = kDemoBase, .refiner = refiner}));
   EXPECT_EQ(rig.pipeline->default_scheduler(), "euler");
   EXPECT_THAT(warnings_, ElementsAre(HasSubstr(refiner)));
@@ -142,7 +142,7 @@ TEST_F(DefaultSchedulerTest, TheRefinersIsItsOwn) {
   refined.refine = true;
   EXPECT_THAT(Violations(rig.pipeline->Resolve(refined).status()),
               AllOf(HasSubstr("scheduler must be one of"), HasSubstr("the refiner's checkpoint"),
-                    HasSubstr("DDPMScheduler")));
+                    HasSubstr("RePaintScheduler")));
   refined.scheduler.name = "euler";
   EXPECT_THAT(rig.pipeline->Resolve(refined), IsOk());
   const Rig told({.base = kDemoBase, .refiner = refiner, .scheduler = "ddim"});
@@ -154,7 +154,7 @@ TEST_F(DefaultSchedulerTest, TheRefinersIsItsOwn) {
 TEST_F(DefaultSchedulerTest, EveryMistakeIsNamedAtOnce) {
   PictureSpec wrong = SmallSpec();
   wrong.width = 65;
-  const Rig base({.base = WithClass(kDemoBase, "DDPMScheduler"), .refiner = kDemoRefiner});
+  const Rig base({.base = WithClass(kDemoBase, "RePaintScheduler"), .refiner = kDemoRefiner});
   EXPECT_THAT(Violations(base.pipeline->Resolve(wrong).status()),
               AllOf(HasSubstr("width must be"), HasSubstr("scheduler must be one of")));
   wrong.model = "refiner";
