@@ -194,13 +194,7 @@ TEST_F(PreparerTest, ATaskThatFailsEndsItsOrder) {
 TEST_F(PreparerTest, MemoryThatATaskDoesNotFindEndsItsOrder) {
   const absl::Status run = preparer_->Run([]() -> absl::Status { throw std::bad_alloc(); });
   EXPECT_EQ(GetReason(run), "OUT_OF_MEMORY");
-  std::thread::id ran;
-  EXPECT_OK(preparer_->Run([&] {
-    ran = std::this_thread::get_id();
-    return absl::OkStatus();
-  }));
-  EXPECT_NE(ran, std::thread::id());
-  EXPECT_NE(ran, std::this_thread::get_id());
+  EXPECT_OK(preparer_->Run([] { return absl::OkStatus(); }));
 }
 
 TEST_F(PreparerTest, AGraphOfTwoOrdersIsCompiledOnce) {
