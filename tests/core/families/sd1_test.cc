@@ -12,7 +12,6 @@
 #include "core/backends/cpu/cpu_backend.h"
 #include "core/families/families.h"
 #include "core/image/encode.h"
-#include "core/pipeline/units/latent_colors.h"
 #include "core/pipeline/units/units.h"
 #include "tests/core/families/sd1_checkpoint.h"
 #include "tests/core/pipeline/rig.h"
@@ -280,15 +279,6 @@ TEST_F(Sd1Test, SharesStepsByteForByte) {
   for (size_t i = 0; i < pictures.size(); ++i) {
     EXPECT_EQ(pipeline::ValuesOf(pictures[i]->latents), alone[i]) << i;
   }
-}
-
-TEST_F(Sd1Test, HasKnownColours) {
-  networks::AutoencoderKlConfig vae;
-  vae.latent_channels = 4;
-  vae.scaling_factor = 0.18215;
-  const auto colors = pipeline::KnownColors(vae);
-  ASSERT_TRUE(colors.has_value());
-  EXPECT_EQ(colors->bias, pipeline::Color());
 }
 
 }  // namespace

@@ -40,6 +40,25 @@ TEST(LatentColorsTest, AreKnownOfAVaeByItsScalingAlone) {
   EXPECT_FALSE(KnownColors(networks::AutoencoderTinyConfig()).has_value());
 }
 
+// Computed by hand from ComfyUI's table (comfy/latent_formats.py).
+TEST(LatentColorsTest, AreThoseOfTheVae) {
+  const auto color_of = [](double scaling_factor, const std::vector<float>& latents) {
+    networks::AutoencoderKlConfig vae;
+    vae.scaling_factor = scaling_factor;
+    const LatentColors map = KnownColors(vae).value();
+    Color color = map.bias;
+    for (size_t i = 0; i < latents.size(); ++i) {
+      for (size_t c = 0; c < color.size(); ++c) color[c] += latents[i] * map.factors[i][c];
+    }
+    return std::vector<float>(color.begin(), color.end());
+  };
+  const auto is = [](const std::vector<float>& color) {
+    return ::testing::Pointwise(::testing::FloatNear(1e-5f), color);
+  };
+  EXPECT_THAT(color_of(0.13025, {1, 2, 3, 4}), is({-0.9763f, -0.2662f, -0.3372f}));
+  EXPECT_THAT(color_of(0.18215, {1, 2, 3, 4}), is({-0.6955f, 0.7067f, -1.2618f}));
+}
+
 TEST(DrawPreviewTest, AddsWhatWasReadByItsWeightAndShowsTheMiddle) {
   const float no_number = std::numeric_limits<float>::quiet_NaN();
   const Prediction prediction = {.step = 1,
