@@ -1,7 +1,5 @@
 #include "core/backends/cpu/algorithms.h"
 
-#include <algorithm>
-
 #include "absl/algorithm/container.h"
 #include "absl/strings/string_view.h"
 #include "core/backends/cpu/onednn.h"

@@ -31,14 +31,7 @@ BoundKernel BindOne(const BinderArguments& a) {
       a.weight_is_held() ? PlainWeight(a, weight_dims, Tag::any) : p.plain_weight, p.bias, p.result,
       {conv.stride, conv.stride}, {conv.padding.top, conv.padding.left},
       {conv.padding.bottom, conv.padding.right});
-  const auto* residual = a.operand(3).present() ? &p.result : nullptr;
-  dnnl::convolution_forward::primitive_desc chosen(
-      desc, Attributes(residual, a.instruction.activation), Engine());
-  SkipUnsound(chosen);
-  p.weight = chosen.weights_desc();
-  p.scratchpad = chosen.scratchpad_desc();
-  p.primitive = dnnl::convolution_forward(chosen);
-  return BindProduct(a, p);
+  return BindProduct<dnnl::convolution_forward>(a, desc, p);
 }
 
 // The product alone, to which the residual is then added in place.

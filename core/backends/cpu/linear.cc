@@ -28,14 +28,7 @@ BoundKernel BindAsMatmul(const BinderArguments& a, const Sizes& s) {
   const dnnl::matmul::desc desc(
       p.source, a.weight_is_held() ? PlainWeight(a, {s.in, s.out}, Tag::any) : p.plain_weight,
       p.bias, p.result);
-  const auto* residual = a.operand(3).present() ? &p.result : nullptr;
-  dnnl::matmul::primitive_desc chosen(desc, Attributes(residual, a.instruction.activation),
-                                      Engine());
-  SkipUnsound(chosen);
-  p.weight = chosen.weights_desc();
-  p.scratchpad = chosen.scratchpad_desc();
-  p.primitive = dnnl::matmul(chosen);
-  return BindProduct(a, p);
+  return BindProduct<dnnl::matmul>(a, desc, p);
 }
 
 // A convolution of one pixel over an image of one column: what runs on vectors below AVX-512.
@@ -51,14 +44,7 @@ BoundKernel BindAsConvolution(const BinderArguments& a, const Sizes& s) {
       dnnl::prop_kind::forward_inference, dnnl::algorithm::convolution_direct, p.source,
       a.weight_is_held() ? PlainWeight(a, weight_dims, Tag::any) : p.plain_weight, p.bias, p.result,
       {1, 1}, {0, 0}, {0, 0});
-  const auto* residual = a.operand(3).present() ? &p.result : nullptr;
-  dnnl::convolution_forward::primitive_desc chosen(
-      desc, Attributes(residual, a.instruction.activation), Engine());
-  SkipUnsound(chosen);
-  p.weight = chosen.weights_desc();
-  p.scratchpad = chosen.scratchpad_desc();
-  p.primitive = dnnl::convolution_forward(chosen);
-  return BindProduct(a, p);
+  return BindProduct<dnnl::convolution_forward>(a, desc, p);
 }
 
 }  // namespace

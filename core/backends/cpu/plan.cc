@@ -1,7 +1,5 @@
 #include "core/backends/cpu/plan.h"
 
-#include <algorithm>
-
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "core/backends/cpu/algorithms.h"

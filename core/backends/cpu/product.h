@@ -24,4 +24,19 @@ inline dnnl::memory::desc PlainWeight(const BinderArguments& a, const dnnl::memo
 // REQUIRES: the instruction's operands are x, weight, bias or absent, residual or absent.
 BoundKernel BindProduct(const BinderArguments& a, const Product& product);
 
+// Likewise by the first implementation of `Forward` that can be relied on, which chooses what
+// `product` lacks: the primitive, and the layouts of packed weight and scratchpad.
+template <typename Forward>
+BoundKernel BindProduct(const BinderArguments& a, const typename Forward::desc& desc,
+                        Product product) {
+  const auto* residual = a.operand(3).present() ? &product.result : nullptr;
+  typename Forward::primitive_desc chosen(desc, Attributes(residual, a.instruction.activation),
+                                          Engine());
+  SkipUnsound(chosen);
+  product.weight = chosen.weights_desc();
+  product.scratchpad = chosen.scratchpad_desc();
+  product.primitive = Forward(chosen);
+  return BindProduct(a, product);
+}
+
 }  // namespace latentd::backends::cpu

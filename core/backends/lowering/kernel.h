@@ -38,6 +38,34 @@ enum class Kernel : uint8_t {
 };
 inline constexpr size_t kKernels = static_cast<size_t>(Kernel::kSchedulerStep) + 1;
 
+// X(Convolution) X(UpsampleConvolution) … for all kernels, in order: each backend declares and
+// lists its binders by it (kernel_binding.h).
+#define LATENTD_KERNELS(X) \
+  X(Convolution)           \
+  X(UpsampleConvolution)   \
+  X(Linear)                \
+  X(LinearGeglu)           \
+  X(Matmul)                \
+  X(Attention)             \
+  X(GroupNorm)             \
+  X(LayerNorm)             \
+  X(Softmax)               \
+  X(RowStd)                \
+  X(IsFinite)              \
+  X(Unary)                 \
+  X(Clamp)                 \
+  X(Geglu)                 \
+  X(Cast)                  \
+  X(ToPixels)              \
+  X(Increment)             \
+  X(Binary)                \
+  X(Copy)                  \
+  X(Upsample)              \
+  X(Embedding)             \
+  X(Select)                \
+  X(TimestepEmbedding)     \
+  X(SchedulerStep)
+
 // True if a backend's table has a row for each kernel, in order.
 template <typename Row, size_t kRows>
 constexpr bool HasEveryKernel(const Row (&rows)[kRows]) {

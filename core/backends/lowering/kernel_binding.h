@@ -22,6 +22,13 @@ struct BinderArguments {
   bool weight_is_held() const { return IsHeld(program, instruction.operands[1]); }
 };
 
+// A row of a backend's table of binders: functions from its BinderArguments to its bound kernel.
+template <typename Binder>
+struct BinderRow {
+  Kernel kernel;
+  Binder binder;
+};
+
 // Memory that a kernel needs beside its operands and its result.
 struct KernelNeeds {
   size_t workspace_bytes = 0;

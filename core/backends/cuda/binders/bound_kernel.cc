@@ -5,38 +5,9 @@
 namespace latentd::backends::cuda {
 namespace {
 
-struct BinderRow {
-  Kernel kernel;
-  Binder binder;
-};
-
-// In the order of Kernel.
-constexpr BinderRow kBinders[] = {
-    {Kernel::kConvolution, BindConvolution},
-    {Kernel::kUpsampleConvolution, BindUpsampleConvolution},
-    {Kernel::kLinear, BindLinear},
-    {Kernel::kLinearGeglu, BindLinearGeglu},
-    {Kernel::kMatmul, BindMatmul},
-    {Kernel::kAttention, BindAttention},
-    {Kernel::kGroupNorm, BindGroupNorm},
-    {Kernel::kLayerNorm, BindLayerNorm},
-    {Kernel::kSoftmax, BindSoftmax},
-    {Kernel::kRowStd, BindRowStd},
-    {Kernel::kIsFinite, BindIsFinite},
-    {Kernel::kUnary, BindUnary},
-    {Kernel::kClamp, BindClamp},
-    {Kernel::kGeglu, BindGeglu},
-    {Kernel::kCast, BindCast},
-    {Kernel::kToPixels, BindToPixels},
-    {Kernel::kIncrement, BindIncrement},
-    {Kernel::kBinary, BindBinary},
-    {Kernel::kCopy, BindCopy},
-    {Kernel::kUpsample, BindUpsample},
-    {Kernel::kEmbedding, BindEmbedding},
-    {Kernel::kSelect, BindSelect},
-    {Kernel::kTimestepEmbedding, BindTimestepEmbedding},
-    {Kernel::kSchedulerStep, BindSchedulerStep},
-};
+#define LATENTD_BINDER(name) {Kernel::k##name, Bind##name},
+constexpr lowering::BinderRow<Binder> kBinders[] = {LATENTD_KERNELS(LATENTD_BINDER)};
+#undef LATENTD_BINDER
 static_assert(lowering::HasEveryKernel(kBinders));
 
 }  // namespace
