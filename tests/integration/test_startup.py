@@ -379,7 +379,7 @@ class CheckpointTest(unittest.TestCase):
         (self.base.parent / "controlnet/config.json").write_text('{"_class_name": "ControlNetModel"}')
         header = b'{"unet.conv_in.lora_A.weight":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}'
         (self.base.parent / "lora.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + bytes(4))
-        for name, said in (("controlnet", "it is a ControlNet"), ("lora.safetensors", "it is a LoRA"),
+        for name, said in (("controlnet", "it is a ControlNet"), ("lora.safetensors", "is a LoRA"),
                            (f"{self.base.name}/unet", "one part of the checkpoint")):
             with self.subTest(name=name):
                 code, _, error = run("--listen=127.0.0.1:0", f"--base={self.base.parent / name}")
