@@ -26,7 +26,7 @@ COMMANDS = [[], ["generate"], ["capabilities"], ["health"], ["status"], ["memory
 
 
 def flags(text):
-    return set(re.findall(r"(?<![\w-])--[a-z][a-z.-]*[a-z]", text))
+    return set(re.findall(r"(?<![\w-])--[a-z][a-z0-9.-]*[a-z0-9]", text))
 
 
 def help_of(program, *command):

@@ -122,17 +122,31 @@ class LackingTest(SingleFileTestCase):
 
 
 class ReplacedTest(SingleFileTestCase):
-    def other_vae(self):
-        """A folder like the demo's, of which the VAE draws negatives."""
-        other = self.folder / "other"
+    def negated(self, component, *names):
+        """A folder like the demo's, in which these tensors of the component have the other sign."""
+        other = self.folder / component
         shutil.copytree(base(), other)
-        path, = (other / "vae").glob("*.safetensors")
+        path, = (other / component).glob("*.safetensors")
         tensors = ldm_file.read(path)
-        for name in ("decoder.conv_out.weight", "decoder.conv_out.bias"):
+        for name in names:
             dtype, shape, data = tensors[name]
             tensors[name] = dtype, shape, bytes(byte ^ 0x80 if index % 2 else byte for index, byte in enumerate(data))
         ldm_file.write(path, tensors)
         return other
+
+    def other_vae(self):
+        return self.negated("vae", "decoder.conv_out.weight", "decoder.conv_out.bias")
+
+    def test_a_network_from_another_folder(self):
+        own = self.draw(f"--base={base()}")
+        norm = "text_model.encoder.layers.0.layer_norm1.weight"
+        for component, name in (("unet", "conv_out.bias"), ("text_encoder", norm), ("text_encoder_2", norm)):
+            with self.subTest(component=component):
+                other = self.negated(component, name)
+                expected = self.draw(f"--base={other}")
+                self.assertNotEqual(expected, own)
+                flag = component.replace("_", "-")
+                self.assertEqual(self.draw(f"--base={base()}", f"--{flag}={other / component}"), expected)
 
     def test_a_vae_from_wherever_it_is(self):
         """Guard: ReadComponent in core/weights/containers/checkpoint_contents.cc."""
@@ -152,6 +166,7 @@ class ReplacedTest(SingleFileTestCase):
 
     def test_what_is_no_component(self):
         self.assert_fails(f"--base={base()}", f"--vae={base() / 'unet'}", named=["--vae", "UNet2DConditionModel"])
+        self.assert_fails(f"--base={base()}", f"--vae-tiny={base() / 'unet'}", named=["--vae-tiny", "UNet2DConditionModel"])
         self.assert_fails(f"--base={base()}", f"--vae={self.folder / 'nothing'}", named=["--vae", "No such file"])
 
 

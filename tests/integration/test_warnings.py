@@ -54,7 +54,7 @@ class WarningsTest(unittest.TestCase):
         self.assertEqual(list(self.api.generate(used).completed.warnings), [])
 
     def test_eta_is_warned_of_but_for_ddim(self):
-        self.assertTrue(self.warnings(eta=0.5)[0].startswith("eta has no effect: only the scheduler ddim"))
+        self.assertTrue(self.warnings(eta=0.5)[0].startswith("eta has no effect: only the schedulers ddim"))
         self.assertEqual(self.warnings(eta=0.5, scheduler="ddim"), [])
 
     def test_a_damaged_picture_is_read_and_warned_of(self):

@@ -29,6 +29,13 @@ DEBUG, ERROR = 1, 4  # latent.v1.LogLevel
 FLAGS = {
     "--base": "test_cache_damage.CacheDamageTest.test_two_checkpoints_with_one_config_share_graphs_and_nothing_else",
     "--refiner": "test_graphs.SharingTest.test_base_and_refiner_share_the_autoencoder",
+    "--unet": "test_single_file.ReplacedTest.test_a_network_from_another_folder",
+    "--vae": "test_single_file.ReplacedTest.test_a_vae_from_wherever_it_is",
+    "--vae-tiny": "test_single_file.ReplacedTest.test_what_is_no_component",
+    "--text-encoder": "test_single_file.ReplacedTest.test_a_network_from_another_folder",
+    "--text-encoder-2": "test_single_file.ReplacedTest.test_a_network_from_another_folder",
+    "--components-from": "test_single_file.WholeFileTest.test_it_draws_what_the_folder_draws",
+    "--refiner-components-from": "test_single_file.LackingTest.test_a_refiner_that_lacks_its_vae",
     "--variant": "test_wiring.FlagsTest.test_variant_chooses_the_files",
     "--scheduler": "test_wiring.FlagsTest.test_scheduler_is_the_default_where_the_checkpoint_has_none",
     "--preset": "test_wiring.FlagsTest.test_a_preset_has_the_defaults",
@@ -212,7 +219,7 @@ class FlagsTest(WiringTestCase):
         self.assertEqual(self.picture(api, seed=1, num_inference_steps=None, guidance_scale=None), self.picture(api, **asked))
         code, _, told = latent(server, "generate", "a star", "--num-inference-steps=2", f"--output={self.folder / 'x.png'}")
         self.assertEqual(code, 0)
-        self.assertIn("num_inference_steps 2 is not what a checkpoint of the preset lightning-4 is made for", told)
+        self.assertIn("--num-inference-steps 2 is not what a checkpoint of the preset lightning-4 is made for", told)
         unknown = Server("--preset=magic")
         self.addCleanup(unknown.kill)
         self.assertEqual(unknown.wait(), 2)
