@@ -67,11 +67,23 @@ absl::Status PlanPrompts(const PictureSpec& resolved, std::vector<PlannedStage>&
   return absl::OkStatus();
 }
 
-// True with trailing timesteps, and with a grid that is named behind the scheduler: all begin at
-// the last timestep but one.
-bool BeginsAtTheLastTimestep(const schedulers::SchedulerConfig& config) {
-  if (config.named_grid) return *config.named_grid != schedulers::NamedGrid::kDdimUniform;
-  return config.timestep_spacing == schedulers::TimestepSpacing::kTrailing;
+// True where steps are at the timesteps of trailing, or of a named grid that has about the same.
+bool IsTrailing(const schedulers::SchedulerConfig& config) {
+  using schedulers::NamedGrid;
+  if (config.named_grid) {
+    return config.named_grid == NamedGrid::kSgmUniform || config.named_grid == NamedGrid::kSimple ||
+           config.named_grid == NamedGrid::kTurbo;
+  }
+  return config.timestep_spacing == schedulers::TimestepSpacing::kTrailing &&
+         !config.use_karras_sigmas && !config.use_exponential_sigmas && !config.use_beta_sigmas &&
+         !config.use_lu_lambdas;
+}
+
+// True where no step is at the last timestep, the only one without signal once betas are rescaled.
+bool LeavesOutPureNoise(const schedulers::SchedulerConfig& config) {
+  return config.rescale_betas_zero_snr && !config.named_grid &&
+         config.timestep_spacing == schedulers::TimestepSpacing::kLeading &&
+         config.scheduler->HasField("timestep_spacing");
 }
 
 // The name of the stages' scheduler with the grid behind it; empty where the models each keep
@@ -403,13 +415,13 @@ std::vector<std::string> Pipeline::Misuses(const Plan& plan) {
   std::vector<std::string> found;
   const bool own_schedule = !plan.spec.timesteps.empty() || !plan.spec.sigmas.empty();
   for (const PlannedStage& stage : plan.stages) {
-    const bool trailing = own_schedule || BeginsAtTheLastTimestep(stage.scheduler);
     if (const Preset* preset = stage.model->row().preset) {
-      absl::c_move(FindMisuse(*preset, plan.spec, trailing), std::back_inserter(found));
-    } else if (stage.scheduler.rescale_betas_zero_snr && !trailing) {
+      absl::c_move(FindMisuse(*preset, plan.spec, own_schedule || IsTrailing(stage.scheduler)),
+                   std::back_inserter(found));
+    } else if (!own_schedule && LeavesOutPureNoise(stage.scheduler)) {
       found.emplace_back(
-          "rescale_betas_zero_snr is wasted without timestep_spacing trailing: no step begins at "
-          "pure noise");
+          "rescale_betas_zero_snr is wasted with timestep_spacing leading: no step begins at pure "
+          "noise");
     }
   }
   return found;

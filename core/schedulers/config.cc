@@ -117,6 +117,19 @@ class FieldReader {
     }
   }
 
+  // Refuses an algorithm_type beside a name that has settings which no name has with it: answers
+  // would name another scheduler.
+  void CheckNamed(const SchedulerChoice& choice, const std::map<std::string, Json>& typed) {
+    if (choice.by_class || typed.count("algorithm_type") == 0) return;
+    const SchedulerRow &own = *choice.row, &said = RowOf(config_);
+    if ((!own.solver_order || said.solver_order == own.solver_order) &&
+        (!own.solver_type || said.solver_type == own.solver_type)) {
+      return;
+    }
+    violations_.push_back({"algorithm_type", absl::StrCat(own.name, " has its own: name ",
+                                                          scheduler_.class_name, " instead")});
+  }
+
   // Checks fields that are wrong only in combination. `typed` are the fields that a request set,
   // whose fault it then is.
   void CheckTogether(const std::map<std::string, Json>& typed) {
@@ -226,8 +239,15 @@ absl::StatusOr<SchedulerFile> SchedulerFile::Over(absl::string_view json) const 
   ASSIGN_OR_RETURN(const Json laid_over, ParseConfigJson(json, "the preset"));
   const std::string own = ClassName(laid_over);
   Parsed parsed = *parsed_;
+  if (!own.empty()) {
+    parsed.class_name = own;
+    // A spread of sigmas was chosen for the scheduler that goes.
+    for (const char* spread :
+         {"use_karras_sigmas", "use_exponential_sigmas", "use_beta_sigmas", "use_lu_lambdas"}) {
+      parsed.fields.erase(spread);
+    }
+  }
   parsed.fields.update(laid_over);
-  if (!own.empty()) parsed.class_name = own;
   return SchedulerFile(std::make_shared<const Parsed>(std::move(parsed)));
 }
 
@@ -255,6 +275,7 @@ absl::StatusOr<SchedulerConfig> SchedulerFile::With(const Overrides& overrides) 
   reader.ReadFile(file, kFile);
   ApplyName(choice, reader.config());
   reader.ReadTyped(typed);
+  reader.CheckNamed(choice, typed);
   reader.CheckTogether(typed);
   RETURN_IF_ERROR(reader.Finish());
   return std::move(reader.config());

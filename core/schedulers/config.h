@@ -41,8 +41,9 @@ class SchedulerFile {
   // is at fault.
   absl::StatusOr<SchedulerConfig> With(const Overrides& overrides) const;
 
-  // The file with the fields of a JSON object laid over its own, the class among them. Empty: as it
-  // is. INVALID_ARGUMENT: it is no JSON object.
+  // The file with the fields of a JSON object laid over its own, the class among them; with another
+  // class without its spreads of sigmas (use_karras_sigmas, ...). Empty: as it is.
+  // INVALID_ARGUMENT: it is no JSON object.
   absl::StatusOr<SchedulerFile> Over(absl::string_view json) const;
 
   // The class of the scheduler that the checkpoint was made for.

@@ -50,7 +50,7 @@ constexpr GridRow kGrids[] = {
     {NamedGrid::kNormal, "normal", "uniform", "Normal"},
     {NamedGrid::kSimple, "simple", "", "Simple"},
     {NamedGrid::kSgmUniform, "sgm_uniform", "", "SGM Uniform"},
-    {NamedGrid::kDdimUniform, "ddim_uniform", "", "DDIM"},
+    {NamedGrid::kDdimUniform, "ddim_uniform", "ddim", "DDIM"},
     {NamedGrid::kKlOptimal, "kl_optimal", "", "KL Optimal"},
     {NamedGrid::kTurbo, "turbo", "", "Turbo"},
     {NamedGrid::kAlignYourSteps, "align_your_steps", "ays", "Align Your Steps"},

@@ -120,7 +120,7 @@ struct Completed {
   pipeline::PictureSpec effective;
   pipeline::Size executed_size;  // the bucket
   int prompt_tokens = 0;         // tokens of the longest prompt
-  int dropped_tokens = 0;        // tokens of it beyond the 77 that CLIP reads
+  int dropped_tokens = 0;        // tokens of one beyond the 75 that CLIP reads, at most
   std::vector<std::string> warnings;
 };
 

@@ -26,7 +26,10 @@ std::string ParametersOf(const pipeline::PictureSpec& resolved, uint64_t seed) {
   parameters.width = *resolved.width;
   parameters.height = *resolved.height;
   parameters.denoising_strength = resolved.strength;
-  parameters.clip_skip = resolved.clip_skip_a1111 ? resolved.clip_skip_a1111 : resolved.clip_skip;
+  parameters.clip_skip = resolved.clip_skip_a1111;
+  if (resolved.clip_skip) {
+    parameters.extra.push_back({"Clip skip (diffusers)", absl::StrCat(*resolved.clip_skip)});
+  }
   if (resolved.prompt_syntax != prompts::Syntax::kNone) {
     parameters.extra.push_back({"Prompt syntax", std::string(NameOf(resolved.prompt_syntax))});
   }

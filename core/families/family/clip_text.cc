@@ -152,12 +152,13 @@ void AddNoPrompt(const TextEncoder& encoder, RowInputs& row) {
       {EmphasisInput(encoder.component), std::vector<float>(encoder.tokenizer->max_length())});
 }
 
-void AddMeanRule(const TextEncoder& encoder, const PictureSpec& resolved, RowInputs& row) {
+void AddMeanRule(const TextEncoder& encoder, RowInputs& row) {
   const auto shares = [](int64_t count) {
     return std::vector<float>(static_cast<size_t>(count), 1 / static_cast<float>(count));
   };
-  const auto is_a1111 = static_cast<int64_t>(resolved.prompt_syntax == Syntax::kA1111);
-  row.request.push_back({kRestoresMean, std::vector<int64_t>{is_a1111}});
+  // Zeros are the origin of A1111's weights, where a prompt has any.
+  const auto restores = static_cast<int64_t>(row.text.back().origin == EmphasisOrigin::kZeros);
+  row.request.push_back({kRestoresMean, std::vector<int64_t>{restores}});
   row.request.push_back({kTokenShares, shares(encoder.tokenizer->max_length())});
   row.request.push_back({kFeatureShares, shares(encoder.config.hidden_size)});
 }

@@ -54,7 +54,7 @@ absl::Status AddClipPrompt(const TextEncoder& encoder, const PromptText& prompt,
 void AddNoPrompt(const TextEncoder& encoder, RowInputs& row);
 
 // Adds the request inputs by which JoinHiddenStates restores means, of rows in A1111's syntax.
-void AddMeanRule(const TextEncoder& encoder, const pipeline::PictureSpec& resolved, RowInputs& row);
+void AddMeanRule(const TextEncoder& encoder, RowInputs& row);
 
 // The input of the request graph for the state of that text encoder that weights move the prompt's
 // away from: "emphasis_origin.text_encoder".

@@ -64,7 +64,7 @@ absl::StatusOr<RowInputs> Row(const ModelConfigs& configs, const PictureSpec& re
   RowInputs row;
   RETURN_IF_ERROR(AddClipPrompt(encoder, {negative ? "negative_prompt" : "prompt", prompt},
                                 resolved, encoder.config.num_hidden_layers - skip, row));
-  AddMeanRule(encoder, resolved, row);
+  AddMeanRule(encoder, row);
   return row;
 }
 

@@ -233,7 +233,10 @@ void FillHeight(const Field&, P& spec, const Sources& from) { spec.height = from
 
 void FillSteps(const Field&, P& spec, const Sources& from) {
   if (HasSteps(spec)) return;
-  spec.timesteps.assign(from.model.timesteps.begin(), from.model.timesteps.end());
+  // Timesteps are for the model's own scheduler: another one need not take them.
+  if (spec.scheduler.name.empty() && !spec.refine) {
+    spec.timesteps.assign(from.model.timesteps.begin(), from.model.timesteps.end());
+  }
   if (spec.timesteps.empty()) spec.num_inference_steps = from.model.steps;
 }
 
@@ -241,7 +244,10 @@ void FillGuidance(const Field&, P& spec, const Sources& from) {
   spec.guidance_scale = from.model.guidance_scale;
 }
 
-void FillEta(const Field&, P& spec, const Sources& from) { spec.eta = from.model.eta; }
+// A model's eta is for its own scheduler.
+void FillEta(const Field&, P& spec, const Sources& from) {
+  spec.eta = spec.scheduler.name.empty() ? from.model.eta : 0;
+}
 
 void FillDenoisingEnd(const Field&, P& spec, const Sources& from) {
   if (spec.refine) spec.denoising_end = from.model.denoising_end;

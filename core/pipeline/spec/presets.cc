@@ -1,5 +1,6 @@
 #include "core/pipeline/spec/presets.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <utility>
 
@@ -123,10 +124,14 @@ bool Speaks(absl::string_view file, const Preset& preset) {
       absl::StrSplit(preset.name, absl::MaxSplits('-', 1));
   if (!absl::StrContains(file, words.first)) return false;
   if (words.second.empty()) return true;
+  if (words.second == "v") {
+    return absl::StrContains(file, "vpred") || absl::StrContains(file, "v-pred") ||
+           absl::StrContains(file, "v_pred");
+  }
   const bool is_number = absl::ascii_isdigit(words.second[0]);
   const std::string second = absl::StrCat(words.second, is_number ? "step" : "");
   const size_t found = file.find(second);
-  // "8step" is not said by "18step", nor "v" by "curve".
+  // "8step" is not said by "18step".
   return found != absl::string_view::npos && (found == 0 || !absl::ascii_isalnum(file[found - 1]));
 }
 
@@ -183,6 +188,8 @@ ModelDefaults WithPreset(ModelDefaults defaults, const Preset* preset) {
   defaults.timesteps = preset->timesteps;
   defaults.guidance_scale = preset->guidance_scale;
   defaults.eta = preset->eta;
+  // Image-to-image runs one step at least.
+  defaults.strength = std::max(defaults.strength, std::min(1.0, 1.0 / preset->steps));
   return defaults;
 }
 
@@ -198,6 +205,10 @@ std::vector<std::string> FindMisuse(const Preset& preset, const PictureSpec& res
     add(absl::StrCat("num_inference_steps ", steps), absl::StrCat("exactly ", preset.steps));
   } else if (preset.most_steps > 0 && steps > preset.most_steps) {
     add(absl::StrCat("num_inference_steps ", steps), absl::StrCat("at most ", preset.most_steps));
+  }
+  if (!preset.timesteps.empty() && resolved.timesteps.empty() && resolved.sigmas.empty()) {
+    add("num_inference_steps without timesteps",
+        absl::StrCat("timesteps ", absl::StrJoin(preset.timesteps, ", ")));
   }
   if (preset.most_guidance > 0 && *resolved.guidance_scale > preset.most_guidance) {
     add(absl::StrCat("guidance_scale ", *resolved.guidance_scale),

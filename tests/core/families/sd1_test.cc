@@ -206,7 +206,7 @@ TEST_F(Sd1Test, SaysOfEachFieldOfSdxlThatItHasNoEffect) {
     return AllOf(::testing::StartsWith(absl::StrCat(field, " has no effect: ")), HasSubstr(why));
   };
   EXPECT_THAT(
-      plan->unused,
+      plan->warnings,
       ElementsAre(says("prompt_2", "one text encoder"),
                   says("negative_prompt_2", "one text encoder"), says("original_size", "no sizes"),
                   says("target_size", "no sizes"), says("crops_coords_top_left", "no sizes"),

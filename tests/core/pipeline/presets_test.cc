@@ -66,17 +66,19 @@ TEST(PresetsTest, OneOfAnotherFamilyIsRefusedWithThoseOfThisOne) {
   EXPECT_THAT(FindPreset("turbo", "svd"), StatusIs(kInvalid, HasSubstr("there are none")));
 }
 
-TEST(PresetsTest, EverySettingIsOneThatItsSchedulerTakes) {
+TEST(PresetsTest, EverySettingIsOneThatASchedulerHas) {
   for (const std::string& name : PresetNames()) {
     for (const char* family : {"sdxl", "sd1"}) {
       const auto preset = FindPreset(name, family);
       if (!preset.ok()) continue;
-      const auto file = schedulers::SchedulerFile::Parse(R"({"_class_name": "PNDMScheduler"})");
+      const auto file = schedulers::SchedulerFile::Parse(
+          R"({"_class_name": "DPMSolverMultistepScheduler", "use_karras_sigmas": true})");
       const auto over = file->Over((*preset)->scheduler_config);
       ASSERT_THAT(over, IsOk()) << name;
       const auto config = over->With({});
       ASSERT_THAT(config, IsOk()) << name;
       EXPECT_THAT(config->unknown_fields, IsEmpty()) << name;
+      EXPECT_FALSE((*preset)->needs_trailing && config->use_karras_sigmas) << name;
       EXPECT_EQ((*preset)->needs_trailing,
                 config->timestep_spacing == schedulers::TimestepSpacing::kTrailing)
           << name;
@@ -92,6 +94,7 @@ TEST(PresetsTest, AFilesNameSpeaksOfOne) {
   EXPECT_EQ(Guess("sd_turbo.safetensors", "sd1"), "turbo");
   EXPECT_EQ(Guess("ponyDiffusionV6XL.safetensors"), "pony");
   EXPECT_EQ(Guess("NoobAI-XL-Vpred-v1.0.safetensors"), "noobai-v");
+  EXPECT_EQ(Guess("NoobAI-XL-v1.1.safetensors"), "noobai");
   EXPECT_EQ(Guess("noobaiXLNAIXL_epsilonPred.safetensors"), "noobai");
   EXPECT_EQ(Guess("koala-lightning-700m"), "koala-lightning");
   EXPECT_EQ(Guess("dmd2_sdxl_1step_unet_fp16.safetensors"), "dmd2-1");
@@ -169,9 +172,31 @@ TEST(PresetPipelineTest, TimestepsOfItsOwnAreThere) {
   asked.scheduler.name = "lcm";
   EXPECT_EQ(rig.Latents(Bare()), demo.Latents(asked));
   const SharedPlan plan = rig.pipeline->Resolve(Bare()).value();
+  asked = Bare();
+  asked.num_inference_steps = 1;
+  EXPECT_THAT(rig.pipeline->Resolve(asked).value()->warnings,
+              ElementsAre(HasSubstr("timesteps 800")));
+  asked = Bare();
+  asked.scheduler.name = "dpmpp_2m";
+  EXPECT_THAT(rig.pipeline->Resolve(asked).value()->spec.timesteps, IsEmpty());
   EXPECT_THAT(plan->spec.timesteps, ElementsAre(800));
   EXPECT_FALSE(plan->spec.num_inference_steps.has_value());
   EXPECT_THAT(plan->warnings, IsEmpty());
+}
+
+TEST(PresetPipelineTest, ImageToImageRunsOneStepAtLeast) {
+  EXPECT_EQ(WithPreset({.strength = 0.3}, &Get("lightning-1")).strength, 1);
+  EXPECT_EQ(WithPreset({.strength = 0.3}, &Get("lightning-4")).strength, 0.3);
+}
+
+TEST(PresetPipelineTest, AGridThatIsNotTrailingIsSaid) {
+  const Rig rig({.base = kDemoBase, .preset = "lightning-4"});
+  PictureSpec asked = Bare();
+  asked.scheduler.name = "euler_karras";
+  EXPECT_THAT(rig.pipeline->Resolve(asked).value()->warnings,
+              ElementsAre(HasSubstr("timestep_spacing")));
+  asked.scheduler.name = "euler_sgm_uniform";
+  EXPECT_THAT(rig.pipeline->Resolve(asked).value()->warnings, IsEmpty());
 }
 
 TEST(PresetPipelineTest, ItsSizeIsTheDefault) {
@@ -180,6 +205,9 @@ TEST(PresetPipelineTest, ItsSizeIsTheDefault) {
   const Rig tcd({.base = kDemoBase, .preset = "tcd"});
   EXPECT_NE(tcd.pipeline->traits().default_size, (Size{512, 512}));
   EXPECT_EQ(tcd.pipeline->Resolve(Bare()).value()->spec.eta, 0.3);
+  PictureSpec asked = Bare();
+  asked.scheduler.name = "ddim";
+  EXPECT_EQ(tcd.pipeline->Resolve(asked).value()->spec.eta, 0);
 }
 
 TEST(PresetPipelineTest, OneOfAnotherFamilyEndsTheStart) {
@@ -205,15 +233,17 @@ TEST(PresetPipelineTest, AGuessIsToldAndNotTaken) {
   EXPECT_THAT(warnings, Not(Contains(HasSubstr("--preset"))));
 }
 
-TEST(PresetPipelineTest, ZeroTerminalSnrWithoutTrailingIsSaid) {
+TEST(PresetPipelineTest, ZeroTerminalSnrThatNoStepHasIsSaid) {
   const Rig rig({.base = kDemoBase});
   PictureSpec asked = SmallSpec();
   asked.scheduler = {.prediction_type = "v_prediction", .rescale_betas_zero_snr = true};
   asked.scheduler.timestep_spacing = "leading";
   EXPECT_THAT(rig.pipeline->Resolve(asked).value()->warnings,
               ElementsAre(HasSubstr("rescale_betas_zero_snr")));
-  asked.scheduler.timestep_spacing = "trailing";
-  EXPECT_THAT(rig.pipeline->Resolve(asked).value()->warnings, IsEmpty());
+  for (const char* spacing : {"trailing", "linspace"}) {
+    asked.scheduler.timestep_spacing = spacing;
+    EXPECT_THAT(rig.pipeline->Resolve(asked).value()->warnings, IsEmpty());
+  }
 }
 
 }  // namespace
