@@ -221,7 +221,7 @@ TEST_F(Sd1Test, TakesWhatAnswersSayWithoutAWord) {
   const Rig rig = Load();
   ASSERT_OK_AND_ASSIGN(const auto plan, rig.Resolve(SmallSpec()));
   ASSERT_OK_AND_ASSIGN(const auto again, rig.Resolve(plan->spec));
-  EXPECT_THAT(again->unused, IsEmpty());
+  EXPECT_THAT(again->warnings, IsEmpty());
 }
 
 TEST_F(Sd1Test, HasNoRefiner) {
