@@ -17,6 +17,7 @@
 #include "core/pipeline/spec/unused_parameters.h"
 #include "core/pipeline/units/acquisition.h"
 #include "core/schedulers/config.h"
+#include "core/schedulers/methods/scheduler.h"
 #include "core/weights/checkpoint_file.h"
 
 namespace latentd::pipeline {

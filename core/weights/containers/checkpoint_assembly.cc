@@ -128,7 +128,29 @@ class Assembler {
     absl::StatusOr<CheckpointContents> other = ReadContents(paths_.components_from, reading_);
     if (!other.ok()) return Annotated(other.status(), OtherFlag());
     other_ = *std::move(other);
-    return absl::OkStatus();
+    return Annotated(CheckOtherFamily(), OtherFlag());
+  }
+
+  // A refiner may take a base's parts. Where no class is said, the parts tell by their shapes.
+  absl::Status CheckOtherFamily() const {
+    const auto is_xl = [](const CheckpointContents& contents) {
+      return absl::StartsWith(contents.pipeline_class, "StableDiffusionXL");
+    };
+    if (own_.pipeline_class.empty() || other_.pipeline_class.empty() ||
+        is_xl(own_) == is_xl(other_)) {
+      return absl::OkStatus();
+    }
+    return absl::InvalidArgumentError(absl::StrCat(
+        paths_.components_from, " is a ", Excerpt(other_.pipeline_class), ", and ", paths_.path,
+        " a ", Excerpt(own_.pipeline_class), ": give a checkpoint of the same family"));
+  }
+
+  // True unless one of the two alone has EDM's latents, whose statistics no tensor of a VAE tells.
+  bool HasSameLatents() const {
+    const auto is_edm = [](const ComponentSource* scheduler) {
+      return scheduler != nullptr && absl::StartsWith(scheduler->component().class_name, "EDM");
+    };
+    return is_edm(own_.Find("scheduler")) == is_edm(other_.Find("scheduler"));
   }
 
   // Source of `name` in the other checkpoint; null: none.
@@ -152,6 +174,7 @@ class Assembler {
     for (const char* name : {"unet", "vae", "vae_tiny", "text_encoder", "text_encoder_2"}) {
       const auto part = own_.components.find(name);
       if (part == own_.components.end()) continue;
+      if (absl::string_view(name) == "vae" && !HasSameLatents()) continue;
       const auto joined = Join(part->second, FromOther(name));
       if (!joined.ok()) return Annotated(joined.status(), OtherFlag());
       if (*joined == nullptr) continue;
@@ -165,6 +188,11 @@ class Assembler {
     absl::StatusOr<SharedSource> source = ReadComponent(path, name, reading_);
     if (source.ok()) source = Configure(name, path, *std::move(source));
     if (!source.ok()) return Annotated(source.status(), FlagOf(name));
+    const SharedSource other = FromOther(name);
+    std::erase(configured_, name);
+    if (other != nullptr && (*source)->ConfigName() == other->ConfigName()) {
+      configured_.push_back(name);
+    }
     own_.components.insert_or_assign(name, *std::move(source));
     return absl::OkStatus();
   }
@@ -189,7 +217,9 @@ class Assembler {
     ASSIGN_OR_RETURN(Json config, ConfigOf(*source));
     Json settings;
     for (const SharedSource& other : {FromOther("vae"), own}) {
-      if (other == nullptr) continue;
+      if (other == nullptr || other->component().class_name != source->component().class_name) {
+        continue;
+      }
       ASSIGN_OR_RETURN(settings, ConfigOf(*other));
     }
     if (settings.is_null() && !own_.vae_settings.empty()) {

@@ -28,7 +28,7 @@ bool IsFile(const std::string& path) {
   return std::filesystem::is_regular_file(path, error);
 }
 
-bool IsThere(const std::string& path) {
+bool IsPartThere(const std::string& path) {
   std::error_code error;
   return std::filesystem::exists(std::filesystem::symlink_status(path, error));
 }
@@ -129,8 +129,8 @@ absl::StatusOr<std::shared_ptr<const ComponentSource>> ReadComponent(const std::
     return MakeFileSource(name, path, std::move(part));
   }
   RETURN_IF_ERROR(CheckDirectory(path));
-  if (IsThere(path + "/model_index.json")) return ReadPartOfFolder(path, name, reading);
-  if (!IsThere(path + "/config.json")) return RefuseFolder(path, name);
+  if (IsPartThere(path + "/model_index.json")) return ReadPartOfFolder(path, name, reading);
+  if (!IsPartThere(path + "/config.json")) return RefuseFolder(path, name);
   ASSIGN_OR_RETURN(Component component, ComponentOf(path, name, reading));
   return MakeFolderSource(name, std::move(component), path, "", reading);
 }

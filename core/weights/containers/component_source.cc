@@ -118,7 +118,9 @@ class JoinedSource : public ComponentSource {
 
 // Positions are 0, 1, 2, ... whatever a file says; other integers are counters.
 bool IsOfNetwork(const std::string& name, const Source& source) {
-  return source.dtype() != device::DType::kI64 && !absl::EndsWith(name, "position_ids");
+  const bool is_double = source.make == nullptr && source.from[0].unusable_dtype == kDoubles;
+  return (source.dtype() != device::DType::kI64 || is_double) &&
+         !absl::EndsWith(name, "position_ids");
 }
 
 size_t CountOfNetwork(const SourceMap& weights) {

@@ -22,7 +22,7 @@ namespace {
 namespace fs = std::filesystem;
 
 // Each says what a kind is and how to go on; $0 is the path as it was given.
-constexpr char kFuse[] =
+constexpr char kFuseOfFolder[] =
     "a LoRA, which is not served by itself: fuse it into its checkpoint once in Python, "
     "pipe = diffusers.DiffusionPipeline.from_pretrained(\"BASE\"); "
     "pipe.load_lora_weights(\"$0\"); pipe.fuse_lora(); pipe.unload_lora_weights(); "
@@ -156,7 +156,7 @@ std::string DescribeFolder(const std::string& path) {
   if (!place.empty()) return place;
   const std::string network = DescribeConfig(path);
   if (!network.empty()) return ItIs(network, path);
-  if (Exists(fs::path(path) / "adapter_config.json")) return ItIs(kFuse, path);
+  if (Exists(fs::path(path) / "adapter_config.json")) return ItIs(kFuseOfFolder, path);
   const std::vector<std::string> files = SafetensorsIn(path);
   if (files.empty()) return "";
   return DescribeFile(files.front());

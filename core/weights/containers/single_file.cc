@@ -35,7 +35,12 @@ TensorMap Unwrapped(const TensorMap& tensors) {
     absl::string_view rest = name;
     while (absl::ConsumePrefix(&rest, "state_dict.")) {
     }
-    bare.try_emplace(std::string(rest), tensor);
+    // The plain name wins, whatever the order.
+    if (rest.size() == name.size()) {
+      bare.insert_or_assign(std::string(rest), tensor);
+    } else {
+      bare.try_emplace(std::string(rest), tensor);
+    }
   }
   return bare;
 }
@@ -254,6 +259,13 @@ absl::StatusOr<std::string> ConfigOfUnet(const std::string& path, const TensorMa
 }
 
 absl::StatusOr<FilePart> RecognizeUnet(const std::string& path, const TensorMap& tensors) {
+  // A UNet alone brings no scheduler, and the base's is for what the base's own predicts.
+  for (const char* marker : {"v_pred", "edm_mean", "edm_vpred.sigma_max"}) {
+    if (!tensors.contains(marker)) continue;
+    return RefuseFile(path, " says by its tensor ", marker,
+                      " that it predicts something else than the noise: give it as --base, with "
+                      "--components-from for what it lacks");
+  }
   ASSIGN_OR_RETURN(UnetPart unet, ReadServedUnet(path, tensors));
   return FilePart{{"diffusers", "UNet2DConditionModel"},
                   ConfigOfUnet(path, tensors, unet.architecture),

@@ -102,7 +102,7 @@ PartTensors TensorsUnder(const TensorMap& tensors, absl::string_view prefix) {
 
 int64_t PartReader::CountUnder(absl::string_view path) const {
   int64_t count = 0;
-  while (HasUnder(absl::StrCat(path, ".", count))) ++count;
+  while (count < kMostChildren && HasUnder(absl::StrCat(path, ".", count))) ++count;
   return count;
 }
 

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/container/btree_map.h"
@@ -53,7 +54,8 @@ class PartReader {
   bool Has(absl::string_view name) const { return tensors_.Has(name); }
   bool HasUnder(absl::string_view path) const { return tensors_.HasUnder(path); }
 
-  // The number of children path.0, path.1, ... without a gap.
+  // The number of children path.0, path.1, ... without a gap; at most kMostChildren.
+  static constexpr int64_t kMostChildren = 256;
   int64_t CountUnder(absl::string_view path) const;
 
   // The size of one dimension, by which others are judged; from 1 to kMostFeatures.

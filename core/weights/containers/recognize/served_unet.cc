@@ -73,7 +73,11 @@ absl::StatusOr<UnetPart> ReadServedUnet(const std::string& path, const TensorMap
   std::optional<PartTensors> part = FindUnet(tensors);
   if (!part) return RefuseWithoutUnet(path, tensors);
   RETURN_IF_ERROR(CheckUnetSizes(path, *part));
-  return ReadUnet(path, *std::move(part));
+  ASSIGN_OR_RETURN(UnetPart unet, ReadUnet(path, *std::move(part)));
+  if (unet.architecture.time_cond_features == 0) return unet;
+  return RefuseFile(path,
+                    " is the UNet of a latent consistency model (time_embedding.cond_proj), which "
+                    "is not served: fuse LCM's LoRA into its base and take --preset=lcm");
 }
 
 }  // namespace latentd::weights

@@ -62,17 +62,26 @@ TEST(FilePartTest, ReadsLightningsUnet) {
 }
 
 // diffusers#6790, ComfyUI#1933: LCM's UNets have one tensor more.
-TEST(FilePartTest, ReadsTheGuidanceThatLcmsUnetTakes) {
+TEST(FilePartTest, RefusesTheUnetOfALatentConsistencyModel) {
   PublishedFile published({{"unet_sd15", "", "unet", true}});
   const std::string name = "time_embedding.cond_proj.weight";
   published.AddTensor(name, {320, 256});
-  published.wanted["unet"][name] = {name, "", {320, 256}};
-  EXPECT_EQ(ExpectPart("unet", published)["time_cond_proj_dim"], 256);
+  EXPECT_THAT(Part("unet", published.tensors),
+              StatusIs(kRefused, AllOf(HasSubstr("latent consistency"), HasSubstr("cond_proj"))));
 }
 
 TEST(FilePartTest, TakesTheUnetOfAWholeCheckpoint) {
   ExpectPart("unet", PublishedFile({{"unet_sdxl", "model.diffusion_model.", "unet"},
                                     {"vae", "first_stage_model.", "vae"}}));
+}
+
+TEST(FilePartTest, RefusesAUnetAloneThatPredictsSomethingElse) {
+  for (const char* marker : {"v_pred", "edm_mean"}) {
+    PublishedFile published({{"unet_sdxl", "model.diffusion_model.", "unet"}});
+    published.AddTensor(marker, {0});
+    EXPECT_THAT(Part("unet", published.tensors),
+                StatusIs(kRefused, AllOf(HasSubstr(marker), HasSubstr("--base"))));
+  }
 }
 
 // diffusers#7390, #7003: nine channels were read with a configuration of four.
