@@ -101,7 +101,8 @@ struct Completed {
   pipeline::PictureSpec effective;
   pipeline::Size executed_size;  // the bucket
   int prompt_tokens = 0;         // tokens of the longest prompt
-  int dropped_tokens = 0;        // tokens of it beyond the 77 that CLIP reads
+  int prompt_chunks = 1;         // chunks of them that were read
+  int dropped_tokens = 0;        // tokens of the longest prompt that were not read
   std::vector<std::string> warnings;
 };
 

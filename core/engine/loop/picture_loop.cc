@@ -11,7 +11,6 @@
 #include "core/base/threads.h"
 #include "core/device/device_fault.h"
 #include "core/engine/requests/arrival.h"
-#include "core/pipeline/units/conditioning.h"
 
 namespace latentd::engine {
 namespace {
