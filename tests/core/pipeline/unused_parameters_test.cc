@@ -90,7 +90,7 @@ Change And(const Change& one, const Change& other) {
 const Change kBothNegativeSizes = And(kNegativeOriginal, kNegativeTarget);
 
 const std::vector<Case> kCases = {
-    {"eta has no effect: only the scheduler ddim", kEta, {kBase}, kEta, {kDdim}},
+    {"eta has no effect: only the schedulers ddim", kEta, {kBase}, kEta, {kDdim}},
     {"guidance_rescale has no effect: it needs a guidance_scale above 1",
      Unguided(kRescale),
      {kBase},
