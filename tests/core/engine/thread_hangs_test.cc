@@ -143,6 +143,11 @@ TEST_F(ThreadHangsTest, AnEncoderHangs) {
 
 TEST_F(ThreadHangsTest, ThePreviewEncoderHangs) {
   HungSink<Preview> hung;
+  // The image waits for the preview of its first step: of one that is done none is sent any more.
+  model_->on_run.refuse_step = [&, steps = 0](int) mutable {
+    if (++steps == 3) hung.hangs.WaitForNotification();
+    return absl::OkStatus();
+  };
   GenerateSpec spec = SmallSpec(/*steps=*/4);
   spec.picture.previews_every = 1;
   const std::shared_ptr<Job> job = model_->MakeJob(loop_, hung.sink, std::move(spec), clock_);
