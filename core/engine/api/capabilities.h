@@ -20,6 +20,7 @@ struct ModelInfo {
   std::string family;      // "sdxl"
   pipeline::ModelDefaults defaults;
   std::string preset;  // whose the defaults are; empty: the family's
+  bool inpaints = false;
 };
 
 // Properties of the server that bound a client's requests.
