@@ -151,7 +151,6 @@ const LoadedModel* LoadedOf(const Pipeline::LoadedModels& models, ModelId id) {
 absl::StatusOr<std::unique_ptr<const Pipeline>> Pipeline::Create(ModelTable table,
                                                                  LoadedModels models,
                                                                  const ComponentModes& modes,
-                                                                 const std::vector<Size>& buckets,
                                                                  StepRows rows) {
   const LoadedModel& first = *models.front();
   for (const auto& model : models) {
@@ -163,21 +162,27 @@ absl::StatusOr<std::unique_ptr<const Pipeline>> Pipeline::Create(ModelTable tabl
         model->path(), ": its latents have another shape than those of ", first.path()));
   }
   return std::unique_ptr<const Pipeline>(
-      new Pipeline(std::move(table), std::move(models), modes, buckets, std::move(rows)));
+      new Pipeline(std::move(table), std::move(models), modes, std::move(rows)));
 }
 
 Pipeline::Pipeline(ModelTable table, LoadedModels models, const ComponentModes& modes,
-                   const std::vector<Size>& buckets, StepRows rows)
+                   StepRows rows)
     : models_(std::move(models)), rows_(std::move(rows)) {
-  traits_.default_size = NearestOf(buckets, first().default_size());
   traits_.side_multiple = DownscaleOf(first().vae());
-  traits_.max_clip_skip = first().family().max_clip_skip(first().configs());
   traits_.models = std::move(table);
+  for (const auto& model : models_) {
+    if (model == nullptr) continue;
+    ModelRow& row = traits_.models[model->row().id];
+    // A refiner's images are those of its leader.
+    const LoadedModel& leads = *LoadedOf(models_, row.leader);
+    row.default_size = NearestOf(traits_.models[row.leader].buckets, leads.default_size());
+    const auto by_default = model->SchedulerWith({});
+    if (by_default.ok()) row.default_scheduler = by_default->full_name();
+    row.max_clip_skip = leads.family().max_clip_skip(leads.configs());
+  }
   for (const auto& [component, mode] : modes) {
     if (mode == ComponentMode::kOff) traits_.off.insert(component);
   }
-  const auto by_default = first().SchedulerWith({});
-  if (by_default.ok()) default_scheduler_ = by_default->full_name();
 }
 
 std::vector<const LoadedModel*> Pipeline::ModelsOf(const PictureSpec& spec) const {
@@ -311,8 +316,18 @@ bool Pipeline::Draws(ModelId model) const {
   return loaded != nullptr && loaded->draws();
 }
 
-std::vector<Size> Pipeline::DefaultBuckets() const {
-  return families::DefaultBuckets(first().family(), traits_.default_size);
+std::vector<const LoadedModel*> Pipeline::GroupOf(ModelId leader) const {
+  std::vector<const LoadedModel*> group;
+  for (const LoadedModel* model : Models()) {
+    if (table()[model->row().id].leader == leader) group.push_back(model);
+  }
+  return group;
+}
+
+std::vector<Size> Pipeline::BucketsOf(ModelId leader) const {
+  const ModelRow& row = table()[leader];
+  if (!row.buckets.empty()) return row.buckets;
+  return families::DefaultBuckets(LoadedOf(models_, leader)->family(), row.default_size);
 }
 
 StepShape Pipeline::ShapeOf(Size size, int rows) const {
@@ -329,11 +344,11 @@ absl::StatusOr<std::vector<GraphHandle>> Pipeline::HandlesOf(absl::Span<const Pl
   return handles;
 }
 
-absl::StatusOr<std::vector<GraphHandle>> Pipeline::GraphsOf(Size bucket, int rows,
+absl::StatusOr<std::vector<GraphHandle>> Pipeline::GraphsOf(ModelId leader, Size bucket, int rows,
                                                             IfUnknown unknown) const {
   const StepShape shape = ShapeOf(bucket, rows);
   std::vector<GraphHandle> all;
-  for (const LoadedModel* model : Models()) {
+  for (const LoadedModel* model : GroupOf(leader)) {
     const std::vector<PlannedGraph> graphs =
         pipeline::GraphsFor({.models = {model},
                              .height = shape.height,
@@ -346,10 +361,10 @@ absl::StatusOr<std::vector<GraphHandle>> Pipeline::GraphsOf(Size bucket, int row
   return all;
 }
 
-absl::StatusOr<std::vector<GraphHandle>> Pipeline::PreviewGraphsOf(Size bucket,
+absl::StatusOr<std::vector<GraphHandle>> Pipeline::PreviewGraphsOf(ModelId leader, Size bucket,
                                                                    IfUnknown unknown) const {
   std::vector<PlannedGraph> graphs;
-  for (const LoadedModel* model : Models()) {
+  for (const LoadedModel* model : GroupOf(leader)) {
     if (!model->graphs().has_tiny_vae()) continue;
     graphs.push_back({model->row().id, {GraphKind::kPreview, ShapeOf(bucket, /*rows=*/1)}});
   }

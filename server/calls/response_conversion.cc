@@ -73,10 +73,25 @@ v1::ModelInfo ToProto(const engine::ModelInfo& model) {
   proto.set_default_strength(model.defaults.strength);
   for (const double timestep : model.defaults.timesteps) proto.add_default_timesteps(timestep);
   proto.set_preset(model.preset);
+  proto.set_default_scheduler(model.default_scheduler);
+  *proto.mutable_default_size() = ToProto(model.default_size);
+  proto.set_residency(ToProto(model.residency));
   return proto;
 }
 
 }  // namespace
+
+v1::Residency ToProto(pipeline::Residency residency) {
+  switch (residency) {
+    case pipeline::Residency::kPinned:
+      return v1::RESIDENCY_PINNED;
+    case pipeline::Residency::kReady:
+      return v1::RESIDENCY_READY;
+    case pipeline::Residency::kOnDemand:
+      break;
+  }
+  return v1::RESIDENCY_ON_DEMAND;
+}
 
 v1::Stage ToProto(engine::Stage stage) {
   switch (stage) {
@@ -187,6 +202,7 @@ v1::GetCapabilitiesResponse ToProto(const engine::Capabilities& capabilities,
     v1::Bucket& added = *proto.add_buckets();
     *added.mutable_size() = ToProto(bucket.size);
     added.set_ready(bucket.ready);
+    added.set_model(bucket.model);
   }
   for (std::string& path : FieldPaths(*v1::GenerateRequest::descriptor())) {
     *proto.add_request_fields() = std::move(path);

@@ -28,6 +28,11 @@ What to serve
                           and where a file says nothing, its configuration counts for components of the same shapes
   --refiner-components-from=PATH
                           the same for the refiner
+  --model=NAME=PATH       a further model, which requests name; once for each. Behind the path may stand ,KEY=VALUE: vae, unet,
+                          vae-tiny, text-encoder, text-encoder-2, components-from, preset, scheduler as above; buckets, with
+                          + between sizes; and residency: on_demand (default: loaded for its first request, while others
+                          draw, and evicted where others need its memory), ready (from the start on) or pinned (stays).
+                          Its precision is the base's. Without --base the first of these is drawn with by default
   --variant=NAME          of directories: fp16 reads *.fp16.safetensors; without it: files without a suffix, else fp16
   --scheduler=NAME        the noise scheduler of requests that name none, such as euler, over the settings of the
                           checkpoint's (default: the checkpoint's own, where it is one that latentd has)

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "server/config/flag_values.h"
+#include "server/config/model_flag.h"
 
 namespace latentd::server::config {
 namespace {
@@ -111,6 +112,7 @@ absl::Status SetModels(const v1::ServerConfig& config, engine::Config& engine) {
   engine.scheduler = config.scheduler();
   engine.preset = config.preset();
   engine.backend = BackendName(config.backend());
+  ASSIGN_OR_RETURN(engine.models, ToModels({config.model().begin(), config.model().end()}));
   if (engine.base.empty() && !engine.refiner.empty()) {
     return WrongValue("refiner", engine.refiner, "given together with --base");
   }

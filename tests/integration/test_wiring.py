@@ -39,6 +39,7 @@ FLAGS = {
     "--variant": "test_wiring.FlagsTest.test_variant_chooses_the_files",
     "--scheduler": "test_wiring.FlagsTest.test_scheduler_is_the_default_where_the_checkpoint_has_none",
     "--preset": "test_wiring.FlagsTest.test_a_preset_has_the_defaults",
+    "--model": "test_models.ModelsTest.test_a_model_is_loaded_for_its_first_request_and_draws_as_alone",
     "--backend": "test_wiring.FlagsTest.test_backend_is_the_one_that_runs",
     "--devices": "test_wiring.FlagsTest.test_devices_are_gpus",
     "--components": "test_wiring.FlagsTest.test_a_component_that_is_off_is_refused",
@@ -109,6 +110,10 @@ RPCS = {
     "Admin/GetMemoryReport": "test_graphs.MemoryTest.test_what_is_evicted_goes_back_to_the_system",
     "Admin/Drain": "test_wiring.AdminTest.test_drain_ends_the_server_and_who_watches_is_told",
     "Admin/SetLogLevel": "test_wiring.AdminTest.test_the_log_level_changes_what_is_logged",
+    "Models/ListModels": "test_models.ModelsTest.test_a_model_is_loaded_for_its_first_request_and_draws_as_alone",
+    "Models/LoadModel": "test_models.ModelsTest.test_operators_load_evict_and_pin",
+    "Models/EvictModel": "test_models.ModelsTest.test_operators_load_evict_and_pin",
+    "Models/PinModel": "test_models.ModelsTest.test_operators_load_evict_and_pin",
 }
 
 

@@ -15,6 +15,7 @@
 #include "core/pipeline/spec/components.h"
 #include "core/pipeline/spec/limits.h"
 #include "core/pipeline/spec/model_parts.h"
+#include "core/pipeline/spec/model_table.h"
 #include "core/pipeline/spec/picture_spec.h"
 #include "core/pipeline/spec/step_rows.h"
 
@@ -36,6 +37,7 @@ struct Config {
   std::string base;     // a checkpoint: a single file, or a diffusers directory
   std::string refiner;  // the same, or empty
   pipeline::ModelParts base_parts = {}, refiner_parts = {};
+  std::vector<pipeline::ModelSource> models = {};  // beside these; base may be empty then
   std::string variant;  // "fp16" reads *.fp16.safetensors; empty: files without a suffix, else fp16
   std::string backend = "cpu";  // "cpu", "cuda" or "reference"
   // GPUs by their number, of the cuda backend, each once; empty: the first. Of several, each has

@@ -42,17 +42,17 @@ absl::Status TooLarge(pipeline::Size size, int64_t needed, int64_t budget) {
 }
 
 // Adds what a program can ask for instead.
-absl::Status WithSizes(absl::Status refusal, const pipeline::PictureSpec& resolved,
+absl::Status WithSizes(absl::Status refusal, const ModelBucket& asked,
                        const BucketGraphs& buckets) {
   std::vector<std::string> ready;
   for (const BucketGraphs::BucketState& state : buckets.BucketStates()) {
-    if (state.bucket.ready && ready.size() < kMostSizes) {
+    const bool is_its = state.of.model == asked.model;
+    if (is_its && state.bucket.ready && ready.size() < kMostSizes) {
       ready.push_back(SizeText(state.bucket.size));
     }
   }
-  return WithFacts(std::move(refusal),
-                   {{"requested_size", SizeText(*resolved.width, *resolved.height)},
-                    {"buckets", absl::StrJoin(ready, ",")}});
+  return WithFacts(std::move(refusal), {{"requested_size", SizeText(asked.size)},
+                                        {"buckets", absl::StrJoin(ready, ",")}});
 }
 
 void AddTo(backends::MemoryNeeds& together, const backends::MemoryNeeds& more) {
@@ -105,10 +105,15 @@ std::vector<FieldViolation> Admission::FindViolations(const GenerateSpec& spec) 
   return violations;
 }
 
+ModelBucket Admission::AskedBucket(const pipeline::PictureSpec& resolved) const {
+  const pipeline::ModelRow& model = models_.pipeline->table().FindOrFirst(resolved.model);
+  return {model.leader, {*resolved.width, *resolved.height}};
+}
+
 absl::StatusOr<pipeline::Size> Admission::ChooseBucket(
     const pipeline::PictureSpec& resolved) const {
   const absl::StatusOr<pipeline::Size> bucket =
-      models_.buckets->Choose({*resolved.width, *resolved.height}, resolved.bucket_policy);
+      models_.buckets->Choose(AskedBucket(resolved), resolved.bucket_policy);
   return bucket.ok() ? bucket : NoSuchBucket(resolved, bucket.status());
 }
 
@@ -168,43 +173,44 @@ absl::Status Admission::NoSuchBucket(const pipeline::PictureSpec& resolved,
                                         : WhyNotCompiled());
   std::vector<FieldViolation> violations = GetFieldViolations(refusal);
   for (FieldViolation& violation : violations) absl::StrAppend(&violation.description, instead);
-  return WithSizes(WithReason(InvalidFields(violations), "NO_SUCH_BUCKET"), resolved,
+  return WithSizes(WithReason(InvalidFields(violations), "NO_SUCH_BUCKET"), AskedBucket(resolved),
                    *models_.buckets);
 }
 
 // "80x64 is not ready", or "80x64 is not one of 96x64, 64x64" where it is no bucket.
-std::string Admission::NotReadyText(pipeline::Size size) const {
-  const std::vector<pipeline::Size>& configured = models_.buckets->configured();
-  if (absl::c_linear_search(configured, size)) return absl::StrCat(SizeText(size), " is not ready");
+std::string Admission::NotReadyText(const ModelBucket& bucket) const {
+  const std::vector<pipeline::Size> configured = models_.buckets->ConfiguredOf(bucket.model);
+  const std::string name = models_.buckets->NameOf(bucket);
+  if (absl::c_linear_search(configured, bucket.size)) return absl::StrCat(name, " is not ready");
   std::vector<std::string> names;
   for (const pipeline::Size& bucket : configured) names.push_back(SizeText(bucket));
-  return absl::StrCat(SizeText(size), " is not one of ", ListSome(names, kMostSizes));
+  return absl::StrCat(name, " is not one of ", ListSome(names, kMostSizes));
 }
 
 absl::Status Admission::ColdBucket(const pipeline::Plan& plan, const absl::Status& why) const {
   const pipeline::PictureSpec& resolved = plan.spec;
-  const std::string not_ready = NotReadyText(plan.executed_size);
+  const std::string not_ready = NotReadyText(BucketOf(plan));
   if (resolved.bucket_policy != BucketPolicy::kColdOk) {
     return WithSizes(
         WithReason(absl::FailedPreconditionError(absl::StrCat(not_ready, ": ", why.message())),
                    "BUCKET_COLD"),
-        resolved, *models_.buckets);
+        AskedBucket(resolved), *models_.buckets);
   }
   return WithSizes(WithReason(absl::FailedPreconditionError(absl::StrCat(
                                   not_ready, "; ", WhyNotCompiled(), ": ", why.message())),
                               "COMPILE_FORBIDDEN"),
-                   resolved, *models_.buckets);
+                   AskedBucket(resolved), *models_.buckets);
 }
 
 absl::Status Admission::CheckCold(const pipeline::Plan& plan) const {
-  RETURN_IF_ERROR(CheckRoom(plan.executed_size));
+  RETURN_IF_ERROR(CheckRoom(BucketOf(plan)));
   if (MayCompile(plan)) return CheckNotRefused(plan);
   const absl::Status compiled = models_.buckets->CheckKnownCompiled(plan);
   return compiled.ok() ? compiled : ColdBucket(plan, compiled);
 }
 
 // Asks of a bucket that did not fit the last time if it does now, evicting what is idle.
-absl::Status Admission::CheckRoom(pipeline::Size bucket) const {
+absl::Status Admission::CheckRoom(const ModelBucket& bucket) const {
   absl::Status failure = models_.buckets->MemoryFailure(bucket);
   if (failure.ok()) return failure;
   ASSIGN_OR_RETURN(const GraphHandles graphs,
@@ -217,7 +223,7 @@ absl::Status Admission::CheckRoom(pipeline::Size bucket) const {
 }
 
 absl::Status Admission::CheckNotRefused(const pipeline::Plan& plan) const {
-  if (models_.buckets->IsServed(plan.executed_size)) return absl::OkStatus();
+  if (models_.buckets->IsServed(BucketOf(plan))) return absl::OkStatus();
   const auto needed = refused_.Find(plan.graphs);
   if (!needed.has_value() || *needed <= budget_.bytes()) return absl::OkStatus();
   return TooLarge(plan.executed_size, *needed, budget_.bytes());
@@ -229,7 +235,7 @@ absl::Status Admission::CheckFits(const pipeline::Plan& plan, const GraphHandles
                                   uint64_t evict_unused_since,
                                   absl::FunctionRef<bool()> is_wanted) {
   const pipeline::Size size = plan.executed_size;
-  if (models_.buckets->IsServed(size)) return absl::OkStatus();
+  if (models_.buckets->IsServed(BucketOf(plan))) return absl::OkStatus();
   RETURN_IF_ERROR(CheckNotRefused(plan));
   const compiler::GraphLabel label = LabelOf(plan);
   const auto check_room = [&](const backends::MemoryNeeds& needs) {

@@ -91,12 +91,14 @@ class Admission {
   bool CompilesForRequests() const;
   // Reason why it does not compile, with the flag that says so.
   std::string WhyNotCompiled() const;
-  std::string NotReadyText(pipeline::Size size) const;
+  std::string NotReadyText(const ModelBucket& bucket) const;
   std::vector<FieldViolation> FindViolations(const GenerateSpec& spec) const;
+  // The size that such a request asks for, of its model.
+  ModelBucket AskedBucket(const pipeline::PictureSpec& resolved) const;
   absl::StatusOr<pipeline::Size> ChooseBucket(const pipeline::PictureSpec& resolved) const;
   absl::Status NoSuchBucket(const pipeline::PictureSpec& resolved,
                             const absl::Status& refusal) const;
-  absl::Status CheckRoom(pipeline::Size bucket) const;
+  absl::Status CheckRoom(const ModelBucket& bucket) const;
   absl::Status CheckNotRefused(const pipeline::Plan& plan) const;
 
   const Config& config_;

@@ -43,7 +43,6 @@ struct ModelOptions {
   backends::Backend* reference = nullptr;  // runs those of kReference; must outlive the model
   // Pictures of more pixels go through the autoencoder in tiles (tiles.h). Unset: none does.
   std::optional<int64_t> vae_tiling_above;
-  std::string scheduler;  // for requests that name none; empty: the checkpoint's own
 };
 
 class ModelGraphs {

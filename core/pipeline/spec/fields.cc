@@ -54,14 +54,14 @@ void IsSchedule(const Field& field, const AskedSpec& asked, Violations& found) {
 }
 
 void IsClipSkip(const Field& field, const AskedSpec& asked, Violations& found) {
-  found.CheckRange(field, {0, static_cast<double>(asked.traits.max_clip_skip)}, asked.spec);
+  const ModelRow& model = asked.traits.models.FindOrFirst(asked.spec.model);
+  found.CheckRange(field, {0, static_cast<double>(model.max_clip_skip)}, asked.spec);
 }
 
 // The least number skips none; a model whose states begin further back reads it as their first.
 void IsClipSkipA1111(const Field& field, const AskedSpec& asked, Violations& found) {
-  const ModelRow* model = asked.traits.models.Find(asked.spec.model);
-  const ModelRow& first = model == nullptr ? asked.traits.models.rows().front() : *model;
-  const int most = first.defaults.clip_skip_a1111 + asked.traits.max_clip_skip;
+  const ModelRow& model = asked.traits.models.FindOrFirst(asked.spec.model);
+  const int most = model.defaults.clip_skip_a1111 + model.max_clip_skip;
   found.CheckRange(field, {1, static_cast<double>(most)}, asked.spec);
   if (asked.spec.clip_skip && asked.spec.clip_skip_a1111) {
     found.Add(field.name, "counts otherwise what clip_skip says: unset one");
@@ -99,7 +99,7 @@ void IsDenoisingEnd(const Field& field, const AskedSpec& asked, Violations& foun
 // Rules of several fields.
 
 void CheckPixels(const Field&, const AskedSpec& asked, Violations& found) {
-  const Size& own = asked.traits.default_size;
+  const Size& own = asked.traits.models.FindOrFirst(asked.spec.model).default_size;
   const int64_t pixels =
       int64_t{asked.spec.width.value_or(own.width)} * asked.spec.height.value_or(own.height);
   if (pixels <= kMaxPixels) return;
@@ -141,16 +141,23 @@ void CheckDraws(absl::string_view field, const ModelRow& model, const Traits& tr
 
 void AddNoModel(absl::string_view field, absl::string_view name, const Traits& traits,
                 Violations& found) {
-  const ModelRow& first = traits.models.rows().front();
-  const std::string why = first.has_refiners
-                              ? absl::StrCat("start it with --", Excerpt(name), "=DIR")
-                              : absl::StrCat("models of the family ", first.family, " have none");
-  found.Add(field, "this server has no ", Excerpt(name), " (", why, ")");
+  const ModelRow& first = traits.models.first();
+  if (name != "refiner") {
+    found.Add(field, "there is no model ", Excerpt(name), "; there are ",
+              ListSome(traits.models.Names(), kMaxModels));
+  } else if (first.has_refiners) {
+    found.Add(field, "this server has no refiner (start it with --refiner=DIR)");
+  } else {
+    found.Add(field, "this server has no refiner (models of the family ", first.family,
+              " have none)");
+  }
 }
 
 void CheckHandsOver(const ModelRow& model, const Traits& traits, Violations& found) {
   if (model.hands_over_to) {
     CheckDraws("refine", traits.models[*model.hands_over_to], traits, found);
+  } else if (model.id != traits.models.first().id && !model.is_refiner) {
+    found.Add("refine", "the model ", model.name, " hands over to no refiner");
   } else if (!model.is_refiner) {
     AddNoModel("refine", "refiner", traits, found);
   }
@@ -186,8 +193,7 @@ void CheckStages(const Field& field, const AskedSpec& asked, Violations& found) 
 // Steps of the spec, or those of its model; of the first one where there is no such model.
 int StepsToRun(const AskedSpec& asked) {
   if (HasSteps(asked.spec)) return StepsOf(asked.spec);
-  const ModelRow* model = asked.traits.models.Find(asked.spec.model);
-  return (model == nullptr ? asked.traits.models.rows().front() : *model).defaults.steps;
+  return asked.traits.models.FindOrFirst(asked.spec.model).defaults.steps;
 }
 
 void CheckFractions(const Field& field, const AskedSpec& asked, Violations& found) {

@@ -25,7 +25,7 @@ struct CheckpointPaths {
   // Another checkpoint, which supplies components that `path` lacks.
   std::string components_from = {};
 
-  std::string flag = "base";  // the flag of `path`, for messages
+  std::string flag = "base";  // the flag of `path`, for messages: "refiner", "model=anime"
 };
 
 }  // namespace latentd::weights

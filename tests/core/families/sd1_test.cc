@@ -86,7 +86,7 @@ TEST_F(Sd1Test, WasTrainedAt512WhereItsConfigDoesNotSay) {
   const Rig rig({.base = Path("edited")});
   EXPECT_EQ(rig.pipeline->first().default_size(), (Size{512, 512}));
   EXPECT_THAT(
-      rig.pipeline->DefaultBuckets(),
+      rig.pipeline->BucketsOf({}),
       ElementsAre(Size{512, 512}, Size{576, 448}, Size{448, 576}, Size{640, 384}, Size{384, 640}));
 }
 

@@ -289,7 +289,7 @@ class ParameterTest : public ::testing::Test {
     // As a server readies its buckets.
     for (const Size bucket : {Size{64, 64}, Size{72, 64}, Size{64, 72}, Size{72, 72}}) {
       for (const int rows : {1, 2}) {
-        const auto graphs = rig_->pipeline->GraphsOf(bucket, rows).value();
+        const auto graphs = rig_->pipeline->GraphsOf({}, bucket, rows).value();
         for (const GraphHandle& graph : graphs) {
           ASSERT_OK(rig_->graphs.Get(graph, {.reason = compiler::Reason::kStartup}));
           rig_->kept.push_back(graph);
