@@ -252,6 +252,8 @@ absl::StatusOr<Job::Pictures> DeviceRuntime::Start(const GenerateSpec& spec,
   if (absl::IsFailedPrecondition(may_wait) && stores_.disk != nullptr) cache_watch_.LookSoon();
   if (device::IsFault(may_wait)) return DeviceFaultError();
   RETURN_IF_ERROR(may_wait);
+  const absl::Duration slack = spec.deadline - parts_.clock.Monotonic();
+  if (!admission_.MayCompile(*plan)) RETURN_IF_ERROR(admission_.CheckLoadTime(*plan, slack));
   return Job::Pictures();
 }
 

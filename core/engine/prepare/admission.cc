@@ -209,6 +209,23 @@ absl::Status Admission::CheckCold(const pipeline::Plan& plan) const {
   return compiled.ok() ? compiled : ColdBucket(plan, compiled);
 }
 
+absl::Status Admission::CheckLoadTime(const pipeline::Plan& plan, absl::Duration slack) const {
+  ASSIGN_OR_RETURN(
+      const GraphHandles graphs,
+      models_.pipeline->HandlesOf(plan.graphs, pipeline::ModelGraphs::IfUnknown::kBuild));
+  absl::Duration load;
+  for (const compiler::GraphHandle& graph : graphs) {
+    const compiler::GraphStatus info = store_.StatusOf(graph);
+    if (info.state != compiler::GraphState::kReady) load += info.load_time;
+  }
+  if (load <= slack) return absl::OkStatus();
+  return WithReason(
+      absl::DeadlineExceededError(absl::StrCat(
+          "the model has to be loaded first, which takes some ", absl::FormatDuration(load),
+          ", and the deadline is in ", absl::FormatDuration(slack))),
+      "PREDICTED_OVERRUN");
+}
+
 // Asks of a bucket that did not fit the last time if it does now, evicting what is idle.
 absl::Status Admission::CheckRoom(const ModelBucket& bucket) const {
   absl::Status failure = models_.buckets->MemoryFailure(bucket);

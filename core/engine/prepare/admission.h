@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
 #include "core/compiler/graph_store.h"
 #include "core/engine/api/config.h"
 #include "core/engine/api/generate_spec.h"
@@ -86,6 +87,10 @@ class Admission {
   // once `is_wanted` says no. `graphs` are those of the plan.
   absl::Status CheckFits(const pipeline::Plan& plan, const GraphHandles& graphs,
                          uint64_t evict_unused_since, absl::FunctionRef<bool()> is_wanted);
+
+  // DEADLINE_EXCEEDED, reason PREDICTED_OVERRUN: to load what the plan lacks took longer than
+  // `slack` the last time, with whatever model's weights. REQUIRES: CheckCold is OK.
+  absl::Status CheckLoadTime(const pipeline::Plan& plan, absl::Duration slack) const;
 
  private:
   bool CompilesForRequests() const;

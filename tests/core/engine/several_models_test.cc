@@ -88,6 +88,17 @@ TEST_F(SeveralModelsTest, AModelOnDemandIsLoadedForItsFirstRequestAndNothingIsCo
   EXPECT_EQ(CompilationsOf(*engine), compilations);
 }
 
+TEST_F(SeveralModelsTest, ADeadlineBeforeAModelCouldBeLoadedIsRefused) {
+  const auto engine = Load(ConfigWith(Residency::kOnDemand));
+  GenerateSpec spec = SmallSpec();
+  spec.picture.model = "copy";
+  spec.deadline = SystemClock().Monotonic();
+  EXPECT_EQ(GetReason(SubmitTo(*engine, spec)), "PREDICTED_OVERRUN");
+  EXPECT_FALSE(StatusOf(*engine, "copy").loaded);
+  spec.deadline += absl::Hours(1);
+  EXPECT_OK(SubmitTo(*engine, spec));
+}
+
 TEST_F(SeveralModelsTest, ABucketOfTheFirstModelIsReadyWhateverOthersLack) {
   const auto engine = Load(ConfigWith(Residency::kOnDemand));
   EXPECT_EQ(MetricOf(*engine, metrics::kBucketWarm, "64x64"), 1);
