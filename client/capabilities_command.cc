@@ -24,9 +24,10 @@ void Row(const std::string& name, const std::string& value) {
 }
 
 std::string BucketsText(const v1::GetCapabilitiesResponse& capabilities) {
+  const bool with_model = HasSeveralModels(capabilities.buckets());
   return absl::StrJoin(
-      capabilities.buckets(), ", ", [](std::string* out, const v1::Bucket& bucket) {
-        absl::StrAppend(out, SizeText(bucket.size()), bucket.ready() ? "" : " (not ready)");
+      capabilities.buckets(), ", ", [with_model](std::string* out, const v1::Bucket& bucket) {
+        absl::StrAppend(out, BucketText(bucket, with_model), bucket.ready() ? "" : " (not ready)");
       });
 }
 

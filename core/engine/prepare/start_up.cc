@@ -127,9 +127,13 @@ absl::Status StartUp::WarmBuckets() {
     GraphHandles& also = buckets.IsOnDemand(bucket) ? on_demand : previews;
     also.insert(also.end(), shown->begin(), shown->end());
   }
-  for (const GraphHandles* all : {&graphs, &previews, &on_demand}) {
+  for (const GraphHandles* all : {&graphs, &previews}) {
     for (const compiler::GraphHandle& graph : *all) ids.insert(GraphStore::IdOf(graph));
   }
+  std::erase_if(on_demand, [&](const compiler::GraphHandle& graph) {
+    return ids.contains(GraphStore::IdOf(graph));
+  });
+  for (const compiler::GraphHandle& graph : on_demand) ids.insert(GraphStore::IdOf(graph));
   parts_.status.Update([&](ServerStatus& status) {
     status.state = State::kWarming;
     status.graphs_total = static_cast<int>(ids.size());
