@@ -38,7 +38,7 @@ class Pipeline {
   // INVALID_ARGUMENT if the models do not fit each other.
   static absl::StatusOr<std::unique_ptr<const Pipeline>> Create(
       ModelTable table, LoadedModels models, const ComponentModes& modes = {},
-      const std::vector<Size>& buckets = {}, StepRows rows = {});
+      const std::vector<Size>& buckets = {}, StepRows rows = {}, int prompt_chunks = 1);
 
   const ModelTable& table() const { return traits_.models; }
   // Decides on the server's sizes and default scheduler.
@@ -100,7 +100,7 @@ class Pipeline {
 
  private:
   Pipeline(ModelTable table, LoadedModels models, const ComponentModes& modes,
-           const std::vector<Size>& buckets, StepRows rows);
+           const std::vector<Size>& buckets, StepRows rows, int prompt_chunks);
 
   // The models whose steps the spec asks for, in order. REQUIRES: they are there.
   std::vector<const LoadedModel*> ModelsOf(const PictureSpec& spec) const;
@@ -123,6 +123,7 @@ class Pipeline {
 
   const LoadedModels models_;
   const StepRows rows_;
+  const int prompt_chunks_;
   Traits traits_;
   std::string default_scheduler_;
 };
