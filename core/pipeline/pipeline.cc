@@ -298,8 +298,8 @@ void Pipeline::PlanGraphs(Plan& plan) const {
   for (const PlannedStage& stage : plan.stages) {
     for (int rows : RowCountsAt(plan.executed_size)) {
       if (rows <= plan.rows || plan.alone) continue;
-      plan.dispensable.push_back({stage.model->row().id,
-                                  {.shape = {rows, shape.height, shape.width, stage.chunks()}}});
+      plan.dispensable.push_back(
+          {stage.model->row().id, {.shape = {rows, shape.height, shape.width, stage.chunks()}}});
     }
   }
   const LoadedModel* tiny = plan.spec.previews_every ? WithTinyVae(plan.stages) : nullptr;
@@ -346,12 +346,13 @@ absl::StatusOr<std::vector<GraphHandle>> Pipeline::GraphsOf(Size bucket, int row
   for (const LoadedModel* model : Models()) {
     std::vector<PlannedGraph> graphs;
     for (int chunks = 1; chunks <= prompt_chunks_; ++chunks) {
-      for (const PlannedGraph& graph : pipeline::GraphsFor({.models = {model},
-                                       .chunks = {chunks},
-                                       .height = shape.height,
-                                       .width = shape.width,
-                                       .rows = {rows},
-                                       .image = model->graphs().has_encoder()})) {
+      const GraphNeeds needs = {.models = {model},
+                                .chunks = {chunks},
+                                .height = shape.height,
+                                .width = shape.width,
+                                .rows = {rows},
+                                .image = model->graphs().has_encoder()};
+      for (const PlannedGraph& graph : GraphsFor(needs)) {
         if (!absl::c_linear_search(graphs, graph)) graphs.push_back(graph);
       }
     }
@@ -376,9 +377,9 @@ int Pipeline::MostRows(Size size, int rows) const {
   return counts.empty() ? rows : std::max(rows, counts.back());
 }
 
-int64_t Pipeline::StateBytes(Size bucket, int rows) const {
+int64_t Pipeline::StateBytes(Size bucket, int rows, int chunks) const {
   StepShape shape = ShapeOf(bucket, rows);
-  shape.chunks = prompt_chunks_;
+  shape.chunks = std::max(prompt_chunks_, chunks);
   return pipeline::StateBytes(Models(), shape, bucket);
 }
 
@@ -432,6 +433,11 @@ std::vector<std::string> Pipeline::UnusedParameters(const PictureSpec& asked,
 
 std::vector<std::string> Pipeline::Misuses(const Plan& plan) {
   std::vector<std::string> found;
+  if (plan.spec.long_prompt == prompts::LongPrompt::kChunk && plan.dropped_tokens() > 0) {
+    found.push_back(absl::StrCat("prompts are read up to ", prompts::kMaxChunks,
+                                 " chunks of tokens: ", plan.dropped_tokens(),
+                                 " tokens behind them are not"));
+  }
   const bool own_schedule = !plan.spec.timesteps.empty() || !plan.spec.sigmas.empty();
   for (const PlannedStage& stage : plan.stages) {
     if (const Preset* preset = stage.model->row().preset) {

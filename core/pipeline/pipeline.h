@@ -84,7 +84,9 @@ class Pipeline {
       Size bucket, ModelGraphs::IfUnknown unknown = ModelGraphs::IfUnknown::kBuild) const;
   // Bytes that pictures of that size hold at most that fill a lane of so many rows, beside weights,
   // executables and arena (state_bytes.h). A lane has more (RowsOfLane) only where there is room.
-  int64_t StateBytes(Size bucket, int rows) const;
+  int64_t StateBytes(Size bucket, int rows, int chunks = 1) const;
+  // Chunks of prompts that buckets have graphs for.
+  int prompt_chunks() const { return prompt_chunks_; }
 
   // One image for each seed; they share their conditioning, and hold `inputs` until they have read
   // them. Gets every executable that they need (acquisition.h), so that no unit compiles or loads;

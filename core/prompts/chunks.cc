@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "absl/algorithm/container.h"
-#include "absl/strings/str_cat.h"
 
 namespace latentd::prompts {
 namespace {
@@ -57,6 +56,7 @@ class Cutter {
     for (const Piece& piece : pieces) {
       const Tokens all = TokensOf(piece, tokenizer_);
       auto left = absl::MakeConstSpan(all);
+      // Chunks of fewer than 8 tokens, which no CLIP has, cut shorter pieces too.
       const bool is_cut = left.size() >= kLongPiece || left.size() > most_;
       while (left.size() > most_ - tokens_.size()) {
         if (is_cut) Add(left, most_ - tokens_.size());
@@ -126,8 +126,13 @@ class Cutter {
   }
 
   void End() {
-    chunks_.tokens += static_cast<int64_t>(tokens_.size());
-    chunks_.chunks.push_back(MakeChunk(tokens_, tokenizer_));
+    const auto tokens = static_cast<int64_t>(tokens_.size());
+    chunks_.tokens += tokens;
+    if (chunks_.chunks.size() == kMaxChunks) {
+      chunks_.dropped += tokens;
+    } else {
+      chunks_.chunks.push_back(MakeChunk(tokens_, tokenizer_));
+    }
     tokens_.clear();
     behind_comma_ = 0;
   }
@@ -167,7 +172,10 @@ Chunk EmptyChunk(const ClipTokenizer& tokenizer) { return MakeChunk({}, tokenize
 
 absl::StatusOr<Chunks> MakeChunks(absl::Span<const Piece> pieces, Syntax syntax,
                                   LongPrompt long_prompt, const ClipTokenizer& tokenizer) {
-  if (long_prompt == LongPrompt::kTruncate) return Truncate(pieces, tokenizer);
+  // A tokenizer of start and end alone has chunks without room.
+  if (long_prompt == LongPrompt::kTruncate || tokenizer.max_length() <= 2) {
+    return Truncate(pieces, tokenizer);
+  }
   Cutter cutter(tokenizer);
   switch (syntax) {
     case Syntax::kNone:
@@ -181,12 +189,7 @@ absl::StatusOr<Chunks> MakeChunks(absl::Span<const Piece> pieces, Syntax syntax,
       cutter.CutAtSentences(pieces);
       break;
   }
-  Chunks chunks = cutter.Take();
-  if (chunks.chunks.size() <= static_cast<size_t>(kMaxChunks)) return chunks;
-  return absl::InvalidArgumentError(
-      absl::StrCat("has ", chunks.tokens, " tokens, which take ", chunks.chunks.size(),
-                   " chunks of ", tokenizer.max_length() - 2, "; at most ", kMaxChunks,
-                   " are read: make it shorter, or set long_prompt to TRUNCATE"));
+  return cutter.Take();
 }
 
 }  // namespace latentd::prompts

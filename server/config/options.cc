@@ -21,7 +21,6 @@ constexpr int kMaxQueueCapacity = 4096;
 constexpr int kMaxThreads = 1024;
 constexpr int kMaxConnectionsLimit = 1'000'000;
 // As many as there are rows, of the largest pictures.
-constexpr int kMostPromptChunks = prompts::kMaxChunks;
 constexpr int64_t kMaxSharedPixels = engine::kMostRows * pipeline::kMaxPixels;
 
 absl::StatusOr<int64_t> ToBudget(absl::string_view flag, const std::string& text) {
@@ -174,7 +173,7 @@ absl::Status SetGraphs(const v1::ServerConfig& config, engine::Config& engine) {
   ASSIGN_OR_RETURN(engine.rows, ToRows("rows", config.rows()));
   RETURN_IF_ERROR(CheckRange("max-shared-pixels", config.max_shared_pixels(), 0, kMaxSharedPixels));
   engine.max_shared_pixels = config.max_shared_pixels();
-  RETURN_IF_ERROR(CheckRange("prompt-chunks", config.prompt_chunks(), 1, kMostPromptChunks));
+  RETURN_IF_ERROR(CheckRange("prompt-chunks", config.prompt_chunks(), 1, prompts::kMaxChunks));
   engine.prompt_chunks = config.prompt_chunks();
   ASSIGN_OR_RETURN(engine.components, ToModes("components", config.components()));
   RETURN_IF_ERROR(SetPrecision(config, engine));

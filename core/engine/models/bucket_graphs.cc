@@ -1,9 +1,11 @@
 #include "core/engine/models/bucket_graphs.h"
 
 #include <algorithm>
+#include <iterator>
 #include <set>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/error_details.h"
 #include "core/base/status_macros.h"
@@ -151,7 +153,12 @@ bool BucketGraphs::IsServed(pipeline::Size bucket) const {
 
 void BucketGraphs::KeepCold(pipeline::Size size, const GraphHandles& graphs) {
   absl::MutexLock lock(&mutex_);
-  if (Find(size) == nullptr) cold_.Keep(size, graphs);
+  const Served* served = Find(size);
+  GraphHandles own;
+  absl::c_copy_if(graphs, std::back_inserter(own), [&](const compiler::GraphHandle& graph) {
+    return served == nullptr || !absl::c_linear_search(served->graphs, graph);
+  });
+  if (!own.empty()) cold_.Keep(size, own);
 }
 
 void BucketGraphs::Touch(pipeline::Size size) {

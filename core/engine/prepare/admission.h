@@ -91,7 +91,9 @@ class Admission {
   bool CompilesForRequests() const;
   // Reason why it does not compile, with the flag that says so.
   std::string WhyNotCompiled() const;
-  std::string NotReadyText(pipeline::Size size) const;
+  std::string NotReadyText(const pipeline::Plan& plan) const;
+  std::string ForLongPromptsText(const pipeline::Plan& plan) const;
+  bool IsServed(const pipeline::Plan& plan) const;
   std::vector<FieldViolation> FindViolations(const GenerateSpec& spec) const;
   absl::StatusOr<pipeline::Size> ChooseBucket(const pipeline::PictureSpec& resolved) const;
   absl::Status NoSuchBucket(const pipeline::PictureSpec& resolved,

@@ -64,11 +64,10 @@ void AddMeanRule(const TextEncoder& encoder, RowInputs& row);
 std::string EmphasisOriginInput(absl::string_view component);
 
 // Adds the request inputs for the hidden states of all encoders, for so many rows of so many
-// chunks, which stand behind each other: these, their
-// origins, and "emphasis.text_encoder" [rows, tokens], each token's weight less 1. Where means are
-// restored, of one encoder, also what AddMeanRule gives for them. Returns the weighted states,
-// joined along the features, [rows, tokens, features]. A state with no weights is left as it is:
-// state + (state - origin) * 0.
+// chunks, which stand behind each other: these, their origins, and "emphasis.text_encoder" [rows,
+// tokens], each token's weight less 1. Where means are restored, of one encoder and chunk by chunk,
+// also what AddMeanRule gives for them. Returns the weighted states, joined along the features,
+// [rows, tokens, features]. A state with no weights is left as it is: state + (state - origin) * 0.
 graph::Value JoinHiddenStates(graph::GraphBuilder& builder, const ModelConfigs& configs,
                               int64_t rows, int chunks, EmphasisMean mean);
 

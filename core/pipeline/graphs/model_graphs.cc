@@ -143,6 +143,7 @@ absl::StatusOr<GraphHandle> ModelGraphs::Find(const GraphName& name, IfUnknown u
   absl::MutexLock lock(&mutex_);
   absl::erase_if(shapes_, [](const auto& shape) { return shape.second.expired(); });
   shapes_[name] = declared;
+  if (name.kind == GraphKind::kRequest) long_requests_.push_back(declared);
   return declared;
 }
 

@@ -7,7 +7,9 @@ namespace {
 
 using ::latentd::testing::StatusIs;
 using prompts::LongPrompt;
+using ::testing::Contains;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr auto kInvalidArgument = absl::StatusCode::kInvalidArgument;
 
@@ -87,9 +89,28 @@ TEST_F(LongPromptTest, NeedsNoMoreMemoryThanItIsSaidTo) {
             StepLane::Bytes(graphs.StepPorts(int64_t{4} * shape.height * shape.width, 2), 2));
 }
 
-TEST_F(LongPromptTest, OfMoreThanFourChunksIsRefused) {
-  EXPECT_THAT(rig_.Resolve(Long(400)),
-              StatusIs(kInvalidArgument, HasSubstr("prompt: has 403 tokens, which take 6 chunks")));
+TEST_F(LongPromptTest, OfMoreThanFourChunksIsCutAndSaysSo) {
+  ASSERT_OK_AND_ASSIGN(const auto fits, rig_.Resolve(Long(297)));
+  EXPECT_EQ(fits->chunks(), 4);
+  EXPECT_EQ(fits->dropped_tokens(), 0);
+  EXPECT_THAT(fits->warnings, Not(Contains(HasSubstr("chunks"))));
+  ASSERT_OK_AND_ASSIGN(const auto cut, rig_.Resolve(Long(400)));
+  EXPECT_EQ(cut->chunks(), 4);
+  EXPECT_EQ(cut->prompt_tokens(), 403);
+  EXPECT_EQ(cut->dropped_tokens(), 103);
+  EXPECT_THAT(cut->warnings, Contains(HasSubstr("103 tokens behind them are not")));
+}
+
+TEST_F(LongPromptTest, HasTheWordBreakOnlyInChunks) {
+  PictureSpec spec = Long(1);
+  spec.prompt_syntax = prompts::Syntax::kA1111;
+  spec.prompt = "a red circle BREAK a star";
+  ASSERT_OK_AND_ASSIGN(const auto plan, rig_.Resolve(spec));
+  EXPECT_EQ(plan->chunks(), 2);
+  EXPECT_EQ(plan->prompt_tokens(), 5);
+  spec.long_prompt = LongPrompt::kTruncate;
+  EXPECT_THAT(rig_.Resolve(spec),
+              StatusIs(kInvalidArgument, HasSubstr("set long_prompt to CHUNK")));
 }
 
 TEST(PromptChunksTest, HaveGraphsAtEachBucketWhereTheyAreAskedFor) {

@@ -4,16 +4,22 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <numeric>
 #include <string>
 #include <vector>
 
 #include "tests/core/tokenizer/tokenizer_folder.h"
+#include "tests/support/source_directory.h"
 #include "tests/support/status_matchers.h"
 
 namespace latentd::prompts {
 namespace {
 
 using ::latentd::testing::StatusIs;
+using ::nlohmann::json;
 using ::testing::Each;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
@@ -41,21 +47,24 @@ absl::StatusOr<Chunks> Truncated(const Pieces& pieces) {
 }
 
 // Numbers of tokens in each chunk.
-std::vector<int> Cut(Syntax syntax, const Pieces& pieces) {
-  const auto chunks = MakeChunks(pieces, syntax, LongPrompt::kChunk, Demo());
-  EXPECT_OK(chunks);
+std::vector<int> CountsOf(const Chunks& chunks) {
   std::vector<int> counts;
-  int64_t tokens = 0;
-  for (const Chunk& chunk : chunks->chunks) {
+  for (const Chunk& chunk : chunks.chunks) {
     EXPECT_EQ(chunk.ids.size(), 77u);
     EXPECT_EQ(chunk.weights.size(), 77u);
     EXPECT_EQ(chunk.ids.front(), Demo().start_id());
     const auto end = std::find(chunk.ids.begin(), chunk.ids.end(), Demo().end_id());
     counts.push_back(static_cast<int>(end - chunk.ids.begin()) - 1);
-    tokens += counts.back();
   }
-  EXPECT_EQ(chunks->tokens, tokens);
+  return counts;
+}
+
+std::vector<int> Cut(Syntax syntax, const Pieces& pieces) {
+  const auto chunks = MakeChunks(pieces, syntax, LongPrompt::kChunk, Demo());
+  EXPECT_OK(chunks);
   EXPECT_EQ(chunks->dropped, 0);
+  const std::vector<int> counts = CountsOf(*chunks);
+  EXPECT_EQ(chunks->tokens, std::accumulate(counts.begin(), counts.end(), int64_t{0}));
   return counts;
 }
 
@@ -153,11 +162,56 @@ TEST(ChunksTest, KeepTheWeightsOfTheirTokens) {
   EXPECT_EQ(chunks->chunks[1].weights[22], 1);
 }
 
-TEST(ChunksTest, AreFourAtMost) {
+TEST(ChunksTest, AreFourAtMostBehindWhichTokensAreDropped) {
   EXPECT_EQ(Cut(Syntax::kA1111, {{Words(300)}}), (std::vector<int>{75, 75, 75, 75}));
-  EXPECT_THAT(MakeChunks(Pieces{{Words(10000)}}, Syntax::kNone, LongPrompt::kChunk, Demo()),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("has 10000 tokens, which take 134 chunks of 75; at most 4")));
+  for (const Syntax syntax : {Syntax::kNone, Syntax::kA1111, Syntax::kComfyUi, Syntax::kCompel}) {
+    const auto chunks = MakeChunks(Pieces{{Words(10000)}}, syntax, LongPrompt::kChunk, Demo());
+    ASSERT_OK(chunks);
+    EXPECT_THAT(chunks->chunks, SizeIs(4));
+    EXPECT_EQ(chunks->tokens, 10000);
+    EXPECT_EQ(chunks->dropped, 9700);
+  }
+}
+
+// make_cuts.py has the rules, and calls Compel.
+TEST(ChunksTest, AreThoseOfTheOriginals) {
+  const std::map<std::string, Syntax> syntaxes = {{"none", Syntax::kNone},
+                                                  {"a1111", Syntax::kA1111},
+                                                  {"comfyui", Syntax::kComfyUi},
+                                                  {"compel", Syntax::kCompel}};
+  const json cases = json::parse(std::ifstream(
+      ::latentd::testing::SourcePath("tests/core/prompts/cut_cases.json"), std::ios::binary));
+  ASSERT_GT(cases.size(), 100u);
+  for (const json& one : cases) {
+    Pieces pieces;
+    for (const json& piece : one["pieces"]) pieces.push_back({piece[0], piece[1], piece[2]});
+    const auto chunks = MakeChunks(pieces, syntaxes.at(one["syntax"].get<std::string>()),
+                                   LongPrompt::kChunk, Demo());
+    ASSERT_OK(chunks);
+    EXPECT_EQ(CountsOf(*chunks), one["chunks"].get<std::vector<int>>()) << one.dump();
+    EXPECT_EQ(chunks->dropped, one["dropped"].get<int64_t>()) << one.dump();
+  }
+}
+
+TEST(ChunksTest, OfATokenizerOfFewTokensEnd) {
+  for (const int length : {2, 3, 5}) {
+    tokenizer::TokenizerFolder folder("tokenizer_2");
+    json config = json::parse(std::ifstream(folder.path() + "/tokenizer_config.json"));
+    config["model_max_length"] = length;
+    folder.Write("tokenizer_config.json", config.dump());
+    const auto small = ClipTokenizer::Load(folder.path());
+    ASSERT_OK(small);
+    for (const Syntax syntax : {Syntax::kA1111, Syntax::kComfyUi, Syntax::kCompel}) {
+      const auto chunks =
+          MakeChunks(Pieces{{Words(3), 1}, {Words(40), 2}}, syntax, LongPrompt::kChunk, **small);
+      ASSERT_OK(chunks);
+      EXPECT_EQ(chunks->tokens, 43);
+      EXPECT_EQ(chunks->dropped, 43 - static_cast<int64_t>(chunks->chunks.size()) * (length - 2));
+      for (const Chunk& chunk : chunks->chunks) {
+        EXPECT_THAT(chunk.ids, SizeIs(static_cast<size_t>(length)));
+      }
+    }
+  }
 }
 
 TEST(EmptyChunkTest, IsTheEmptyPrompt) {
