@@ -37,6 +37,7 @@ struct LoadOptions {
   std::vector<Size> buckets;                         // picture sizes served; empty: any size
   std::vector<int> row_counts;                       // rows of steps, beside a picture's own
   int64_t max_shared_pixels = kDefaultSharedPixels;  // StepRows has more
+  int prompt_chunks = 1;                             // chunks that buckets have graphs for
   std::optional<int64_t> vae_tiling_above;           // pixels; ModelOptions has more
   std::string scheduler;                             // default of models; ModelRow has more
   std::string preset;                                // the base's; empty or "none": none

@@ -10,6 +10,7 @@
 #include "core/base/status_macros.h"
 #include "core/base/text.h"
 #include "core/families/families.h"
+#include "core/families/family/clip_text.h"
 #include "core/image/decode.h"
 #include "core/pipeline/plan/state_bytes.h"
 #include "core/pipeline/spec/limits.h"
@@ -63,6 +64,11 @@ absl::Status PlanPrompts(const PictureSpec& resolved, std::vector<PlannedStage>&
       const LoadedModel& model = *stage.model;
       ASSIGN_OR_RETURN(stage.prompts.emplace_back(),
                        model.family().row(model.configs(), resolved, negative));
+    }
+    int chunks = 1;
+    for (const families::RowInputs& row : stage.prompts) chunks = std::max(chunks, row.chunks);
+    for (families::RowInputs& row : stage.prompts) {
+      families::PadChunks(stage.model->configs(), chunks, row);
     }
   }
   return absl::OkStatus();
@@ -151,7 +157,7 @@ const LoadedModel* LoadedOf(const Pipeline::LoadedModels& models, ModelId id) {
 absl::StatusOr<std::unique_ptr<const Pipeline>> Pipeline::Create(ModelTable table,
                                                                  LoadedModels models,
                                                                  const ComponentModes& modes,
-                                                                 StepRows rows) {
+                                                                 StepRows rows, int prompt_chunks) {
   const LoadedModel& first = *models.front();
   for (const auto& model : models) {
     if (model == nullptr || (DownscaleOf(model->vae()) == DownscaleOf(first.vae()) &&
@@ -161,13 +167,13 @@ absl::StatusOr<std::unique_ptr<const Pipeline>> Pipeline::Create(ModelTable tabl
     return absl::InvalidArgumentError(absl::StrCat(
         model->path(), ": its latents have another shape than those of ", first.path()));
   }
-  return std::unique_ptr<const Pipeline>(
-      new Pipeline(std::move(table), std::move(models), modes, std::move(rows)));
+  return std::unique_ptr<const Pipeline>(new Pipeline(std::move(table), std::move(models), modes,
+                                                      std::move(rows), prompt_chunks));
 }
 
 Pipeline::Pipeline(ModelTable table, LoadedModels models, const ComponentModes& modes,
-                   StepRows rows)
-    : models_(std::move(models)), rows_(std::move(rows)) {
+                   StepRows rows, int prompt_chunks)
+    : models_(std::move(models)), rows_(std::move(rows)), prompt_chunks_(prompt_chunks) {
   traits_.side_multiple = DownscaleOf(first().vae());
   traits_.models = std::move(table);
   for (const auto& model : models_) {
@@ -288,13 +294,17 @@ void Pipeline::PlanGraphs(Plan& plan) const {
                    .rows = {plan.rows},
                    .image = plan.spec.has_image,
                    .decoded = !plan.spec.output_latents};
-  for (const PlannedStage& stage : plan.stages) needs.models.push_back(stage.model);
+  for (const PlannedStage& stage : plan.stages) {
+    needs.models.push_back(stage.model);
+    needs.chunks.push_back(stage.chunks());
+  }
   if (plan.guided() && plan.row_counts().contains(1)) needs.rows.push_back(1);
   plan.graphs = GraphsFor(needs);
-  for (const LoadedModel* model : needs.models) {
+  for (const PlannedStage& stage : plan.stages) {
     for (int rows : RowCountsAt(plan.executed_size)) {
       if (rows <= plan.rows || plan.alone) continue;
-      plan.dispensable.push_back({model->row().id, {.shape = {rows, shape.height, shape.width}}});
+      plan.dispensable.push_back(
+          {stage.model->row().id, {.shape = {rows, shape.height, shape.width, stage.chunks()}}});
     }
   }
   const LoadedModel* tiny = plan.spec.previews_every ? WithTinyVae(plan.stages) : nullptr;
@@ -349,12 +359,18 @@ absl::StatusOr<std::vector<GraphHandle>> Pipeline::GraphsOf(ModelId leader, Size
   const StepShape shape = ShapeOf(bucket, rows);
   std::vector<GraphHandle> all;
   for (const LoadedModel* model : GroupOf(leader)) {
-    const std::vector<PlannedGraph> graphs =
-        pipeline::GraphsFor({.models = {model},
-                             .height = shape.height,
-                             .width = shape.width,
-                             .rows = {rows},
-                             .image = model->graphs().has_encoder()});
+    std::vector<PlannedGraph> graphs;
+    for (int chunks = 1; chunks <= prompt_chunks_; ++chunks) {
+      const GraphNeeds needs = {.models = {model},
+                                .chunks = {chunks},
+                                .height = shape.height,
+                                .width = shape.width,
+                                .rows = {rows},
+                                .image = model->graphs().has_encoder()};
+      for (const PlannedGraph& graph : GraphsFor(needs)) {
+        if (!absl::c_linear_search(graphs, graph)) graphs.push_back(graph);
+      }
+    }
     ASSIGN_OR_RETURN(const std::vector<GraphHandle> handles, HandlesOf(graphs, unknown));
     all.insert(all.end(), handles.begin(), handles.end());
   }
@@ -376,17 +392,20 @@ int Pipeline::MostRows(Size size, int rows) const {
   return counts.empty() ? rows : std::max(rows, counts.back());
 }
 
-int64_t Pipeline::StateBytes(Size bucket, int rows) const {
-  return pipeline::StateBytes(Models(), ShapeOf(bucket, rows), bucket);
+int64_t Pipeline::StateBytes(Size bucket, int rows, int chunks) const {
+  StepShape shape = ShapeOf(bucket, rows);
+  shape.chunks = std::max(prompt_chunks_, chunks);
+  return pipeline::StateBytes(Models(), shape, bucket);
 }
 
 int64_t Pipeline::RequestBytes(const Plan& plan) const {
   const Size size = plan.executed_size;
   const int side_by_side =
       std::min(static_cast<int>(plan.spec.seeds.size()), MostRows(size, plan.rows) / plan.rows);
-  const StepShape shape = ShapeOf(size, plan.rows);
+  StepShape shape = ShapeOf(size, plan.rows);
+  shape.chunks = plan.chunks();
   const int64_t previews = plan.spec.previews_every ? PreviewBytes(Models(), shape, size) : 0;
-  const int64_t emphasis = plan.has_weights() ? EmphasisBytes(Models(), plan.rows) : 0;
+  const int64_t emphasis = plan.has_weights() ? EmphasisBytes(Models(), shape) : 0;
   return pipeline::RequestBytes(Models(), shape, size, side_by_side) + emphasis +
          side_by_side * previews;
 }
@@ -429,6 +448,11 @@ std::vector<std::string> Pipeline::UnusedParameters(const PictureSpec& asked,
 
 std::vector<std::string> Pipeline::Misuses(const Plan& plan) {
   std::vector<std::string> found;
+  if (plan.spec.long_prompt == prompts::LongPrompt::kChunk && plan.dropped_tokens() > 0) {
+    found.push_back(absl::StrCat("prompts are read up to ", prompts::kMaxChunks,
+                                 " chunks of tokens: ", plan.dropped_tokens(),
+                                 " tokens behind them are not"));
+  }
   const bool own_schedule = !plan.spec.timesteps.empty() || !plan.spec.sigmas.empty();
   for (const PlannedStage& stage : plan.stages) {
     if (const Preset* preset = stage.model->row().preset) {

@@ -39,7 +39,8 @@ class Pipeline {
   static absl::StatusOr<std::unique_ptr<const Pipeline>> Create(ModelTable table,
                                                                 LoadedModels models,
                                                                 const ComponentModes& modes = {},
-                                                                StepRows rows = {});
+                                                                StepRows rows = {},
+                                                                int prompt_chunks = 1);
 
   const ModelTable& table() const { return traits_.models; }
   const LoadedModel& first() const { return *models_.front(); }
@@ -86,7 +87,9 @@ class Pipeline {
       ModelGraphs::IfUnknown unknown = ModelGraphs::IfUnknown::kBuild) const;
   // Bytes that pictures of that size hold at most that fill a lane of so many rows, beside weights,
   // executables and arena (state_bytes.h). A lane has more (RowsOfLane) only where there is room.
-  int64_t StateBytes(Size bucket, int rows) const;
+  int64_t StateBytes(Size bucket, int rows, int chunks = 1) const;
+  // Chunks of prompts that buckets have graphs for.
+  int prompt_chunks() const { return prompt_chunks_; }
 
   // One image for each seed; they share their conditioning, and hold `inputs` until they have read
   // them. Gets every executable that they need (acquisition.h), so that no unit compiles or loads;
@@ -101,7 +104,8 @@ class Pipeline {
   std::vector<std::shared_ptr<const weights::WatchedFile>> CheckpointFiles() const;
 
  private:
-  Pipeline(ModelTable table, LoadedModels models, const ComponentModes& modes, StepRows rows);
+  Pipeline(ModelTable table, LoadedModels models, const ComponentModes& modes, StepRows rows,
+           int prompt_chunks);
   // Models that draw, of the leader and what it hands over to.
   std::vector<const LoadedModel*> GroupOf(ModelId leader) const;
 
@@ -126,6 +130,7 @@ class Pipeline {
 
   const LoadedModels models_;
   const StepRows rows_;
+  const int prompt_chunks_;
   Traits traits_;
 };
 

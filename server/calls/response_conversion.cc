@@ -155,6 +155,7 @@ v1::Completed ToProto(const engine::Completed& completed, const image::EncodeOpt
   *proto.mutable_parameters() = ToProto(completed.effective, output);
   proto.set_dropped_tokens(completed.dropped_tokens);
   proto.set_prompt_tokens(completed.prompt_tokens);
+  proto.set_prompt_chunks(completed.prompt_chunks);
   proto.mutable_warnings()->Add(completed.warnings.begin(), completed.warnings.end());
   *proto.mutable_executed_size() = ToProto(completed.executed_size);
   return proto;

@@ -62,6 +62,8 @@ Which sizes
                           where there are more, which are made ready once the server serves
   --max-shared-pixels=N   of an evaluation of more than 2 rows: a size has those of --rows whose rows x width x height are
                           N at most (default 8388608: 8 rows of 1024x1024, 16 of 512x512, 2 of 1536x1536; 0: 2 at most)
+  --prompt-chunks=N       prompts of up to N chunks of 75 tokens are ready to be drawn, where requests ask for
+                          long_prompt CHUNK, 1 to 4 (default 1)
   --vae-tiling-above=SIZE pictures of more pixels, such as 1536x1536 has, go through the VAE in overlapping tiles of its
                           sample_size, as diffusers' enable_vae_tiling does: less memory, other pictures (default: none)
 

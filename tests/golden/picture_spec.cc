@@ -99,6 +99,10 @@ const std::map<std::string, Setter>& Setters() {
       {"clip_skip", Set<&PictureSpec::clip_skip>},
       {"clip_skip_a1111", Set<&PictureSpec::clip_skip_a1111>},
       {"prompt_syntax", SetSyntax},
+      {"long_prompt",
+       [](const json& value, PictureSpec& spec) {
+         if (value.get<std::string>() == "chunk") spec.long_prompt = prompts::LongPrompt::kChunk;
+       }},
       {"pieces", Skip},  // diffusers' input in place of prompts with a syntax
       {"timesteps", Set<&PictureSpec::timesteps>},
       {"sigmas", Set<&PictureSpec::sigmas>},

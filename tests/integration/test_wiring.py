@@ -1,5 +1,6 @@
 """Every flag, RPC and verb does something on a real server: those that no other file shows, and the list of all of them."""
 
+import concurrent.futures
 import fcntl
 import json
 import os
@@ -22,6 +23,7 @@ from server_process import Api, Server, checkpoint, facts, reason
 from test_graphs import latent
 
 HERE = pathlib.Path(__file__).resolve().parent
+CHUNK = 2  # latent.v1.LongPrompt
 DRAINING = 5  # latent.v1.ServerState
 DEBUG, ERROR = 1, 4  # latent.v1.LogLevel
 
@@ -47,6 +49,7 @@ FLAGS = {
     "--buckets": "test_buckets.BucketsTest.test_a_size_that_is_not_listed_is_refused_with_the_list",
     "--rows": "test_wiring.FlagsTest.test_rows_are_those_that_graphs_are_compiled_for",
     "--max-shared-pixels": "test_wiring.FlagsTest.test_max_shared_pixels_bounds_the_rows_of_a_size",
+    "--prompt-chunks": "test_wiring.FlagsTest.test_prompt_chunks_are_ready_for_long_prompts_beside_short_ones",
     "--vae-tiling-above": "test_graphs.MemoryTest.test_large_pictures_are_decoded_in_tiles_above_a_threshold",
     "--cache-dir": "test_graphs.RestartTest.test_a_restart_compiles_nothing_and_draws_the_same",
     "--cache-max-bytes": "test_wiring.FlagsTest.test_cache_max_bytes_bounds_the_directory",
@@ -266,6 +269,23 @@ class FlagsTest(WiringTestCase):
                 rows.setdefault(graph.bucket.width, set()).add(graph.rows)
         self.assertEqual(rows, {64: {1, 2, 4}, 128: {1, 2}})
         self.assertTrue(self.picture(api, width=128, height=64))
+
+    def test_prompt_chunks_are_ready_for_long_prompts_beside_short_ones(self):
+        long = {"prompt": "a red circle, " * 25, "long_prompt": CHUNK}
+        _, api = self.start("--prompt-chunks=2", "--forbid-compile-after-ready")
+        requests = [api.request(**fields) for fields in (long, {})]
+        alone = [api.generate(request) for request in requests]
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            beside = list(pool.map(api.generate, requests))
+        for one, other in zip(alone, beside):
+            self.assertEqual(one.images[0].data, other.images[0].data)
+        self.assertNotEqual(alone[0].images[0].data, self.picture(api, prompt=long["prompt"]))
+        done = alone[0].completed
+        self.assertEqual((done.prompt_tokens, done.prompt_chunks, done.dropped_tokens), (100, 2, 0))
+        longer = {**long, "prompt": long["prompt"] * 2}
+        refused = self.refusal(api, **longer)
+        self.assertEqual(refused.code(), grpc.StatusCode.FAILED_PRECONDITION)
+        self.assertIn("not ready for prompts of 3 chunks", refused.details())
 
     def test_cache_max_bytes_bounds_the_directory(self):
         cache = self.folder / "cache"

@@ -68,6 +68,8 @@ struct Config {
   // Limit of a step of more rows than a picture has: rows x width x height (step_rows.h). 0: there
   // is none.
   int64_t max_shared_pixels = kDefaultSharedPixels;
+  // Chunks of prompts, 1 to prompts::kMaxChunks, that graphs are ready for at each bucket.
+  int prompt_chunks = 1;
   std::vector<std::string> skipped_passes;
   pipeline::ComponentModes components;
   pipeline::ComponentDTypes precision;  // dtypes by component; f32 for one not named

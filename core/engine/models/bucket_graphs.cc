@@ -1,9 +1,11 @@
 #include "core/engine/models/bucket_graphs.h"
 
 #include <algorithm>
+#include <iterator>
 #include <set>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/error_details.h"
 #include "core/base/status_macros.h"
@@ -180,7 +182,12 @@ bool BucketGraphs::IsServed(const ModelBucket& bucket) const {
 
 void BucketGraphs::KeepCold(const ModelBucket& bucket, const GraphHandles& graphs) {
   absl::MutexLock lock(&mutex_);
-  if (Find(bucket) == nullptr) cold_.Keep(bucket, graphs);
+  const Served* served = Find(bucket);
+  GraphHandles own;
+  absl::c_copy_if(graphs, std::back_inserter(own), [&](const compiler::GraphHandle& graph) {
+    return served == nullptr || !absl::c_linear_search(served->graphs, graph);
+  });
+  if (!own.empty()) cold_.Keep(bucket, own);
 }
 
 void BucketGraphs::Touch(const ModelBucket& bucket) {

@@ -177,11 +177,22 @@ absl::Status Admission::NoSuchBucket(const pipeline::PictureSpec& resolved,
                    *models_.buckets);
 }
 
+// " for prompts of 2 chunks (...)", or nothing.
+std::string Admission::ForLongPromptsText(const pipeline::Plan& plan) const {
+  const int chunks = plan.chunks();
+  if (chunks <= models_.pipeline->prompt_chunks()) return "";
+  return absl::StrCat(" for prompts of ", chunks, " chunks (--prompt-chunks of the server is ",
+                      models_.pipeline->prompt_chunks(), ")");
+}
+
 // "80x64 is not ready", or "80x64 is not one of 96x64, 64x64" where it is no bucket.
-std::string Admission::NotReadyText(const ModelBucket& bucket) const {
+std::string Admission::NotReadyText(const pipeline::Plan& plan) const {
+  const ModelBucket bucket = BucketOf(plan);
   const std::vector<pipeline::Size> configured = models_.buckets->ConfiguredOf(bucket.model);
   const std::string name = models_.buckets->NameOf(bucket);
-  if (absl::c_linear_search(configured, bucket.size)) return absl::StrCat(name, " is not ready");
+  if (absl::c_linear_search(configured, bucket.size)) {
+    return absl::StrCat(name, " is not ready", ForLongPromptsText(plan));
+  }
   std::vector<std::string> names;
   for (const pipeline::Size& bucket : configured) names.push_back(SizeText(bucket));
   return absl::StrCat(name, " is not one of ", ListSome(names, kMostSizes));
@@ -189,7 +200,7 @@ std::string Admission::NotReadyText(const ModelBucket& bucket) const {
 
 absl::Status Admission::ColdBucket(const pipeline::Plan& plan, const absl::Status& why) const {
   const pipeline::PictureSpec& resolved = plan.spec;
-  const std::string not_ready = NotReadyText(BucketOf(plan));
+  const std::string not_ready = NotReadyText(plan);
   if (resolved.bucket_policy != BucketPolicy::kColdOk) {
     return WithSizes(
         WithReason(absl::FailedPreconditionError(absl::StrCat(not_ready, ": ", why.message())),
@@ -239,8 +250,14 @@ absl::Status Admission::CheckRoom(const ModelBucket& bucket) const {
   return absl::OkStatus();
 }
 
+// True where the budget has been asked for what it needs: at start, or when its bucket was added.
+bool Admission::IsServed(const pipeline::Plan& plan) const {
+  return plan.chunks() <= models_.pipeline->prompt_chunks() &&
+         models_.buckets->IsServed(BucketOf(plan));
+}
+
 absl::Status Admission::CheckNotRefused(const pipeline::Plan& plan) const {
-  if (models_.buckets->IsServed(BucketOf(plan))) return absl::OkStatus();
+  if (IsServed(plan)) return absl::OkStatus();
   const auto needed = refused_.Find(plan.graphs);
   if (!needed.has_value() || *needed <= budget_.bytes()) return absl::OkStatus();
   return TooLarge(plan.executed_size, *needed, budget_.bytes());
@@ -252,7 +269,7 @@ absl::Status Admission::CheckFits(const pipeline::Plan& plan, const GraphHandles
                                   uint64_t evict_unused_since,
                                   absl::FunctionRef<bool()> is_wanted) {
   const pipeline::Size size = plan.executed_size;
-  if (models_.buckets->IsServed(BucketOf(plan))) return absl::OkStatus();
+  if (IsServed(plan)) return absl::OkStatus();
   RETURN_IF_ERROR(CheckNotRefused(plan));
   const compiler::GraphLabel label = LabelOf(plan);
   const auto check_room = [&](const backends::MemoryNeeds& needs) {
@@ -261,7 +278,7 @@ absl::Status Admission::CheckFits(const pipeline::Plan& plan, const GraphHandles
   RETURN_IF_ERROR(check_room({}));  // planning itself needs memory
   backends::MemoryNeeds together;
   MemoryTally tally;
-  tally.AddState(models_.pipeline->StateBytes(size, label.rows));
+  tally.AddState(models_.pipeline->StateBytes(size, label.rows, plan.chunks()));
   for (const compiler::GraphHandle& graph : graphs) {
     if (!is_wanted()) return absl::CancelledError("the request was cancelled");
     if (store_.Get(graph, {.mode = compiler::GetMode::kReady}).ok()) continue;

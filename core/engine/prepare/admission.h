@@ -96,7 +96,9 @@ class Admission {
   bool CompilesForRequests() const;
   // Reason why it does not compile, with the flag that says so.
   std::string WhyNotCompiled() const;
-  std::string NotReadyText(const ModelBucket& bucket) const;
+  std::string NotReadyText(const pipeline::Plan& plan) const;
+  std::string ForLongPromptsText(const pipeline::Plan& plan) const;
+  bool IsServed(const pipeline::Plan& plan) const;
   std::vector<FieldViolation> FindViolations(const GenerateSpec& spec) const;
   // The size that such a request asks for, of its model.
   ModelBucket AskedBucket(const pipeline::PictureSpec& resolved) const;

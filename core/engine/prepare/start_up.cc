@@ -61,6 +61,7 @@ absl::Status StartUp::LoadModels() {
                                 .buckets = parts_.config.buckets,
                                 .row_counts = parts_.config.rows,
                                 .max_shared_pixels = parts_.config.max_shared_pixels,
+                                .prompt_chunks = parts_.config.prompt_chunks,
                                 .vae_tiling_above = parts_.config.vae_tiling_above,
                                 .scheduler = parts_.config.scheduler,
                                 .preset = parts_.config.preset};

@@ -137,7 +137,7 @@ absl::StatusOr<graph::Graph> MakeStepGraph(const families::Family& family,
   GraphBuilder b;
   StepGraph step(b, shape, configs.unet.in_channels);
   const Value latents = step.NetworkInput(), timestep = step.Timestep();
-  step.Advance(step.Guide(family.predict(b, configs, latents, timestep)));
+  step.Advance(step.Guide(family.predict(b, configs, latents, timestep, shape.chunks)));
   return std::move(b).Build();
 }
 

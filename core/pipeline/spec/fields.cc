@@ -378,6 +378,7 @@ std::vector<Field> PromptAndSize() {
       FIELD(width).Rules({IsSide<&P::width>}).Default(FillWidth).Limits(sides),
       FIELD(height).Rules({IsSide<&P::height>, CheckPixels}).Default(FillHeight).Limits(sides),
       FIELD(prompt_syntax),
+      FIELD(long_prompt),
       FIELD(bucket_policy),
   };
 }

@@ -61,7 +61,7 @@ class Sd1Test : public ::testing::Test {
 };
 
 int64_t LayerOf(const RowInputs& row) {
-  const TextRun& inputs = row.text.at(0).prompt;
+  const TextRun& inputs = row.text.at(0).chunks.at(0).run;
   const auto layer = std::find_if(inputs.begin(), inputs.end(),
                                   [](const HostInput& input) { return input.name == "layer"; });
   return std::get<std::vector<int64_t>>(layer->values).at(0);

@@ -193,6 +193,12 @@ std::vector<Row> DenoisingRows() {
       {"clip_skip_a1111", Plain(), [](Asked& s) { s.clip_skip_a1111 = 3; }},
       {"prompt_syntax", WithBrackets(),
        [](Asked& s) { s.prompt_syntax = prompts::Syntax::kA1111; }},
+      {"long_prompt",
+       After(Plain(),
+             [](Asked& s) {
+               for (int i = 0; i < 80; ++i) s.prompt += " star";
+             }),
+       [](Asked& s) { s.long_prompt = prompts::LongPrompt::kChunk; }},
       {"timesteps", WithTimesteps(),
        [](Asked& s) {
          s.timesteps = {950, 400};
