@@ -38,7 +38,8 @@ void Print(const v1::GetCapabilitiesResponse& c, const std::string& server) {
         absl::StrCat(model.name(), " (", model.class_name(), ", ", model.family(), "); by default ",
                      model.default_steps(), " steps, guidance ", model.default_guidance_scale(),
                      ", strength ", model.default_strength(),
-                     model.preset().empty() ? "" : absl::StrCat(" (preset ", model.preset(), ")")));
+                     model.preset().empty() ? "" : absl::StrCat(" (preset ", model.preset(), ")"),
+                     model.inpaints() ? "; an inpainting model: needs --image and --mask" : ""));
   }
   Row("refine", c.can_refine() ? "yes: --refine" : "no");
   Row("size", absl::StrCat(SizeText(c.default_size()), " by default; ", c.min_side(), " to ",

@@ -35,6 +35,7 @@ std::string WordText(absl::string_view word) {
   const std::string name(word);
   const bool is_field = v1::GenerateRequest::descriptor()->FindFieldByName(name) != nullptr ||
                         v1::Output::descriptor()->FindFieldByName(name) != nullptr;
+  if (name == "mask_image") return "--mask";
   if (is_field) return absl::StrCat("--", absl::StrReplaceAll(name, {{"_", "-"}}));
   return ValueText(word);
 }

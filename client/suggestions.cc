@@ -59,6 +59,8 @@ constexpr ForeignName kForeignOptions[] = {
     {"init-image", "image"},
     {"init-img", "image"},
     {"input", "image"},
+    {"mask-image", "mask"},
+    {"inpaint-mask", "mask"},
     {"i", "image"},
     {"out", "output"},
     {"outdir", "output"},

@@ -31,7 +31,8 @@ Capabilities CapabilitiesOf(const pipeline::Pipeline& pipeline, const Config& co
     capabilities.models.push_back({row.name, model->path(), model->pipeline_class(), row.family,
                                    row.defaults,
                                    row.preset == nullptr ? "" : std::string(row.preset->name),
-                                   known.default_scheduler, known.default_size, row.residency});
+                                   model->configs().inpaints(), known.default_scheduler,
+                                   known.default_size, row.residency});
   }
   capabilities.can_refine = CanRefine(pipeline);
   capabilities.default_size = pipeline.table().first().default_size;

@@ -117,6 +117,13 @@ absl::StatusOr<std::optional<Size>> ImageSizeOf(const Inputs& inputs) {
   return Size{size.width, size.height};
 }
 
+// A mask of another size than the image's is fine: both are resized to the picture's.
+void AddUnreadableMask(const Inputs& inputs, std::vector<FieldViolation>& violations) {
+  if (inputs.mask_image.empty()) return;
+  const absl::Status read = image::ReadDimensions(inputs.mask_image).status();
+  if (!read.ok()) violations.push_back({"mask_image", std::string(read.message())});
+}
+
 bool HasBatchInvariantSteps(const std::vector<PlannedStage>& stages) {
   return absl::c_all_of(stages, [](const PlannedStage& stage) {
     return stage.model->graphs().has_batch_invariant_steps();
@@ -232,10 +239,12 @@ absl::Status Pipeline::ResolveSpec(const Inputs& inputs, std::vector<FieldViolat
                                    Plan& plan) const {
   PictureSpec& spec = plan.spec;
   spec.has_image = !inputs.image.empty();
+  spec.has_mask = !inputs.mask_image.empty();
   spec.has_latents = !inputs.latents.empty();
   std::vector<FieldViolation> violations = FindViolations(spec, traits_);
   const auto size = ImageSizeOf(inputs);
   if (!size.ok()) violations.push_back({"image", std::string(size.status().message())});
+  AddUnreadableMask(inputs, violations);
   // Schedules are made of fields that are right by themselves; the scheduler's name and options are
   // looked at in any case.
   if (!violations.empty()) {
@@ -406,8 +415,9 @@ int64_t Pipeline::RequestBytes(const Plan& plan) const {
   shape.chunks = plan.chunks();
   const int64_t previews = plan.spec.previews_every ? PreviewBytes(Models(), shape, size) : 0;
   const int64_t emphasis = plan.has_weights() ? EmphasisBytes(Models(), shape) : 0;
+  const int64_t masks = plan.spec.has_mask ? MaskBytes(Models(), shape, size) : 0;
   return pipeline::RequestBytes(Models(), shape, size, side_by_side) + emphasis +
-         side_by_side * previews;
+         side_by_side * (previews + masks);
 }
 
 absl::StatusOr<Pipeline::Pictures> Pipeline::Start(SharedPlan plan, SharedInputs inputs,

@@ -71,6 +71,9 @@ v1::ModelInfo ToProto(const engine::ModelInfo& model) {
   proto.set_default_steps(model.defaults.steps);
   proto.set_default_guidance_scale(model.defaults.guidance_scale);
   proto.set_default_strength(model.defaults.strength);
+  proto.set_inpaints(model.inpaints);
+  proto.set_default_mask_strength(model.defaults.mask_strength);
+  proto.set_default_mask_guidance_scale(model.defaults.mask_guidance_scale);
   for (const double timestep : model.defaults.timesteps) proto.add_default_timesteps(timestep);
   proto.set_preset(model.preset);
   proto.set_default_scheduler(model.default_scheduler);

@@ -19,7 +19,8 @@ struct ModelInfo {
   std::string class_name;  // "StableDiffusionXLPipeline"
   std::string family;      // "sdxl"
   pipeline::ModelDefaults defaults;
-  std::string preset;             // whose the defaults are; empty: the family's
+  std::string preset;  // whose the defaults are; empty: the family's
+  bool inpaints = false;
   std::string default_scheduler;  // empty: requests have to name one
   pipeline::Size default_size;    // the bucket nearest to its own size
   pipeline::Residency residency = pipeline::Residency::kReady;

@@ -98,7 +98,7 @@ Completed Job::Completion() const {
     completed.timings.Add(Stage::kEncodeFile, last_model, encode_time_);
   }
   for (const std::string& warning : image_warnings) {
-    completed.warnings.push_back(absl::StrCat("image: ", warning));
+    completed.warnings.push_back(warning);
   }
   if (completed.dropped_tokens > 0) {
     completed.warnings.push_back(absl::StrFormat(

@@ -43,6 +43,8 @@ struct ModelConfigs {
   bool requires_aesthetics_score = false;
   std::vector<std::string> warnings;  // a sentence for each file of which something is ignored
 
+  // True if the UNet reads a mask and an image beside the latents: it draws into images only.
+  bool inpaints() const { return unet.in_channels > unet.out_channels; }
   // Features of all text encoders' states together.
   int64_t joined_features() const;
 };

@@ -210,6 +210,7 @@ constexpr Family Make(bool is_refiner) {
           .defaults = {.steps = 50,
                        .guidance_scale = 5.0,
                        .strength = 0.3,
+                       .mask_strength = 0.9999,
                        .denoising_end = 0.8,
                        .clip_skip_a1111 = kPenultimate},
           .sample_side = 128,

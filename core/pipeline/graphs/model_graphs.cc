@@ -1,7 +1,9 @@
 #include "core/pipeline/graphs/model_graphs.h"
 
+#include <iterator>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/error_details.h"
 #include "core/base/status_macros.h"
@@ -97,6 +99,10 @@ int64_t ModelGraphs::request_bytes() const {
 
 std::vector<RowPort> ModelGraphs::StepPorts(int64_t elements, int chunks) const {
   std::vector<RowPort> ports = pipeline::StepPorts(elements);
+  if (configs_.inpaints()) {
+    const int64_t channels = configs_.unet.out_channels;
+    absl::c_move(InpaintingPorts(channels, elements / channels), std::back_inserter(ports));
+  }
   for (RowPort packed : packed_) {
     packed.row = {packed.row[0] * chunks};
     ports.push_back(std::move(packed));
@@ -161,7 +167,7 @@ absl::StatusOr<graph::Graph> ModelGraphs::BuildWhole(const GraphName& name) cons
     case GraphKind::kDecodeFallback:
       return MakeDecodeGraph(configs_.vae, TilesOf(shape));
     case GraphKind::kEncode:
-      return MakeEncodeGraph(configs_.vae, TilesOf(shape));
+      return MakeEncodeGraph(configs_.vae, TilesOf(shape), configs_.inpaints());
     case GraphKind::kPreview:
       return MakeDecodeGraph(*configs_.vae_tiny, TileGrid::Whole({shape.height, shape.width}),
                              kVaeTinyName);

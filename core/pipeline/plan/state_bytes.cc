@@ -63,6 +63,14 @@ int64_t EmphasisBytes(const Models& models, const StepShape& shape) {
   return shape.rows * shape.chunks * TextBytes(models);
 }
 
+// The mask in pixels and in latents; two draws of noise, or the encoded masked image and its
+// latents; and around each of two steps that may be enqueued the latents before and after.
+int64_t MaskBytes(const Models& models, const StepShape& shape, Size size) {
+  const int64_t of_mask =
+      int64_t{size.width} * size.height + shape.height * shape.width * kFloatBytes;
+  return of_mask + 7 * LatentsBytes(models, shape);
+}
+
 // Two steps may be enqueued. For a tiny VAE one waits more, whose sum and pixels are on the device
 // and on the host.
 int64_t PreviewBytes(const Models& models, const StepShape& shape, Size size) {

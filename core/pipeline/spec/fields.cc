@@ -175,9 +175,21 @@ void CheckModels(const Field& field, const AskedSpec& asked, Violations& found) 
   if (asked.spec.has_image) CheckIsOn("image", "vae_encoder", traits, found);
 }
 
+void CheckMask(const AskedSpec& asked, const ModelRow* model, Violations& found) {
+  const bool inpaints = model != nullptr && model->inpaints;
+  if (asked.spec.has_mask && !asked.spec.has_image) {
+    found.Add("mask_image", "says what of an image to draw over: set image too");
+  } else if (inpaints && !asked.spec.has_mask) {
+    found.Add("mask_image", "the ", model->name,
+              " is an inpainting model, which draws into an image and nothing else: set image and "
+              "mask_image");
+  }
+}
+
 void CheckStages(const Field& field, const AskedSpec& asked, Violations& found) {
   const ModelRow* model = asked.traits.models.Find(asked.spec.model);
   const bool is_refiner = model != nullptr && model->is_refiner;
+  CheckMask(asked, model, found);
   if (is_refiner && !asked.spec.has_image) {
     found.Add("image", "the refiner starts from an image: set image, or use the base with refine");
   }
@@ -247,7 +259,7 @@ void FillSteps(const Field&, P& spec, const Sources& from) {
 }
 
 void FillGuidance(const Field&, P& spec, const Sources& from) {
-  spec.guidance_scale = from.model.guidance_scale;
+  spec.guidance_scale = spec.has_mask ? from.model.mask_guidance_scale : from.model.guidance_scale;
 }
 
 // A model's eta is for its own scheduler.
@@ -260,7 +272,8 @@ void FillDenoisingEnd(const Field&, P& spec, const Sources& from) {
 }
 
 void FillStrength(const Field&, P& spec, const Sources& from) {
-  if (spec.has_image && !spec.denoising_start) spec.strength = from.model.strength;
+  if (!spec.has_image || spec.denoising_start) return;
+  spec.strength = spec.has_mask ? from.model.mask_strength : from.model.strength;
 }
 
 // Reasons for which a field has no effect.

@@ -1,7 +1,7 @@
 // The table of request fields: a row for each field of a PictureSpec that a request can set.
 // Validation, defaults, warnings, conversion from and to the API, limits and the content of a
 // request are loops over it, so that a new field is a line in the proto, a member of PictureSpec
-// and a row here. The init image and latents are files, and have none.
+// and a row here. The init image, its mask and latents are files, and have none.
 //
 // Thread-safe: the table never changes.
 #pragma once

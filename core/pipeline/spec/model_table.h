@@ -29,6 +29,8 @@ struct ModelDefaults {
   double eta = 0;
   double guidance_scale = 5.0;
   double strength = 0.3;
+  double mask_guidance_scale = 7.5;  // with a mask, as the next
+  double mask_strength = 1;
   double denoising_end = 0.8;  // the part after which it hands over
   int clip_skip_a1111 = 1;     // skips no layer that would be read
 };
@@ -75,6 +77,7 @@ struct ModelRow {
   std::string family;  // "sdxl"
   bool has_refiners = true;
   ModelDefaults defaults;
+  bool inpaints = false;           // its UNet draws into an image with a mask, and nothing else
   const Preset* preset = nullptr;  // the defaults are its; null: the family's
   Size default_size;               // for requests that set none
   std::string default_scheduler;   // by its short name; empty: requests have to name one

@@ -84,6 +84,7 @@ struct PictureSpec {
 
   // Kinds of inputs (inputs.h) that the request brings beside this. Pipeline::Resolve sets them.
   bool has_image = false;
+  bool has_mask = false;
   bool has_latents = false;
 
   std::optional<double> strength;  // image-to-image: how much of the schedule to redo

@@ -188,8 +188,11 @@ ModelDefaults WithPreset(ModelDefaults defaults, const Preset* preset) {
   defaults.timesteps = preset->timesteps;
   defaults.guidance_scale = preset->guidance_scale;
   defaults.eta = preset->eta;
+  defaults.mask_guidance_scale = preset->guidance_scale;
   // Image-to-image runs one step at least.
-  defaults.strength = std::max(defaults.strength, std::min(1.0, 1.0 / preset->steps));
+  const double least = std::min(1.0, 1.0 / preset->steps);
+  defaults.strength = std::max(defaults.strength, least);
+  defaults.mask_strength = std::max(defaults.mask_strength, least);
   return defaults;
 }
 

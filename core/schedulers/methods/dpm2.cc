@@ -10,7 +10,6 @@
 
 #include "core/schedulers/formulas/step_matrix.h"
 #include "core/schedulers/grids/middle_grid.h"
-#include "core/schedulers/grids/sigma_grid.h"
 #include "core/schedulers/methods/scheduler.h"
 
 namespace latentd::schedulers {
@@ -72,7 +71,7 @@ constinit const Scheduler kDpm2 = {.class_name = "KDPM2DiscreteScheduler",
                                    .find_mistake = FindMistake,
                                    .fill_grid = FillGrid,
                                    .step = Step,
-                                   .start = StartFromSigma};
+                                   .start = StartFromMiddle};
 
 constinit const Scheduler kDpm2Ancestral = {.class_name = "KDPM2AncestralDiscreteScheduler",
                                             .fields = kFields,
@@ -80,6 +79,6 @@ constinit const Scheduler kDpm2Ancestral = {.class_name = "KDPM2AncestralDiscret
                                             .find_mistake = FindMistake,
                                             .fill_grid = FillAncestralGrid,
                                             .step = AncestralStep,
-                                            .start = StartFromSigma};
+                                            .start = StartFromMiddle};
 
 }  // namespace latentd::schedulers

@@ -30,10 +30,10 @@ using SharedSource = std::shared_ptr<const ComponentSource>;
 
 constexpr size_t kMaxAssembledConfigBytes = 1 << 20;
 
-// Tells the families of UNets apart, in config.json.
+// Tells the families of UNets apart, in config.json. A UNet for inpainting, of more input channels,
+// goes with the text encoders and the VAE of any other.
 constexpr const char* kFamilyFields[] = {"cross_attention_dim", "addition_embed_type",
-                                         "projection_class_embeddings_input_dim", "in_channels",
-                                         "out_channels"};
+                                         "projection_class_embeddings_input_dim", "out_channels"};
 
 // Settings of a VAE that no tensor tells.
 constexpr const char* kVaeSettings[] = {"scaling_factor", "shift_factor", "sample_size",

@@ -258,9 +258,12 @@ TEST_F(Sd1Test, RefusesTheAddedEmbeddingsOfSdxl) {
               StatusIs(kInvalidArgument, HasSubstr("is of Stable Diffusion XL")));
 }
 
-TEST_F(Sd1Test, RefusesTheUnetOfInpainting) {
+// 9 are of inpainting, which these weights are not for.
+TEST_F(Sd1Test, RefusesAUnetOfOtherChannels) {
+  EXPECT_THAT(LoadEdited("unet/config.json", "in_channels", "8"),
+              StatusIs(kInvalidArgument, HasSubstr("an inpainting UNet has in_channels 9")));
   EXPECT_THAT(LoadEdited("unet/config.json", "in_channels", "9"),
-              StatusIs(kInvalidArgument, HasSubstr("inpainting")));
+              StatusIs(kInvalidArgument, HasSubstr("conv_in.weight")));
 }
 
 TEST_F(Sd1Test, SharesStepsByteForByte) {

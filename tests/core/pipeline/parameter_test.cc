@@ -20,6 +20,7 @@ namespace {
 std::vector<std::pair<std::string, bool>> OthersThatDiffer(const Asked& a, const Asked& b) {
   return {{"executed_size", a.executed_size != b.executed_size},
           {"image", a.inputs.image != b.inputs.image},
+          {"mask_image", a.inputs.mask_image != b.inputs.mask_image},
           {"latents", a.inputs.latents != b.inputs.latents},
           {"takes_previews", a.takes_previews != b.takes_previews},
           {"output_latents", a.output_latents != b.output_latents},
@@ -106,6 +107,15 @@ Asked WithImage() {
     s.inputs.image = InitImage(200);
     s.num_inference_steps = 4;
   });
+}
+
+// Grey all over.
+std::string Mask(uint8_t grey) {
+  return image::Encode({8, 8, std::vector<uint8_t>(size_t{8} * 8 * 3, grey)}, {}).value();
+}
+
+Asked WithMask(uint8_t grey) {
+  return After(WithImage(), [&](Asked& s) { s.inputs.mask_image = Mask(grey); });
 }
 
 Asked ByRefiner() {
@@ -253,6 +263,7 @@ std::vector<Row> StageRows() {
       {"denoising_end", Plain(), [](Asked& s) { s.denoising_end = 0.5; }},
       {"denoising_start", FromTheMiddle(), [](Asked& s) { s.denoising_start = 0.2; }},
       {"image", WithImage(), [](Asked& s) { s.inputs.image = InitImage(0); }},
+      {"mask_image", WithMask(0), [](Asked& s) { s.inputs.mask_image = Mask(255); }},
       {"strength", WithImage(), [](Asked& s) { s.strength = 0.8; }},
       {"latents", Plain(), [](Asked& s) { s.inputs.latents = NoiseFile(9); }},
       {"output_latents", Plain(), [](Asked& s) { s.output_latents = true; }},

@@ -44,6 +44,24 @@ PictureSpec WithImage() {
   return spec;
 }
 
+TEST(FindViolationsTest, AMaskNeedsAnImage) {
+  PictureSpec spec;
+  spec.has_mask = true;
+  EXPECT_THAT(BadFields(spec), ElementsAre("mask_image"));
+  spec.has_image = true;
+  EXPECT_THAT(BadFields(spec), IsEmpty());
+}
+
+TEST(FindViolationsTest, AnInpaintingModelNeedsAMask) {
+  Traits traits = DemoTraits();
+  traits.models[ModelId{0}].inpaints = true;
+  EXPECT_THAT(BadFields({}, traits), ElementsAre("mask_image"));
+  PictureSpec spec = WithImage();
+  EXPECT_THAT(BadFields(spec, traits), ElementsAre("mask_image"));
+  spec.has_mask = true;
+  EXPECT_THAT(BadFields(spec, traits), IsEmpty());
+}
+
 TEST(FindViolationsTest, AcceptsASpecWithNothingSet) {
   EXPECT_THAT(BadFields(PictureSpec{}), IsEmpty());
 }
