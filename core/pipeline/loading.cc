@@ -151,7 +151,6 @@ absl::StatusOr<std::vector<Source>> OpenCheckpoints(ModelTable& table, const Loa
     row.family = std::string(family->name);
     row.has_refiners = family->hands_over_to != nullptr;
     if (!row.is_refiner) RETURN_IF_ERROR(SetPreset(options, row));
-    row.defaults = WithPreset(family->defaults, row.preset);
     sources.push_back({model, *family, std::move(checkpoint)});
   }
   RETURN_IF_ERROR(CheckHandingOver(sources));
@@ -185,6 +184,7 @@ absl::StatusOr<std::unique_ptr<const Pipeline>> LoadPipeline(const LoadOptions& 
     TellAll(source.checkpoint.warnings(), options.warn);
     TellAll(families::FindLeftOut(source.family, source.checkpoint), options.warn);
     TellAll(model->warnings(), options.warn);
+    table[source.model.id] = model->row();
     models[static_cast<size_t>(source.model.id.value)] = std::move(model);
   }
   return Pipeline::Create(std::move(table), std::move(models), options.components, options.buckets,

@@ -43,6 +43,9 @@ struct ModelConfigs {
   bool requires_aesthetics_score = false;
   std::vector<std::string> warnings;  // a sentence for each file of which something is ignored
 
+  // True if the UNet is told the guidance scale (guidance_embedding.h), as latent consistency
+  // models are: an evaluation is of one row, and no negative prompt has a part in it.
+  bool embeds_guidance() const { return unet.time_cond_proj_dim > 0; }
   // Features of all text encoders' states together.
   int64_t joined_features() const;
 };

@@ -62,12 +62,18 @@ TEST(FilePartTest, ReadsLightningsUnet) {
 }
 
 // diffusers#6790, ComfyUI#1933: LCM's UNets have one tensor more.
-TEST(FilePartTest, RefusesTheUnetOfALatentConsistencyModel) {
-  PublishedFile published({{"unet_sd15", "", "unet", true}});
+TEST(FilePartTest, ReadsTheUnetOfALatentConsistencyModel) {
   const std::string name = "time_embedding.cond_proj.weight";
-  published.AddTensor(name, {320, 256});
-  EXPECT_THAT(Part("unet", published.tensors),
-              StatusIs(kRefused, AllOf(HasSubstr("latent consistency"), HasSubstr("cond_proj"))));
+  for (const char* unet : {"unet_sd15", "unet_sdxl"}) {
+    PublishedFile published({{unet, "", "unet", true}});
+    published.AddTensor(name, {320, 256});
+    ASSERT_OK_AND_ASSIGN(const FilePart part, Part("unet", published.tensors));
+    EXPECT_TRUE(part.sources.contains(name));
+    EXPECT_EQ(json::parse(part.config.value())["time_cond_proj_dim"], 256) << unet;
+  }
+  PublishedFile misshapen({{"unet_sd15", "", "unet", true}});
+  misshapen.AddTensor(name, {640, 256});
+  EXPECT_THAT(Part("unet", misshapen.tensors), StatusIs(kRefused, HasSubstr(name)));
 }
 
 TEST(FilePartTest, TakesTheUnetOfAWholeCheckpoint) {
