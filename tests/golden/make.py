@@ -167,29 +167,42 @@ def scale(module, gains):
     return module
 
 
-def synthetic_pipeline(checkpoint, tokenizer, dtype, lists=None):
-    """Stable Diffusion 1 of an entry of checkpoints.json, and, in the file `lists`, its parameters."""
-    networks = {}
-    for component, config in checkpoint["networks"].items():
-        if component == "text_encoder":
-            module = CLIPTextModel(CLIPTextConfig(**config))
-            object.__setattr__(module, "text_model", module)  # transformers 5 has one module where diffusers sees two
-        else:
-            module = getattr(diffusers, config["_class_name"]).from_config(config)
-        fill_with_synthetic_weights(module)
+def synthetic_network(class_name, config):
+    if not class_name.startswith("CLIPText"):
+        return getattr(diffusers, class_name).from_config(config)
+    if class_name == "CLIPTextModelWithProjection":
+        return CLIPTextModelWithProjection(CLIPTextConfig(**config))
+    module = CLIPTextModel(CLIPTextConfig(**config))
+    object.__setattr__(module, "text_model", module)  # transformers 5 has one module where diffusers sees two
+    return module
+
+
+def synthetic_pipeline(checkpoint, like, tokenizer, dtype, lists=None):
+    """The pipeline of an entry of checkpoints.json and, in the file `lists`, the parameters of its own networks.
+
+    `like` is the entry that has the networks which this one lacks."""
+    index, networks = checkpoint["model_index"], {}
+    for component, config in {**like.get("networks", {}), **checkpoint["networks"]}.items():
+        module = fill_with_synthetic_weights(synthetic_network(index[component][1], config))
         networks[component] = scale(module, checkpoint.get("gains", {}).get(component, {})).to(dtype)
     if lists is not None:
         os.makedirs(os.path.dirname(lists), exist_ok=True)
         shapes = {
             component: {disk_name(module, name): list(p.shape) for name, p in module.named_parameters()}
-            for component, module in networks.items()
+            for component, module in networks.items() if component in checkpoint["networks"]
         }
         with open(lists, "w") as file:
             json.dump(shapes, file, indent=0)
     scheduler = getattr(diffusers, checkpoint["scheduler"]["_class_name"]).from_config(checkpoint["scheduler"])
+    tokenizers = {
+        name: CLIPTokenizer.from_pretrained(tokenizer) for name in index if name.startswith("tokenizer")}
+    if index["_class_name"] == "StableDiffusionXLPipeline":
+        return StableDiffusionXLPipeline(
+            **networks, **tokenizers, scheduler=scheduler, add_watermarker=False,
+            force_zeros_for_empty_prompt=index["force_zeros_for_empty_prompt"])
     return StableDiffusionPipeline(
-        **networks, tokenizer=CLIPTokenizer.from_pretrained(tokenizer), scheduler=scheduler, safety_checker=None,
-        feature_extractor=None, requires_safety_checker=False)
+        **networks, **tokenizers, scheduler=scheduler, safety_checker=None, feature_extractor=None,
+        requires_safety_checker=False)
 
 
 def demo_pipelines(model, dtype):
@@ -213,8 +226,9 @@ class Checkpoints:
             if name is None:
                 self.made[name] = demo_pipelines(self.model, self.dtype)
             else:
+                own = self.synthetic[name]
                 self.made[name] = Pipelines(synthetic_pipeline(
-                    self.synthetic[name], f"{self.model}/base/tokenizer", self.dtype,
+                    own, self.synthetic.get(own.get("like"), {}), f"{self.model}/base/tokenizer", self.dtype,
                     lists and f"{lists}/{name}.parameters.json"))
         return self.made[name]
 
@@ -354,7 +368,7 @@ class Pipelines:
         return *self.run(pipeline, case, image=start, strength=case["strength"]), None
 
     def text(self, case):
-        if "pieces" in case:
+        if "pieces" in case or not case.get("text", True):
             return {}  # latentd weighs states in the graph that reads them
         pipeline = self.refiner if case["task"] == "refiner-image-to-image" else self.base
         wanted = TEXT_PARAMETERS - (NOT_OF_REFINER if pipeline is self.refiner else set())
