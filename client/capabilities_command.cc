@@ -38,6 +38,9 @@ void Print(const v1::GetCapabilitiesResponse& c, const std::string& server) {
                      model.default_steps(), " steps, guidance ", model.default_guidance_scale(),
                      ", strength ", model.default_strength(),
                      model.preset().empty() ? "" : absl::StrCat(" (preset ", model.preset(), ")")));
+    if (model.prediction_type().empty()) continue;
+    Row("",
+        absl::StrCat("predicts ", model.prediction_type(), ", by ", model.prediction_decided_by()));
   }
   Row("refine", c.can_refine() ? "yes: --refine" : "no");
   Row("size", absl::StrCat(SizeText(c.default_size()), " by default; ", c.min_side(), " to ",

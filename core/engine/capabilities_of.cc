@@ -27,9 +27,10 @@ Capabilities CapabilitiesOf(const pipeline::Pipeline& pipeline, const Config& co
   Capabilities capabilities;
   for (const pipeline::LoadedModel* model : pipeline.Models()) {
     const pipeline::ModelRow& row = model->row();
-    capabilities.models.push_back({row.name, model->path(), model->pipeline_class(), row.family,
-                                   row.defaults,
-                                   row.preset == nullptr ? "" : std::string(row.preset->name)});
+    capabilities.models.push_back(
+        {row.name, model->path(), model->pipeline_class(), row.family, row.defaults,
+         row.preset == nullptr ? "" : std::string(row.preset->name),
+         model->configs().prediction_type, model->configs().prediction_decided_by});
   }
   capabilities.can_refine = CanRefine(pipeline);
   capabilities.default_size = pipeline.traits().default_size;

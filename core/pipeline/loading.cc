@@ -136,6 +136,8 @@ weights::CheckpointPaths PathsOf(const ModelRow& model, const LoadOptions& optio
           .variant = options.variant,
           .components = {parts.components.begin(), parts.components.end()},
           .components_from = parts.components_from,
+          .prediction_type = parts.prediction_type,
+          .ema = parts.ema,
           .flag = model.name};
 }
 

@@ -73,6 +73,8 @@ v1::ModelInfo ToProto(const engine::ModelInfo& model) {
   proto.set_default_strength(model.defaults.strength);
   for (const double timestep : model.defaults.timesteps) proto.add_default_timesteps(timestep);
   proto.set_preset(model.preset);
+  proto.set_prediction_type(model.prediction_type);
+  proto.set_prediction_decided_by(model.prediction_decided_by);
   return proto;
 }
 

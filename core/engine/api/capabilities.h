@@ -20,6 +20,8 @@ struct ModelInfo {
   std::string family;      // "sdxl"
   pipeline::ModelDefaults defaults;
   std::string preset;  // whose the defaults are; empty: the family's
+  // Of the network, where a request does not say, and what decided it.
+  std::string prediction_type, prediction_decided_by;
 };
 
 // Properties of the server that bound a client's requests.
