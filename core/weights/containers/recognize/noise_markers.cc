@@ -42,6 +42,20 @@ double FromBF16(uint16_t bits) {
   return value;
 }
 
+// F8_E4M3 has no infinities, and one NaN of each sign. Another name is FN.
+double FromF8E4M3(uint8_t bits) {
+  constexpr int kMantissaBits = 3, kBias = 7, kNan = 0x7f;
+  if ((bits & kNan) == kNan) return NAN;
+  const int exponent = (bits >> kMantissaBits) & 0xf;
+  const int mantissa = bits & 0x7;
+  const int whole = exponent == 0 ? mantissa : mantissa + (1 << kMantissaBits);
+  const double sign = (bits & 0x80) == 0 ? 1 : -1;
+  return sign * std::ldexp(whole, std::max(exponent, 1) - kBias - kMantissaBits);
+}
+
+// F8_E5M2 is the upper half of an F16.
+double FromF8E5M2(uint8_t bits) { return FromF16(static_cast<uint16_t>(bits << 8)); }
+
 // Null: values of the dtype are no floats.
 using Decoder = double (*)(const char* bytes);
 Decoder DecoderOf(const StoredTensor& tensor) {
@@ -54,6 +68,10 @@ Decoder DecoderOf(const StoredTensor& tensor) {
       return [](const char* bytes) { return FromF16(Load<uint16_t>(bytes)); };
     case DType::kBF16:
       return [](const char* bytes) { return FromBF16(Load<uint16_t>(bytes)); };
+    case DType::kF8E4M3:
+      return [](const char* bytes) { return FromF8E4M3(Load<uint8_t>(bytes)); };
+    case DType::kF8E5M2:
+      return [](const char* bytes) { return FromF8E5M2(Load<uint8_t>(bytes)); };
     default:
       return nullptr;
   }

@@ -271,6 +271,26 @@ TEST_F(Sd2MarkersTest, AskTheMetadataFirst) {
   EXPECT_EQ(Scheduler()["prediction_type"], "v_prediction");
 }
 
+// Files of 8-bit floats alone, biases among them: plus and minus a tenth, and the twentieth part.
+TEST_F(Sd2MarkersTest, ReadTheBiasInEightBits) {
+  struct Case {
+    device::DType dtype;
+    uint8_t tenth, twentieth_part;
+  };
+  for (const auto& [dtype, tenth, twentieth_part] :
+       {Case{device::DType::kF8E4M3, 0x1d, 0x15}, Case{device::DType::kF8E5M2, 0x2e, 0x2a}}) {
+    for (const uint8_t bits : {tenth, twentieth_part}) {
+      const device::Buffer values = device::Buffer::Allocate(dtype, {320});
+      auto* bytes = static_cast<uint8_t*>(values.data());
+      for (int i = 0; i < 320; ++i) {
+        bytes[i] = static_cast<uint8_t>(i % 2 == 0 ? bits : bits | 0x80);
+      }
+      file_.tensors[kName] = {.data = values, .file = kName};
+      EXPECT_EQ(Scheduler()["prediction_type"], bits == tenth ? "v_prediction" : "epsilon");
+    }
+  }
+}
+
 TEST_F(Sd2MarkersTest, RefuseABiasThatCannotBeRead) {
   EXPECT_THAT(Recognize(), StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("norm1.bias")));
 }

@@ -126,7 +126,8 @@ TEST(FilePartTest, HasNoConfigurationWhereHeadsAreNotWhole) {
   }
   ASSERT_OK_AND_ASSIGN(const FilePart part, Part("unet", published.tensors));
   EXPECT_THAT(part.config, StatusIs(kRefused, AllOf(HasSubstr("part.safetensors"),
-                                                    HasSubstr("no whole heads of 64 channels"))));
+                                                    HasSubstr("no whole heads of 64 channels"),
+                                                    HasSubstr("--components-from"))));
   EXPECT_EQ(part.sources.size(), published.tensors.size());
 }
 
