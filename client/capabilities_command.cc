@@ -40,6 +40,9 @@ void Print(const v1::GetCapabilitiesResponse& c, const std::string& server) {
                      ", strength ", model.default_strength(),
                      model.preset().empty() ? "" : absl::StrCat(" (preset ", model.preset(), ")"),
                      model.inpaints() ? "; an inpainting model: needs --image and --mask" : ""));
+    if (model.prediction_type().empty()) continue;
+    Row("",
+        absl::StrCat("predicts ", model.prediction_type(), ", by ", model.prediction_decided_by()));
   }
   Row("refine", c.can_refine() ? "yes: --refine" : "no");
   Row("size", absl::StrCat(SizeText(c.default_size()), " by default; ", c.min_side(), " to ",

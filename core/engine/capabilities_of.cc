@@ -28,11 +28,12 @@ Capabilities CapabilitiesOf(const pipeline::Pipeline& pipeline, const Config& co
   for (const pipeline::LoadedModel* model : pipeline.Models()) {
     const pipeline::ModelRow& row = model->row();
     const pipeline::ModelRow& known = pipeline.table()[row.id];
-    capabilities.models.push_back({row.name, model->path(), model->pipeline_class(), row.family,
-                                   row.defaults,
-                                   row.preset == nullptr ? "" : std::string(row.preset->name),
-                                   model->configs().inpaints(), known.default_scheduler,
-                                   known.default_size, row.residency});
+    const families::ModelConfigs& configs = model->configs();
+    capabilities.models.push_back(
+        {row.name, model->path(), model->pipeline_class(), row.family, row.defaults,
+         row.preset == nullptr ? "" : std::string(row.preset->name), configs.inpaints(),
+         configs.prediction_type, configs.prediction_decided_by, known.default_scheduler,
+         known.default_size, row.residency});
   }
   capabilities.can_refine = CanRefine(pipeline);
   capabilities.default_size = pipeline.table().first().default_size;

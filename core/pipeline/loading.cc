@@ -161,6 +161,8 @@ weights::CheckpointPaths PathsOf(const ModelRow& model, const LoadOptions& optio
           .variant = options.variant,
           .components = {parts.components.begin(), parts.components.end()},
           .components_from = parts.components_from,
+          .prediction_type = parts.prediction_type,
+          .ema = parts.ema,
           .flag = model.flag};
 }
 
@@ -176,7 +178,6 @@ absl::StatusOr<std::vector<Source>> OpenCheckpoints(ModelTable& table, const Loa
     row.family = std::string(family->name);
     row.has_refiners = family->hands_over_to != nullptr;
     if (!row.is_refiner) RETURN_IF_ERROR(SetPreset(options, row));
-    row.defaults = WithPreset(family->defaults, row.preset);
     sources.push_back({model, *family, std::move(checkpoint)});
   }
   RETURN_IF_ERROR(CheckHandingOver(sources));
@@ -227,6 +228,7 @@ absl::StatusOr<std::unique_ptr<const Pipeline>> LoadPipeline(const LoadOptions& 
     TellAll(source.checkpoint.warnings(), options.warn);
     TellAll(families::FindLeftOut(source.family, source.checkpoint), options.warn);
     TellAll(model->warnings(), options.warn);
+    table[source.model.id] = model->row();
     models[static_cast<size_t>(source.model.id.value)] = std::move(model);
   }
   return Pipeline::Create(std::move(table), std::move(models), options.components,

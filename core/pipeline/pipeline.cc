@@ -59,9 +59,10 @@ absl::StatusOr<PlannedStage> MakeStage(const LoadedModel& model, const PictureSp
 
 absl::Status PlanPrompts(const PictureSpec& resolved, std::vector<PlannedStage>& stages) {
   for (PlannedStage& stage : stages) {
+    const LoadedModel& model = *stage.model;
+    const bool guided = UsesGuidance(resolved) && !model.configs().embeds_guidance();
     for (const bool negative : {true, false}) {
-      if (negative && !UsesGuidance(resolved)) continue;
-      const LoadedModel& model = *stage.model;
+      if (negative && !guided) continue;
       ASSIGN_OR_RETURN(stage.prompts.emplace_back(),
                        model.family().row(model.configs(), resolved, negative));
     }
@@ -281,8 +282,9 @@ absl::Status Pipeline::Complete(const PictureSpec& asked, Plan& plan) const {
   spec.scheduler.name = SchedulerNameOf(plan.stages);
   plan.latents = LatentsOf(executed);
   plan.image_latents = LatentsOf(size);
-  plan.rows = UsesGuidance(spec) ? 2 : 1;
-  PlanRows(*spec.guidance_interval, plan.rows, plan.stages);
+  plan.rows = 1;
+  for (const PlannedStage& stage : plan.stages) plan.rows = std::max(plan.rows, stage.most_rows());
+  PlanRows(*spec.guidance_interval, plan.stages);
   plan.alone = spec.batch_invariant && !HasBatchInvariantSteps(plan.stages);
   plan.units = UnitsFor(plan.stages.size(), spec.has_image, !spec.output_latents);
   PlanGraphs(plan);
@@ -466,8 +468,9 @@ std::vector<std::string> Pipeline::Misuses(const Plan& plan) {
   const bool own_schedule = !plan.spec.timesteps.empty() || !plan.spec.sigmas.empty();
   for (const PlannedStage& stage : plan.stages) {
     if (const Preset* preset = stage.model->row().preset) {
-      absl::c_move(FindMisuse(*preset, plan.spec, own_schedule || IsTrailing(stage.scheduler)),
-                   std::back_inserter(found));
+      const DrawnBy drawn = {.is_trailing = own_schedule || IsTrailing(stage.scheduler),
+                             .is_told_guidance = stage.model->configs().embeds_guidance()};
+      absl::c_move(FindMisuse(*preset, plan.spec, drawn), std::back_inserter(found));
     } else if (!own_schedule && LeavesOutPureNoise(stage.scheduler)) {
       found.emplace_back(
           "rescale_betas_zero_snr is wasted with timestep_spacing leading: no step begins at pure "

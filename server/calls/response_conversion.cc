@@ -79,6 +79,8 @@ v1::ModelInfo ToProto(const engine::ModelInfo& model) {
   proto.set_default_scheduler(model.default_scheduler);
   *proto.mutable_default_size() = ToProto(model.default_size);
   proto.set_residency(ToProto(model.residency));
+  proto.set_prediction_type(model.prediction_type);
+  proto.set_prediction_decided_by(model.prediction_decided_by);
   return proto;
 }
 

@@ -69,8 +69,18 @@ absl::Status SetParts(const v1::ServerConfig& config, engine::Config& engine) {
                             config.components_from(), "base", engine.base));
   RETURN_IF_ERROR(CheckPart("refiner-components-from", config.has_refiner_components_from(),
                             config.refiner_components_from(), "refiner", engine.refiner));
+  engine.base_parts.ema = config.ema();
   engine.base_parts.components_from = config.components_from();
   engine.refiner_parts.components_from = config.refiner_components_from();
+  return absl::OkStatus();
+}
+
+absl::Status SetPrediction(const v1::ServerConfig& config, engine::Config& engine) {
+  const std::string& said = config.prediction_type();
+  if (!said.empty() && said != "epsilon" && said != "v_prediction" && said != "sample") {
+    return WrongValue("prediction-type", said, "epsilon, v_prediction or sample");
+  }
+  engine.base_parts.prediction_type = said;
   return absl::OkStatus();
 }
 
@@ -108,6 +118,7 @@ absl::Status SetModels(const v1::ServerConfig& config, engine::Config& engine) {
   engine.base = config.base();
   engine.refiner = config.refiner();
   RETURN_IF_ERROR(SetParts(config, engine));
+  RETURN_IF_ERROR(SetPrediction(config, engine));
   engine.variant = config.variant();
   engine.scheduler = config.scheduler();
   engine.preset = config.preset();

@@ -42,6 +42,8 @@ FLAGS = {
     "--scheduler": "test_wiring.FlagsTest.test_scheduler_is_the_default_where_the_checkpoint_has_none",
     "--preset": "test_wiring.FlagsTest.test_a_preset_has_the_defaults",
     "--model": "test_models.ModelsTest.test_a_model_is_loaded_for_its_first_request_and_draws_as_alone",
+    "--prediction-type": "test_wiring.FlagsTest.test_what_the_network_predicts_is_the_operators_to_say",
+    "--ema": "test_single_file.WholeFileTest.test_its_averaged_weights",
     "--backend": "test_wiring.FlagsTest.test_backend_is_the_one_that_runs",
     "--devices": "test_wiring.FlagsTest.test_devices_are_gpus",
     "--components": "test_wiring.FlagsTest.test_a_component_that_is_off_is_refused",
@@ -232,6 +234,25 @@ class FlagsTest(WiringTestCase):
         self.addCleanup(unknown.kill)
         self.assertEqual(unknown.wait(), 2)
         self.assertIn("noobai-v", unknown.lines[-1])
+
+    def test_what_the_network_predicts_is_the_operators_to_say(self):
+        _, api = self.start()
+        base = api.capabilities().models[0]
+        self.assertEqual(base.prediction_type, "epsilon")
+        self.assertIn("scheduler_config.json", base.prediction_decided_by)
+        own, velocity = self.picture(api, seed=1), self.picture(api, seed=1, prediction_type="v_prediction")
+        server, told = self.start("--prediction-type=v_prediction")
+        base = told.capabilities().models[0]
+        self.assertEqual((base.prediction_type, base.prediction_decided_by), ("v_prediction", "--prediction-type"))
+        self.assertEqual(self.picture(told, seed=1), velocity)
+        self.assertNotEqual(velocity, own)
+        code, output, _ = latent(server, "capabilities")
+        self.assertEqual(code, 0)
+        self.assertRegex(output, "predicts v_prediction, by --prediction-type")
+        unknown = Server("--prediction-type=magic")
+        self.addCleanup(unknown.kill)
+        self.assertEqual(unknown.wait(), 2)
+        self.assertIn("epsilon, v_prediction or sample", unknown.lines[-1])
 
     def test_backend_is_the_one_that_runs(self):
         server = Server("--backend=reference", buckets="64x64").start()

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "core/families/family/clip_text.h"
+#include "core/families/family/guidance_embedding.h"
 
 namespace latentd::families::sdxl {
 namespace {
@@ -57,6 +58,7 @@ absl::Status CheckBase(const weights::Checkpoint& checkpoint, const ModelConfigs
 pipeline::ModelReads RefinerReads(const ModelConfigs& configs) {
   return {.second_prompts = configs.text_encoders.size() == 2,
           .aesthetic_scores = configs.requires_aesthetics_score,
+          .negative_prompt = !configs.embeds_guidance(),
           .zeros_for_negative = configs.force_zeros_for_empty_prompt};
 }
 
@@ -96,6 +98,7 @@ Value Predict(GraphBuilder& b, const ModelConfigs& configs, Value latents, Value
   inputs.text_embeds =
       request("text_embeds", configs.text_encoders.back().config.pooled_features());
   inputs.time_ids = request("time_ids", TimeIdsOf(configs));
+  inputs.timestep_cond = GuidanceInput(b, configs, rows);
   return networks::Unet2dCondition(b, configs.unet, "unet", inputs);
 }
 
@@ -180,6 +183,7 @@ absl::StatusOr<RowInputs> Row(const ModelConfigs& configs, const PictureSpec& re
   }
   row.request.push_back(
       {"time_ids", TimeIds(resolved, configs.requires_aesthetics_score, negative)});
+  AddGuidance(configs, resolved, row);
   return row;
 }
 

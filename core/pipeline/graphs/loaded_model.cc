@@ -53,11 +53,17 @@ absl::StatusOr<std::shared_ptr<const weights::WeightSet>> LoadWeights(
   return weights;
 }
 
+ModelRow WithOwnDefaults(ModelRow row, const families::Family& family,
+                         const ModelConfigs& configs) {
+  row.defaults = WithPreset(family.defaults, row.preset, configs.embeds_guidance());
+  return row;
+}
+
 }  // namespace
 
 LoadedModel::LoadedModel(const ModelRow& row, const families::Family& family,
                          const weights::Checkpoint& checkpoint, ModelConfigs configs)
-    : row_(row),
+    : row_(WithOwnDefaults(row, family, configs)),
       family_(family),
       path_(checkpoint.path()),
       pipeline_class_(checkpoint.pipeline_class()),

@@ -120,7 +120,7 @@ bool Covers(absl::Span<const PlannedGraph> larger, absl::Span<const PlannedGraph
 
 // As _is_cfg_enabled of diffusers' ClassifierFreeGuidance counts, but that the two evaluations of a
 // step of Heun's method are one step.
-void PlanRows(const GuidanceInterval& interval, int rows, std::vector<PlannedStage>& stages) {
+void PlanRows(const GuidanceInterval& interval, std::vector<PlannedStage>& stages) {
   const PlannedStage& last = stages.back();
   const int total = last.first_step + last.schedule.denoising_steps();
   const int begin = static_cast<int>(interval.start * total);
@@ -128,7 +128,7 @@ void PlanRows(const GuidanceInterval& interval, int rows, std::vector<PlannedSta
   for (PlannedStage& stage : stages) {
     for (const schedulers::StepCoefficients& line : stage.schedule.steps) {
       const int step = stage.first_step + line.denoising_index;
-      stage.rows.push_back(step >= begin && step < end ? rows : 1);
+      stage.rows.push_back(step >= begin && step < end ? stage.most_rows() : 1);
     }
   }
 }

@@ -40,6 +40,8 @@ struct PlannedStage {
 
   int chunks() const { return prompts.front().chunks; }
   int first_step = 0;  // steps, as users count them, of the stages before
+
+  int most_rows() const { return static_cast<int>(prompts.size()); }
 };
 
 struct PlannedGraph {
@@ -110,9 +112,9 @@ std::vector<PlannedGraph> GraphsFor(const GraphNeeds& needs);
 bool Covers(absl::Span<const PlannedGraph> larger, absl::Span<const PlannedGraph> smaller,
             bool grows);
 
-// Gives evaluations that are guided so many rows, and one the others; steps of all stages are
-// counted together, as users do, those that are run only.
-void PlanRows(const GuidanceInterval& interval, int rows, std::vector<PlannedStage>& stages);
+// Gives evaluations that are guided a row for each of the stage's prompts, and one the others;
+// steps of all stages are counted together, as users do, those that are run only.
+void PlanRows(const GuidanceInterval& interval, std::vector<PlannedStage>& stages);
 
 // The units of images with these stages, in order.
 std::vector<PlannedUnit> UnitsFor(size_t stages, bool image, bool decoded);

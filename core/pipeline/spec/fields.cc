@@ -332,6 +332,9 @@ bool IsOtherCrop(const Uses& uses) {
 }
 
 constexpr Idle kNeedsGuidance = {NoGuidance, "it needs a guidance_scale above 1"};
+constexpr Idle kNeedsNegativePrompt = {
+    Unread<&ModelReads::negative_prompt>,
+    "the model's network is told guidance_scale, and draws without a negative prompt"};
 constexpr Idle kNeedsRefiner = {NoScores, "only a refiner reads it: set refine, or the model"};
 constexpr Idle kNeedsBase = {Unread<&ModelReads::clip_skip>, "only the base reads it"};
 constexpr Idle kNeedsBothSizes = {
@@ -383,11 +386,11 @@ std::vector<Field> PromptAndSize() {
       FIELD(negative_prompt)
           .In(kText)
           .Rules({IsPrompt<&P::negative_prompt>})
-          .Unused({kNeedsGuidance}),
+          .Unused({kNeedsNegativePrompt, kNeedsGuidance}),
       FIELD(negative_prompt_2)
           .In(kText)
           .Rules({IsPrompt<&P::negative_prompt_2>})
-          .Unused({kNeedsGuidance, one_negative, kNeedsNegative}),
+          .Unused({kNeedsNegativePrompt, kNeedsGuidance, one_negative, kNeedsNegative}),
       FIELD(width).Rules({IsSide<&P::width>}).Default(FillWidth).Limits(sides),
       FIELD(height).Rules({IsSide<&P::height>, CheckPixels}).Default(FillHeight).Limits(sides),
       FIELD(prompt_syntax),
@@ -411,14 +414,17 @@ std::vector<Field> Denoising() {
           .In(kFraction)
           .Neutral(0)
           .Default(FillNeutral)
-          .Unused({kNeedsGuidance}),
+          .Unused({kNeedsNegativePrompt, kNeedsGuidance}),
       FIELD(eta).In(kFraction).Neutral(0).Default(FillEta).Unused(
           {{Unread<&ModelReads::eta>, "only the schedulers ddim and tcd read it"}}),
       FIELD(clip_skip).Rules({IsClipSkip}).Neutral(0).Unused({kNeedsBase}),
       FIELD(clip_skip_a1111).Rules({IsClipSkipA1111}).Neutral(1).Unused({kNeedsBase}),
       FIELD(timesteps).Rules({IsSchedule<&P::timesteps, 0>}).Limits(steps),
       FIELD(sigmas).Rules({IsSchedule<&P::sigmas, 1>, CheckOneSchedule}).Limits(steps),
-      FIELD(guidance_interval).Rules({IsInterval}).Default(FillNeutral).Unused({kNeedsGuidance}),
+      FIELD(guidance_interval)
+          .Rules({IsInterval})
+          .Default(FillNeutral)
+          .Unused({kNeedsNegativePrompt, kNeedsGuidance}),
       Row("scheduler", InScheduler<&Overrides::name>),
       SCHEDULER_FIELD(timestep_spacing),
       SCHEDULER_FIELD(prediction_type),
@@ -458,19 +464,20 @@ std::vector<Field> ImagesAndConditioning() {
           .Unused({{Unread<&ModelReads::sizes>, kNoSizes, IsOtherCrop}}),
       FIELD(negative_original_size)
           .In(kTold)
-          .Unused({kNeedsSizes, kNeedsGuidance, kNeedsBothSizes}),
+          .Unused({kNeedsSizes, kNeedsNegativePrompt, kNeedsGuidance, kNeedsBothSizes}),
       FIELD(negative_target_size)
           .In(kTold)
-          .Unused({kNeedsSizes, kNeedsGuidance, only_scores, kNeedsBothSizes}),
+          .Unused(
+              {kNeedsSizes, kNeedsNegativePrompt, kNeedsGuidance, only_scores, kNeedsBothSizes}),
       FIELD(negative_crops_coords_top_left)
           .In(kTold)
-          .Unused({kNeedsSizes, kNeedsGuidance, kNeedsNegativeCrop}),
+          .Unused({kNeedsSizes, kNeedsNegativePrompt, kNeedsGuidance, kNeedsNegativeCrop}),
       FIELD(aesthetic_score).In(kScore).Neutral(6).Default(FillNeutral).Unused({kNeedsRefiner}),
       FIELD(negative_aesthetic_score)
           .In(kScore)
           .Neutral(2.5)
           .Default(FillNeutral)
-          .Unused({kNeedsRefiner, kNeedsGuidance}),
+          .Unused({kNeedsRefiner, kNeedsNegativePrompt, kNeedsGuidance}),
       FIELD(model).Rules({CheckModels}),
       FIELD(refine).Rules({CheckStages}),
       FIELD(denoising_end).Rules({IsDenoisingEnd}).Default(FillDenoisingEnd),

@@ -32,7 +32,7 @@ std::vector<std::string> MisuseOf(absl::string_view preset, int steps, double gu
   PictureSpec spec;
   spec.num_inference_steps = steps;
   spec.guidance_scale = guidance_scale;
-  return FindMisuse(Get(preset), spec, is_trailing);
+  return FindMisuse(Get(preset), spec, {.is_trailing = is_trailing});
 }
 
 std::string Guess(absl::string_view path, absl::string_view family = "sdxl") {
@@ -185,8 +185,10 @@ TEST(PresetPipelineTest, TimestepsOfItsOwnAreThere) {
 }
 
 TEST(PresetPipelineTest, ImageToImageRunsOneStepAtLeast) {
-  EXPECT_EQ(WithPreset({.strength = 0.3}, &Get("lightning-1")).strength, 1);
-  EXPECT_EQ(WithPreset({.strength = 0.3}, &Get("lightning-4")).strength, 0.3);
+  EXPECT_EQ(WithPreset({.strength = 0.3}, &Get("lightning-1"), /*is_told_guidance=*/false).strength,
+            1);
+  EXPECT_EQ(WithPreset({.strength = 0.3}, &Get("lightning-4"), /*is_told_guidance=*/false).strength,
+            0.3);
 }
 
 TEST(PresetPipelineTest, AGridThatIsNotTrailingIsSaid) {
