@@ -1,6 +1,8 @@
 #include "core/engine/device_runtime.h"
 
 #include <algorithm>
+#include <map>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -214,6 +216,13 @@ void DeviceRuntime::CheckFiles() {
 }
 
 void DeviceRuntime::ShowWarm(const std::vector<BucketGraphs::BucketState>& states) {
+  std::map<std::string, bool> loaded;
+  for (const BucketGraphs::BucketState& state : states) loaded[state.bucket.model] |= state.warm;
+  const pipeline::ModelTable& table = models_.pipeline->table();
+  for (const pipeline::ModelRow& model : table.rows()) {
+    const bool is_loaded = loaded[table[model.leader].name];
+    registry_.GetGauge(metrics::kModelLoaded, {model.name}).Set(is_loaded ? 1 : 0);
+  }
   for (const BucketGraphs::BucketState& state : states) {
     if (!state.configured) continue;
     if (state.of.model != models_.pipeline->table().first().id) continue;

@@ -29,7 +29,8 @@ What to serve
   --refiner-components-from=PATH
                           the same for the refiner
   --model=NAME=PATH       a further model, which requests name; once for each. Behind the path may stand ,KEY=VALUE: vae, unet,
-                          vae-tiny, text-encoder, text-encoder-2, components-from, preset, scheduler as above; buckets, with
+                          vae-tiny, text-encoder, text-encoder-2, components-from, preset, scheduler, prediction-type and ema, as
+                          these flags; buckets, with
                           + between sizes; and residency: on_demand (default: loaded for its first request, while others
                           draw, and evicted where others need its memory), ready (from the start on) or pinned (stays).
                           Its precision is the base's. Without --base the first of these is drawn with by default

@@ -8,6 +8,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
@@ -26,8 +27,8 @@ constexpr absl::string_view kFlag = "model";
 constexpr size_t kMaxNameBytes = 32;  // as labels of graphs have
 constexpr absl::string_view kComponents[] = {"vae", "unet", "vae-tiny", "text-encoder",
                                              "text-encoder-2"};
-constexpr absl::string_view kSettings[] = {"components-from", "preset", "scheduler", "buckets",
-                                           "residency"};
+constexpr absl::string_view kSettings[] = {
+    "components-from", "prediction-type", "ema", "preset", "scheduler", "buckets", "residency"};
 
 bool IsName(absl::string_view name) {
   return !name.empty() && name.size() <= kMaxNameBytes && absl::c_all_of(name, [](char c) {
@@ -71,6 +72,13 @@ absl::Status Set(const std::string& text, absl::string_view key, const std::stri
     return WrongValue(kFlag, text, absl::StrCat("with one ", key));
   }
   if (key == "components-from") model.parts.components_from = value;
+  if (key == "prediction-type") {
+    RETURN_IF_ERROR(CheckPredictionType(kFlag, value));
+    model.parts.prediction_type = value;
+  }
+  if (key == "ema" && !absl::SimpleAtob(value, &model.parts.ema)) {
+    return WrongValue(kFlag, text, "with ema=true or false");
+  }
   if (key == "preset") model.preset = value;
   if (key == "scheduler") model.scheduler = value;
   if (key == "buckets") {

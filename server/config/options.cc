@@ -76,11 +76,8 @@ absl::Status SetParts(const v1::ServerConfig& config, engine::Config& engine) {
 }
 
 absl::Status SetPrediction(const v1::ServerConfig& config, engine::Config& engine) {
-  const std::string& said = config.prediction_type();
-  if (!said.empty() && said != "epsilon" && said != "v_prediction" && said != "sample") {
-    return WrongValue("prediction-type", said, "epsilon, v_prediction or sample");
-  }
-  engine.base_parts.prediction_type = said;
+  RETURN_IF_ERROR(CheckPredictionType("prediction-type", config.prediction_type()));
+  engine.base_parts.prediction_type = config.prediction_type();
   return absl::OkStatus();
 }
 
