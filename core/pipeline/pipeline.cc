@@ -175,8 +175,8 @@ absl::StatusOr<std::unique_ptr<const Pipeline>> Pipeline::Create(ModelTable tabl
     return absl::InvalidArgumentError(absl::StrCat(
         model->path(), ": its latents have another shape than those of ", first.path()));
   }
-  return std::unique_ptr<const Pipeline>(new Pipeline(std::move(table), std::move(models), modes,
-                                                      std::move(rows), prompt_chunks));
+  return std::unique_ptr<const Pipeline>(
+      new Pipeline(std::move(table), std::move(models), modes, std::move(rows), prompt_chunks));
 }
 
 Pipeline::Pipeline(ModelTable table, LoadedModels models, const ComponentModes& modes,

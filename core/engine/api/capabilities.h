@@ -21,7 +21,7 @@ struct ModelInfo {
   pipeline::ModelDefaults defaults;
   std::string preset;  // whose the defaults are; empty: the family's
   bool inpaints = false;
-  // Of the network, where a request does not say, and what decided it.
+  // The network's prediction, where a request does not say, and what decided it.
   std::string prediction_type, prediction_decided_by;
   std::string default_scheduler;  // empty: requests have to name one
   pipeline::Size default_size;    // the bucket nearest to its own size

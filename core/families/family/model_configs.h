@@ -33,7 +33,7 @@ struct TextEncoder {
 struct ModelConfigs {
   std::optional<schedulers::SchedulerFile> scheduler;  // there, once read
   std::string default_scheduler;  // for requests that name none; empty: the checkpoint's own
-  // Of the default scheduler, and the end of a sentence, of what decided it: "the tensor v_pred".
+  // The default scheduler's, and the end of a sentence of what decided it: "the tensor v_pred".
   std::string prediction_type, prediction_decided_by;
   std::string no_default;  // why there is none, for requests that name none; empty: there is
   std::vector<TextEncoder> text_encoders;  // one or two, in the order of their states

@@ -107,7 +107,7 @@ TEST(InpaintingTest, KeepsTheBlackHalfAndDrawsTheOther) {
   EXPECT_NE(Half(drawn, true), Half(image, true));
 }
 
-// Of a strength of 1 begins with noise alone: the second that the seed draws, behind the image's.
+// A strength of 1 begins with noise alone: the second that the seed draws, behind the image's.
 TEST(InpaintingTest, AWhiteMaskOfFullStrengthDrawsWhatTextToImageDoes) {
   const Rig rig = OnCpu();
   Asked masked = Masked(MaskFile(255, 255));
@@ -220,7 +220,7 @@ TEST_F(InpaintingUnetTest, ReadsTheMaskAndTheImageAroundIt) {
   other.inputs.mask_image = asked.inputs.mask_image;
   other.inputs.image = MaskFile(200, 90);
   EXPECT_NE(rig.Latents(other), rig.Latents(asked));
-  // Which is grey where it is drawn over.
+  // The masked image is grey where it is drawn over.
   other.inputs.mask_image = asked.inputs.mask_image = MaskFile(255, 255);
   EXPECT_EQ(rig.Latents(other), rig.Latents(asked));
 }
