@@ -18,7 +18,7 @@ import time
 sys.dont_write_bytecode = True
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/bench"))
-from sdxl import checkpoint  # noqa: E402
+from full_size import checkpoint  # noqa: E402
 
 
 class Latentd:
@@ -77,7 +77,7 @@ def write_base(options, name):
             (folder / part).mkdir(parents=True, exist_ok=True)
             (folder / part / "config.json").write_text(json.dumps(component.config) + "\n")
             checkpoint.write_tensors(folder / part / checkpoint.tensor_file(part), component.shapes, numbers, threads, salt=name)
-    checkpoint.copy_rest(ROOT / "deploy/demo-model/base", folder)
+    checkpoint.write_rest(ROOT, "base", folder)
     return folder
 
 
