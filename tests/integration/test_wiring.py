@@ -371,7 +371,8 @@ class FlagsTest(WiringTestCase):
     def test_operators_have_a_socket_that_is_their_users_alone(self):
         server, _ = self.start()
         with grpc.insecure_channel(server.address) as everybody:
-            for method in ("/latent.v1.Admin/Drain", "/latent.v1.Admin/GetServerStatus", "/latent.v1.GraphCache/ListGraphs"):
+            for method in ("/latent.v1.Admin/Drain", "/latent.v1.Admin/GetServerStatus", "/latent.v1.GraphCache/ListGraphs",
+                           "/latent.v1.Models/ListModels"):
                 with self.assertRaises(grpc.RpcError) as caught:
                     everybody.unary_unary(method)(b"", timeout=server_process.DEADLINE)
                 self.assertEqual(caught.exception.code(), grpc.StatusCode.UNIMPLEMENTED)
@@ -384,7 +385,7 @@ class FlagsTest(WiringTestCase):
         (self.folder / "latentd").mkdir(mode=0o755)
         server = Server(buckets="64x64", environment={"XDG_RUNTIME_DIR": str(self.folder)}).start()
         self.addCleanup(server.kill)
-        line = server.wait_for_log(lambda entry: entry["message"].startswith("GraphCache and Admin are off"))
+        line = server.wait_for_log(lambda entry: entry["message"].startswith("GraphCache, Admin and Models are off"))
         self.assertEqual(line["level"], "warning")
         self.assertIn("--admin-listen=unix:PATH", line["message"])
         self.assertNotIn("latent.v1.Admin", self.connect(server.address).services())
