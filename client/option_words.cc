@@ -22,8 +22,8 @@ bool IsPartOfWord(char c) {
 // The value of an enum, as it is typed.
 std::string ValueText(absl::string_view word) {
   for (const EnumDescriptor* type :
-       {v1::Format_descriptor(), v1::Model_descriptor(), v1::BucketPolicy_descriptor(),
-        v1::PromptSyntax_descriptor(), v1::CacheTier_descriptor()}) {
+       {v1::Format_descriptor(), v1::BucketPolicy_descriptor(), v1::PromptSyntax_descriptor(),
+        v1::LongPrompt_descriptor(), v1::CacheTier_descriptor()}) {
     const auto* value = type->FindValueByName(std::string(word));
     if (value != nullptr) return ChoiceOf(*value);
   }

@@ -287,7 +287,7 @@ void LocalEngine::Begin(Job& job, std::vector<Offer> offers) {
   }
   loop_.Begin(job, std::move(offers.front().pictures), std::move(others));
   for (const Offer& offer : offers) {
-    devices_[offer.device]->Touch(job.plan->executed_size, offer.lacks_graphs);
+    devices_[offer.device]->Touch(*job.plan, offer.lacks_graphs);
   }
 }
 

@@ -195,7 +195,7 @@ TEST(RequestOptionsTest, EveryKindOfFieldIsSet) {
   EXPECT_EQ(request.crops_coords_top_left().left(), 32);
   EXPECT_EQ(request.guidance_interval().start(), 0.25);
   EXPECT_EQ(request.guidance_interval().stop(), 1);
-  EXPECT_EQ(request.model(), v1::MODEL_REFINER);
+  EXPECT_EQ(request.model(), "refiner");
 }
 
 TEST(RequestOptionsTest, EveryFieldButThePromptAndTheOutputHasAnOption) {

@@ -258,7 +258,7 @@ class WeightedText:
         weighted = z * weights
         return weighted if self.is_xl else weighted * (z.mean() / weighted.mean())
 
-    def encode_pieces(self, encoder, tokenizer, pieces):
+    def encode_chunk(self, encoder, tokenizer, pieces):
         ids, weights = [tokenizer.bos_token_id], [1.0]
         for text, weight in pieces:
             tokens = tokenizer(text, add_special_tokens=False).input_ids
@@ -267,6 +267,19 @@ class WeightedText:
         ids += [tokenizer.pad_token_id] * (TOKENS - len(ids))
         z, pooled = self.encode(encoder, ids)
         return self.weigh(encoder, tokenizer, z, weights + [1.0] * (TOKENS - len(weights))), pooled
+
+    def encode_pieces(self, encoder, tokenizer, pieces):
+        """All chunks, which null divides, filled up with empty ones; and the first one's pooled state."""
+        chunks = [[]]
+        for piece in pieces:
+            if piece is None:
+                chunks.append([])
+            else:
+                chunks[-1].append(piece)
+        most = max(1 + all_pieces.count(None) for all_pieces in self.case["pieces"].values())
+        chunks += [[]] * (most - len(chunks))
+        results = [self.encode_chunk(encoder, tokenizer, chunk) for chunk in chunks]
+        return torch.cat([state for state, _ in results], 1), results[0][1]
 
     @torch.no_grad()
     def parameters(self):

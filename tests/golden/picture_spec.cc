@@ -86,6 +86,8 @@ const std::map<std::string, Setter>& Setters() {
       {"latents_seed", Skip},  // likewise
       {"vae_tiling", Skip},    // set for the pipeline, not for a request
       {"checkpoint", Skip},    // likewise
+      {"preset", Skip},        // likewise
+      {"text", Skip},          // false: the results have no states of text encoders
       {"prompt", Set<&PictureSpec::prompt>},
       {"prompt_2", Set<&PictureSpec::prompt_2>},
       {"negative_prompt", Set<&PictureSpec::negative_prompt>},
@@ -100,6 +102,10 @@ const std::map<std::string, Setter>& Setters() {
       {"clip_skip", Set<&PictureSpec::clip_skip>},
       {"clip_skip_a1111", Set<&PictureSpec::clip_skip_a1111>},
       {"prompt_syntax", SetSyntax},
+      {"long_prompt",
+       [](const json& value, PictureSpec& spec) {
+         if (value.get<std::string>() == "chunk") spec.long_prompt = prompts::LongPrompt::kChunk;
+       }},
       {"pieces", Skip},  // diffusers' input in place of prompts with a syntax
       {"timesteps", Set<&PictureSpec::timesteps>},
       {"sigmas", Set<&PictureSpec::sigmas>},
@@ -130,6 +136,13 @@ absl::Status SetField(const std::string& name, const json& value, PictureSpec& s
     return absl::InvalidArgumentError(absl::StrCat("the case's field ", name, ": ", error.what()));
   }
   return absl::OkStatus();
+}
+
+// A preset has these, and diffusers is told them.
+void DropWhatThePresetDecides(PictureSpec& spec) {
+  spec.scheduler = {};
+  spec.num_inference_steps.reset();
+  spec.guidance_scale.reset();
 }
 
 // Drops fields for which diffusers' pipelines for the task have no parameter, which make.py leaves
@@ -178,6 +191,7 @@ absl::StatusOr<PictureRequest> ReadPictureCase(const json& picture_case,
   if (picture_case.contains("latents_seed")) {
     spec.inputs.latents = NoiseFile(picture_case.value("latents_seed", uint64_t{0}), spec);
   }
+  if (picture_case.contains("preset")) DropWhatThePresetDecides(spec);
   DropWhatDoesNotCount(task, !spec.inputs.image.empty(), spec);
   return spec;
 }

@@ -93,6 +93,22 @@ TEST(PictureCase, ForgetsTheNumberOfStepsWhereTheScheduleIsGiven) {
   EXPECT_THAT(spec.sigmas, ElementsAre(14.0, 1.5));
 }
 
+// The case says them for diffusers; here they have to come from the preset.
+TEST(PictureCase, LeavesWhatAPresetDecidesToIt) {
+  const json picture_case = {{"task", "text-to-image"},
+                             {"checkpoint", "koala"},
+                             {"preset", "turbo"},
+                             {"scheduler", {{"class", "DDIMScheduler"}}},
+                             {"num_inference_steps", 1},
+                             {"guidance_scale", 0.0},
+                             {"width", 64}};
+  ASSERT_OK_AND_ASSIGN(const PictureRequest spec, ReadPictureCase(picture_case, ""));
+  EXPECT_EQ(spec.scheduler.name, "");
+  EXPECT_EQ(spec.num_inference_steps, std::nullopt);
+  EXPECT_EQ(spec.guidance_scale, std::nullopt);
+  EXPECT_EQ(spec.width, 64);
+}
+
 TEST(PictureCase, NamesWhatItDoesNotKnow) {
   EXPECT_THAT(ReadPictureCase({{"task", "text-to-image"}, {"tiling", true}}, ""),
               StatusIs(kInvalid, HasSubstr("tiling")));

@@ -90,6 +90,7 @@ Completed Job::Completion() const {
                       .effective = plan->spec,
                       .executed_size = plan->executed_size,
                       .prompt_tokens = static_cast<int>(plan->prompt_tokens()),
+                      .prompt_chunks = plan->chunks(),
                       .dropped_tokens = static_cast<int>(plan->dropped_tokens()),
                       .warnings = plan->warnings};
   {

@@ -147,6 +147,31 @@ void WarnOfUnknown(const std::string& file, const std::vector<std::string>& fiel
       file, ": fields that are not known, and ignored: ", ListSome(fields, kMostNamed)));
 }
 
+// The file with all that is laid over it, in the order in which it counts.
+absl::StatusOr<schedulers::SchedulerFile> WithSettings(schedulers::SchedulerFile file,
+                                                       const weights::Checkpoint& checkpoint,
+                                                       const pipeline::Preset* preset) {
+  for (const absl::string_view settings :
+       {absl::string_view(checkpoint.scheduler_settings()),
+        preset == nullptr ? absl::string_view() : preset->scheduler_config,
+        absl::string_view(checkpoint.said_prediction())}) {
+    ASSIGN_OR_RETURN(file, file.Over(settings));
+  }
+  return file;
+}
+
+// The last that says it, of those.
+std::string PredictionDecidedBy(const weights::Checkpoint& checkpoint,
+                                const pipeline::Preset* preset) {
+  const bool preset_says =
+      preset != nullptr && absl::StrContains(preset->scheduler_config, "prediction_type");
+  if (checkpoint.said_prediction().empty() && preset_says) {
+    return absl::StrCat("the preset ", preset->name);
+  }
+  return checkpoint.prediction_decided_by().empty() ? checkpoint.ConfigName("scheduler")
+                                                    : checkpoint.prediction_decided_by();
+}
+
 absl::Status ReadScheduler(const Family& family, const weights::Checkpoint& checkpoint,
                            const std::string& name, const pipeline::Preset* preset,
                            ModelConfigs& configs) {
@@ -158,14 +183,15 @@ absl::Status ReadScheduler(const Family& family, const weights::Checkpoint& chec
   if (!parsed.ok()) {
     return absl::InvalidArgumentError(absl::StrCat(file, ": ", parsed.status().message()));
   }
-  ASSIGN_OR_RETURN(configs.scheduler,
-                   parsed->Over(preset == nullptr ? "" : preset->scheduler_config));
+  ASSIGN_OR_RETURN(configs.scheduler, WithSettings(*parsed, checkpoint, preset));
   const auto own = configs.scheduler->With({.name = name});
   const auto any = own.ok() || !name.empty() ? own : AnyScheduler(configs);
   if (!any.ok()) {
     return absl::InvalidArgumentError(absl::StrCat(file, ": ", any.status().message()));
   }
   if (!own.ok()) SetNoDefault(file, own.status(), configs);
+  configs.prediction_type = std::string(schedulers::NameOf(any->prediction_type));
+  configs.prediction_decided_by = PredictionDecidedBy(checkpoint, preset);
   WarnOfUnknown(file, any->unknown_fields, configs);
   return absl::OkStatus();
 }

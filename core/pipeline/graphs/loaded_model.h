@@ -31,6 +31,7 @@ class LoadedModel {
       const ModelRow& row, const families::Family& family, const weights::Checkpoint& checkpoint,
       weights::WeightStore& store, compiler::GraphStore& graphs, const ModelOptions& options = {});
 
+  // The row that it was loaded for, with the defaults of its family and preset.
   const ModelRow& row() const { return row_; }
   const families::Family& family() const { return family_; }
   const ModelConfigs& configs() const { return configs_; }

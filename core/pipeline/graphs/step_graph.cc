@@ -118,8 +118,8 @@ std::vector<RowPort> StepPorts(int64_t elements) {
           {.name = kFinite, .role = Role::kFinite, .dtype = DType::kU8}};
 }
 
-// Of the step's rate, though they do not change: they lie apart from prompts then, whose memory is
-// the same for all sizes (lane_memory.cc).
+// Inputs of the step's rate, though they do not change: they lie apart from prompts then, whose
+// memory is the same for all sizes (lane_memory.cc).
 std::vector<RowPort> InpaintingPorts(int64_t channels, int64_t elements) {
   return {{.name = kMaskPort, .rate = PortRate::kStep, .row = {elements}},
           {.name = kMaskedLatentsPort, .rate = PortRate::kStep, .row = {channels * elements}}};
@@ -156,7 +156,7 @@ absl::StatusOr<graph::Graph> MakeStepGraph(const families::Family& family,
   GraphBuilder b;
   StepGraph step(b, shape, configs.unet.out_channels, configs.inpaints());
   const Value latents = step.NetworkInput(), timestep = step.Timestep();
-  step.Advance(step.Guide(family.predict(b, configs, latents, timestep)));
+  step.Advance(step.Guide(family.predict(b, configs, latents, timestep, shape.chunks)));
   return std::move(b).Build();
 }
 

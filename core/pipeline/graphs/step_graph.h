@@ -35,7 +35,8 @@ namespace latentd::pipeline {
 
 // The inputs of the step rate, and "finite", for latents of so many elements.
 std::vector<RowPort> StepPorts(int64_t elements);
-// Further inputs of a UNet for inpainting, for latents of so many channels and elements of each.
+// The ports that a UNet for inpainting reads besides, of latents of so many channels and elements
+// of each.
 std::vector<RowPort> InpaintingPorts(int64_t channels, int64_t elements);
 // All ports of a step: those, and what the request part gave (core/graph/split.h), which an image
 // brings when it joins.

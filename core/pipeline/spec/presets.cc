@@ -72,6 +72,7 @@ constexpr Preset Lcm(absl::string_view family) {
           .family = family,
           .steps = 4,
           .guidance_scale = 1,
+          .told_guidance_scale = 8,
           .scheduler_config = kLcm,
           .most_steps = 8,
           .most_guidance = 2};
@@ -182,11 +183,13 @@ const Preset* GuessPreset(absl::string_view path, absl::string_view family) {
   return guess;
 }
 
-ModelDefaults WithPreset(ModelDefaults defaults, const Preset* preset) {
+ModelDefaults WithPreset(ModelDefaults defaults, const Preset* preset, bool is_told_guidance) {
   if (preset == nullptr) return defaults;
   defaults.steps = preset->steps;
   defaults.timesteps = preset->timesteps;
-  defaults.guidance_scale = preset->guidance_scale;
+  defaults.guidance_scale = is_told_guidance
+                                ? preset->told_guidance_scale.value_or(defaults.guidance_scale)
+                                : preset->guidance_scale;
   defaults.eta = preset->eta;
   defaults.mask_guidance_scale = preset->guidance_scale;
   // Image-to-image runs one step at least.
@@ -197,7 +200,7 @@ ModelDefaults WithPreset(ModelDefaults defaults, const Preset* preset) {
 }
 
 std::vector<std::string> FindMisuse(const Preset& preset, const PictureSpec& resolved,
-                                    bool is_trailing) {
+                                    const DrawnBy& drawn) {
   std::vector<std::string> found;
   const auto add = [&](absl::string_view value, absl::string_view made_for) {
     found.push_back(absl::StrCat(value, " is not what a checkpoint of the preset ", preset.name,
@@ -213,11 +216,12 @@ std::vector<std::string> FindMisuse(const Preset& preset, const PictureSpec& res
     add("num_inference_steps without timesteps",
         absl::StrCat("timesteps ", absl::StrJoin(preset.timesteps, ", ")));
   }
-  if (preset.most_guidance > 0 && *resolved.guidance_scale > preset.most_guidance) {
+  if (preset.most_guidance > 0 && !drawn.is_told_guidance &&
+      *resolved.guidance_scale > preset.most_guidance) {
     add(absl::StrCat("guidance_scale ", *resolved.guidance_scale),
         absl::StrCat("at most ", preset.most_guidance));
   }
-  if (preset.needs_trailing && !is_trailing) add("the timestep_spacing", "trailing");
+  if (preset.needs_trailing && !drawn.is_trailing) add("the timestep_spacing", "trailing");
   return found;
 }
 

@@ -80,7 +80,7 @@ bool BeginsWithNoise(const Request& request) {
 
 bool Inpaints(const Picture& picture) { return picture.stage().model.configs().inpaints(); }
 
-// Runs the encoder on the image, or with `keep` on a part of it.
+// The latents that the encoder makes of the image, or with `keep` of a part of it.
 absl::StatusOr<Buffer> Encode(const Picture& picture, NamedBuffers inputs, device::Stream& stream,
                               PendingWork& work) {
   ASSIGN_OR_RETURN(const NamedBuffers outputs, EnqueueGraph(picture.request->encode, inputs,
@@ -172,8 +172,8 @@ absl::Status SampleLatents(Picture& picture, device::Stream& stream, PendingWork
   return absl::OkStatus();
 }
 
-// Gives a UNet that inpaints the masked image's latents. diffusers draws for another one too, which
-// reads nothing of them.
+// The latents that a UNet that inpaints reads of the masked image. diffusers draws for another one
+// too, which reads nothing of it.
 absl::Status SampleMaskedImage(Picture& picture, device::Stream& stream, PendingWork& work) {
   const Request& request = *picture.request;
   const device::Shape shape = LatentShape(picture);

@@ -113,7 +113,7 @@ struct Picture {
   image::Image pixels;               // when next is kDone, unless the spec wants latents
 
  private:
-  Lane LaneOf(ModelId model) const;
+  Lane LaneOf(const PlannedStage& stage) const;
   batching::Ahead::Stage StepsAhead(size_t stage) const;
 };
 

@@ -107,7 +107,7 @@ TEST(InpaintingTest, KeepsTheBlackHalfAndDrawsTheOther) {
   EXPECT_NE(Half(drawn, true), Half(image, true));
 }
 
-// Begins with noise alone: the second that the seed draws, behind the image's.
+// A strength of 1 begins with noise alone: the second that the seed draws, behind the image's.
 TEST(InpaintingTest, AWhiteMaskOfFullStrengthDrawsWhatTextToImageDoes) {
   const Rig rig = OnCpu();
   Asked masked = Masked(MaskFile(255, 255));

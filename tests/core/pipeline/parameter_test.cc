@@ -203,6 +203,12 @@ std::vector<Row> DenoisingRows() {
       {"clip_skip_a1111", Plain(), [](Asked& s) { s.clip_skip_a1111 = 3; }},
       {"prompt_syntax", WithBrackets(),
        [](Asked& s) { s.prompt_syntax = prompts::Syntax::kA1111; }},
+      {"long_prompt",
+       After(Plain(),
+             [](Asked& s) {
+               for (int i = 0; i < 80; ++i) s.prompt += " star";
+             }),
+       [](Asked& s) { s.long_prompt = prompts::LongPrompt::kChunk; }},
       {"timesteps", WithTimesteps(),
        [](Asked& s) {
          s.timesteps = {950, 400};
@@ -300,7 +306,7 @@ class ParameterTest : public ::testing::Test {
     // As a server readies its buckets.
     for (const Size bucket : {Size{64, 64}, Size{72, 64}, Size{64, 72}, Size{72, 72}}) {
       for (const int rows : {1, 2}) {
-        const auto graphs = rig_->pipeline->GraphsOf(bucket, rows).value();
+        const auto graphs = rig_->pipeline->GraphsOf({}, bucket, rows).value();
         for (const GraphHandle& graph : graphs) {
           ASSERT_OK(rig_->graphs.Get(graph, {.reason = compiler::Reason::kStartup}));
           rig_->kept.push_back(graph);

@@ -75,7 +75,7 @@ TEST(ScheduleTest, KeepsAnImageAtTheNextEvaluationsNoise) {
   }
 }
 
-// diffusers knows no noise of middles.
+// Lines of which diffusers knows no noise, as of the end of their step.
 TEST(ScheduleTest, KeepsAnImageAtTheStepsEndInTheMiddleOfOne) {
   for (const char* name : {"dpm2", "dpm2_a", "dpmpp_sde"}) {
     ASSERT_OK_AND_ASSIGN(const Schedule schedule, Make({.name = name}, {.num_inference_steps = 4}));

@@ -194,11 +194,10 @@ TEST(RequestFormTest, NumbersAreFinite) {
 
 TEST(RequestFormTest, EnumValuesAreKnown) {
   v1::GenerateRequest request = Good();
-  request.set_model(static_cast<v1::Model>(99));
   request.mutable_output()->set_format(static_cast<v1::Format>(77));
   request.set_bucket_policy(static_cast<v1::BucketPolicy>(4));
-  EXPECT_THAT(BadFields(request), ElementsAre("model", "output.format", "bucket_policy"));
-  EXPECT_THAT(ToSpec(request).violations[0].description, HasSubstr("MODEL_REFINER"));
+  EXPECT_THAT(BadFields(request), ElementsAre("output.format", "bucket_policy"));
+  EXPECT_THAT(ToSpec(request).violations[0].description, HasSubstr("FORMAT_JPEG"));
 }
 
 TEST(RequestFormTest, AFieldOfANewerApiIsNotIgnored) {
