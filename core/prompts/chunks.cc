@@ -141,7 +141,7 @@ class Cutter {
   const size_t most_;
   const int64_t comma_ = IdOf(",");
   Chunks chunks_;
-  Tokens tokens_;            // of the chunk that has not ended
+  Tokens tokens_;            // tokens of the chunk that has not ended
   size_t behind_comma_ = 0;  // place behind its last comma; 0: it has none
 };
 

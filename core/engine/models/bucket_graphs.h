@@ -110,8 +110,9 @@ class BucketGraphs {
   std::vector<int> SharedRowCounts(pipeline::Size bucket) const;
 
   bool IsServed(pipeline::Size bucket) const ABSL_LOCKS_EXCLUDED(mutex_);
-  // Keeps graphs that were compiled for a request, of a size that is not served or of longer prompts
-  // than its size is served for: the next one finds them. Those of sizes used least recently leave.
+  // Keeps graphs that were compiled for a request, of a size that is not served or of longer
+  // prompts than its size is served for: the next one finds them. Those of sizes used least
+  // recently leave.
   void KeepCold(pipeline::Size size, const GraphHandles& graphs) ABSL_LOCKS_EXCLUDED(mutex_);
   // The size was used, whether it is served or not.
   void Touch(pipeline::Size size) ABSL_LOCKS_EXCLUDED(mutex_);

@@ -189,9 +189,10 @@ void AddMeanRule(const TextEncoder& encoder, RowInputs& row) {
     return std::vector<float>(static_cast<size_t>(count), 1 / static_cast<float>(count));
   };
   // Zeros are the origin of A1111's weights, where a prompt has any.
-  const auto restores = static_cast<int64_t>(absl::c_any_of(
-      row.text.back().chunks,
-      [](const TextChunk& chunk) { return chunk.origin == EmphasisOrigin::kZeros; }));
+  const auto restores =
+      static_cast<int64_t>(absl::c_any_of(row.text.back().chunks, [](const TextChunk& chunk) {
+        return chunk.origin == EmphasisOrigin::kZeros;
+      }));
   row.request.push_back({kRestoresMean, std::vector<int64_t>{restores}});
   row.request.push_back({kTokenShares, shares(encoder.tokenizer->max_length())});
   row.request.push_back({kFeatureShares, shares(encoder.config.hidden_size)});

@@ -71,7 +71,7 @@ class ChunkEncoder {
   absl::Status Encode(const TextInputs& text, EncodedPrompt& encoded) {
     ASSIGN_OR_RETURN(Buffer states, Allocate());
     for (int i = chunks_; i-- > 0;) {
-      // Of the first chunk comes the pooled state.
+      // Takes the pooled state of the first chunk.
       ASSIGN_OR_RETURN(NamedBuffers outputs, EncodeOne(to_, index_, text.chunks[i].run,
                                                        {{state_name_, states.Rows(i, i + 1)}}));
       outputs.erase(state_name_);
