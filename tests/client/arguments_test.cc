@@ -63,6 +63,7 @@ TEST(ArgumentsTest, WhatIsWrongIsNamed) {
   EXPECT_THAT(RequestOf({"--original-size=12"}), StatusIs(kInvalid, HasSubstr("WIDTHxHEIGHT")));
   EXPECT_THAT(RequestOf({"--refine=maybe"}), StatusIs(kInvalid, HasSubstr("true or false")));
   EXPECT_THAT(RequestOf({"--image=/no/such/file"}), StatusIs(kInvalid, HasSubstr("/no/such/file")));
+  EXPECT_THAT(RequestOf({"--mask=/no/such/mask"}), StatusIs(kInvalid, HasSubstr("/no/such/mask")));
 }
 
 TEST(ArgumentsTest, AnOptionWithTwoValuesIsRefusedAndBothAreNamed) {
