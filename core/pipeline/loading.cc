@@ -224,7 +224,6 @@ absl::StatusOr<std::unique_ptr<const Pipeline>> LoadPipeline(const LoadOptions& 
     RETURN_IF_ERROR(GiveUp(options));
     ASSIGN_OR_RETURN(auto model, LoadedModel::Load(source.model, source.family, source.checkpoint,
                                                    store, graphs, model_options));
-    table[source.model.id].inpaints = model->configs().inpaints();
     TellAll(source.checkpoint.warnings(), options.warn);
     TellAll(families::FindLeftOut(source.family, source.checkpoint), options.warn);
     TellAll(model->warnings(), options.warn);
