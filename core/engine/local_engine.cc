@@ -248,8 +248,11 @@ absl::StatusOr<LocalEngine::Offers> LocalEngine::FindOffers(const GenerateSpec& 
     refused.Update(offer.status());
     if (!offer.ok()) continue;
     const bool is_ready = !offer->pictures.empty();
+    if (is_ready && !offers.all.empty() && offers.all.front().pictures.empty()) offers.all.clear();
     if (is_ready || offers.all.empty()) offers.all.push_back(*std::move(offer));
-    if (offers.all.front().pictures.empty()) break;
+    // A model on demand is not loaded where it has to make room, if another device has it.
+    const pipeline::ModelRow& model = offers.plan->stages.front().model->row();
+    if (!is_ready && model.residency != pipeline::Residency::kOnDemand) break;
   }
   if (offers.all.empty()) return refused;
   return offers;
