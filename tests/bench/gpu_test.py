@@ -20,7 +20,7 @@ from unittest import mock
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.path.insert(0, str(HERE))
-from sdxl import bench, checkpoint, machine, measurements, networks, peer_process, processes, results, server, session  # noqa: E402
+from full_size import bench, checkpoint, machine, measurements, networks, peer_process, processes, results, server, session  # noqa: E402
 
 MACHINE = {"gpu": {"name": "NVIDIA H100", "driver_version": "580.1", "power.limit": 700.0, "clocks.max.sm": 1980.0}, "cpus": 16,
            "cpu": "a processor", "latentd": "latentd 0.1.0", "commit": "abc"}
@@ -77,13 +77,14 @@ class CheckpointTest(FolderTest):
         self.assertEqual(first, self.values(self.write(shapes), "a.weight"))
         self.assertNotEqual(first, self.values(self.write(shapes, salt="refiner"), "a.weight"))
 
-    def test_the_whole_architecture_is_sdxls(self):
+    def test_the_whole_architectures_are_those_that_were_published(self):
         models = checkpoint.full(ROOT)
         parameters = {f"{model} {name}": sum(math.prod(shape) for shape in component.shapes.values())
                       for model, components in models.items() for name, component in components.items()}
         self.assertEqual(parameters, {
             "base unet": 2_567_463_684, "base vae": 83_653_863, "base text_encoder": 123_060_480, "base text_encoder_2": 694_659_840,
-            "refiner unet": 2_259_526_660, "refiner vae": 83_653_863, "refiner text_encoder_2": 694_659_840})
+            "refiner unet": 2_259_526_660, "refiner vae": 83_653_863, "refiner text_encoder_2": 694_659_840,
+            "sd15 unet": 859_520_964, "sd15 vae": 83_653_863, "sd15 text_encoder": 123_060_480})
         self.assertEqual(models["base"]["unet"].config["_class_name"], "UNet2DConditionModel")
         self.assertEqual(models["refiner"]["text_encoder_2"].config["architectures"], ["CLIPTextModelWithProjection"])
 
@@ -93,6 +94,10 @@ class CheckpointTest(FolderTest):
         unet = folder / "base/unet/diffusion_pytorch_model.safetensors"
         written = unet.stat().st_mtime_ns
         self.assertEqual(checkpoint.write(ROOT, folder, "reduced"), size)
+        self.assertEqual(unet.stat().st_mtime_ns, written)
+        checkpoint.write(ROOT, folder, "reduced", [checkpoint.SD15])
+        self.assertTrue((folder / "sd15/unet/diffusion_pytorch_model.safetensors").exists())
+        self.assertEqual(json.loads((folder / "sd15/model_index.json").read_text())["_class_name"], "StableDiffusionPipeline")
         self.assertEqual(unet.stat().st_mtime_ns, written)
         (folder / checkpoint.COMPLETE).unlink()
         checkpoint.write(ROOT, folder, "reduced")
@@ -183,11 +188,21 @@ class ResultsTest(FolderTest):
         self.assertEqual(lines[1], "| UNet step (rows@size), 8@1024x1024 | ms | 90 | - | - | - | - |  |")
         self.assertEqual(lines[2], "| VAE decode (rows@size), 1@1024x1024 | ms | 21.9 | - | - | 22 | 15 | holds |")
 
+    def test_a_bar_beside_torch_compile_is_of_the_same_run(self):
+        found = self.results()
+        found.add("sd15_picture 30@512x512", "latentd", [100.0])
+        self.assertEqual(results.table(found.document).splitlines()[-1].split("|")[-5:], [" - ", " - ", " - ", "  ", ""])
+        found.add("sd15_picture 30@512x512", "compile", [129.0])
+        self.assertIn("| 129 | 99.2 | - | MISSED |", results.table(found.document))
+        found.add("sd15_picture 30@512x512", "compile", [140.0, 140.0])
+        self.assertIn("| 140 | 108 | - | holds |", results.table(found.document))
+
     def test_every_bar_is_of_a_figure_that_a_full_bench_makes(self):
         scale = session.FULL
         main, other = session.text(scale.main), session.text(scale.other)
         shapes = {f"2@{main}", f"1@{main}", f"1@{session.text(scale.large)}", f"{scale.steps}@{main}", f"{scale.few_steps}@{main}", main, other, f"{main} {other}"}
-        for figure in results.BARS:
+        shapes.add(f"{scale.steps}@{session.text(scale.sd15)}")
+        for figure in (*results.BARS, *results.TIMES_AS_FAST):
             kind, _, shape = figure.partition(" ")
             self.assertIn(kind, results.KINDS)
             self.assertIn(shape, shapes)

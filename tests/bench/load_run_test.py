@@ -14,7 +14,7 @@ from unittest import mock
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
-from sdxl import machine  # noqa: E402
+from full_size import machine  # noqa: E402
 from timeless import timeless  # noqa: E402
 from traffic import bench, calls, promises, report  # noqa: E402
 from traffic.calls import MISSED, OK, Attempt  # noqa: E402

@@ -17,7 +17,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 import promises  # noqa: E402
 import steady_parts as parts  # noqa: E402
-from sdxl import checkpoint, machine, processes  # noqa: E402
+from full_size import checkpoint, machine, processes  # noqa: E402
 
 ROOT = HERE.parents[1]
 DEMO = {"buckets": "64x64,96x64,64x96,96x96,128x64", "warm_up": 300, "steps": "1,2,3"}

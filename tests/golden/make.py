@@ -16,7 +16,7 @@ import zlib
 import diffusers
 import numpy
 import torch
-from diffusers import (AutoPipelineForImage2Image, StableDiffusionPipeline, StableDiffusionXLImg2ImgPipeline,
+from diffusers import (AutoPipelineForImage2Image, AutoPipelineForInpainting, StableDiffusionPipeline, StableDiffusionXLImg2ImgPipeline,
                        StableDiffusionXLPipeline)
 from PIL import Image
 from safetensors.torch import save_file
@@ -258,7 +258,7 @@ class WeightedText:
         weighted = z * weights
         return weighted if self.is_xl else weighted * (z.mean() / weighted.mean())
 
-    def encode_pieces(self, encoder, tokenizer, pieces):
+    def encode_chunk(self, encoder, tokenizer, pieces):
         ids, weights = [tokenizer.bos_token_id], [1.0]
         for text, weight in pieces:
             tokens = tokenizer(text, add_special_tokens=False).input_ids
@@ -267,6 +267,19 @@ class WeightedText:
         ids += [tokenizer.pad_token_id] * (TOKENS - len(ids))
         z, pooled = self.encode(encoder, ids)
         return self.weigh(encoder, tokenizer, z, weights + [1.0] * (TOKENS - len(weights))), pooled
+
+    def encode_pieces(self, encoder, tokenizer, pieces):
+        """All chunks, which null divides, filled up with empty ones; and the first one's pooled state."""
+        chunks = [[]]
+        for piece in pieces:
+            if piece is None:
+                chunks.append([])
+            else:
+                chunks[-1].append(piece)
+        most = max(1 + all_pieces.count(None) for all_pieces in self.case["pieces"].values())
+        chunks += [[]] * (most - len(chunks))
+        results = [self.encode_chunk(encoder, tokenizer, chunk) for chunk in chunks]
+        return torch.cat([state for state, _ in results], 1), results[0][1]
 
     @torch.no_grad()
     def parameters(self):
@@ -287,7 +300,9 @@ class Pipelines:
     def __init__(self, base, refiner=None):
         self.base, self.refiner = base, refiner
         self.base_image = AutoPipelineForImage2Image.from_pipe(base)
-        pipelines = [pipeline for pipeline in (base, refiner, self.base_image) if pipeline is not None]
+        self.inpainting = AutoPipelineForInpainting.from_pipe(base)
+        known = (base, refiner, self.base_image, self.inpainting)
+        pipelines = [pipeline for pipeline in known if pipeline is not None]
         self.schedulers = {id(pipeline): pipeline.scheduler for pipeline in pipelines}
         for pipeline in pipelines:
             pipeline.set_progress_bar_config(disable=True)
@@ -303,7 +318,7 @@ class Pipelines:
             name: tuple(value) if name.endswith(("_size", "_left")) else value
             for name, value in case.items() if name in PARAMETERS
         }
-        if pipeline is self.base:
+        if pipeline in (self.base, self.inpainting):
             parameters.update(height=case["height"], width=case["width"])
         if "pieces" in case:
             parameters = {name: value for name, value in parameters.items() if name not in TEXT_PARAMETERS}
@@ -363,9 +378,14 @@ class Pipelines:
             cut = case["denoising_end"]
             handed_over, _ = self.run(self.base, case, denoising_end=cut, output_type="latent")
             return *self.run(self.refiner, case, image=handed_over, denoising_start=cut), handed_over
-        pipeline = {"image-to-image": self.base_image, "refiner-image-to-image": self.refiner}[task]
-        start = Image.open(f"{out}/{case['image']}-0.png")
-        return *self.run(pipeline, case, image=start, strength=case["strength"]), None
+        pipeline = {"image-to-image": self.base_image, "refiner-image-to-image": self.refiner,
+                    "inpainting": self.inpainting}[task]
+        more = {"image": Image.open(f"{out}/{case['image']}-0.png")}
+        if "strength" in case:
+            more["strength"] = case["strength"]
+        if "mask" in case:
+            more["mask_image"] = mask_image(out, case["mask"])
+        return *self.run(pipeline, case, **more), None
 
     def text(self, case):
         if "pieces" in case or not case.get("text", True):
@@ -378,6 +398,11 @@ class Pipelines:
             **parameters, device="cpu", num_images_per_prompt=1,
             do_classifier_free_guidance=case["guidance_scale"] > 1)
         return {name: tensor for name, tensor in zip(names, found) if tensor is not None}
+
+
+def mask_image(folder, name):
+    """A mask of `folder`, as diffusers.utils.load_image reads it."""
+    return Image.open(f"{folder}/masks/{name}.png").convert("RGB")
 
 
 def pixel_distance(a, b):

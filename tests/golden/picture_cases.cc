@@ -210,7 +210,7 @@ pipeline::LoadOptions LoadOptionsOf(const Options& options) {
 
 // Facts of a case that its pipeline is loaded by.
 struct LoadedBy {
-  std::string checkpoint;  // of checkpoints.json; empty: the checkpoint of the options
+  std::string checkpoint;  // a name in checkpoints.json; empty: the checkpoint of the options
   std::string preset;
   bool tiled = false;
 

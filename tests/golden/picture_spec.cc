@@ -82,6 +82,7 @@ const std::map<std::string, Setter>& Setters() {
       {"name", Skip},
       {"task", SetTask},
       {"image", Skip},         // read by ReadPictureCase
+      {"mask", Skip},          // likewise
       {"latents_seed", Skip},  // likewise
       {"vae_tiling", Skip},    // set for the pipeline, not for a request
       {"checkpoint", Skip},    // likewise
@@ -101,6 +102,10 @@ const std::map<std::string, Setter>& Setters() {
       {"clip_skip", Set<&PictureSpec::clip_skip>},
       {"clip_skip_a1111", Set<&PictureSpec::clip_skip_a1111>},
       {"prompt_syntax", SetSyntax},
+      {"long_prompt",
+       [](const json& value, PictureSpec& spec) {
+         if (value.get<std::string>() == "chunk") spec.long_prompt = prompts::LongPrompt::kChunk;
+       }},
       {"pieces", Skip},  // diffusers' input in place of prompts with a syntax
       {"timesteps", Set<&PictureSpec::timesteps>},
       {"sigmas", Set<&PictureSpec::sigmas>},
@@ -156,7 +161,7 @@ void DropWhatDoesNotCount(const std::string& task, bool has_image, PictureSpec& 
 
 absl::Status CheckTask(const std::string& task) {
   for (const char* known :
-       {"text-to-image", "ensemble", "image-to-image", "refiner-image-to-image"}) {
+       {"text-to-image", "ensemble", "image-to-image", "refiner-image-to-image", "inpainting"}) {
     if (task == known) return absl::OkStatus();
   }
   return absl::InvalidArgumentError(absl::StrCat("the case's task ", task, " is not known"));
@@ -177,6 +182,11 @@ absl::StatusOr<PictureRequest> ReadPictureCase(const json& picture_case,
   if (picture_case.contains("image")) {
     const std::string path = absl::StrCat(pictures, "/", picture_case.value("image", ""), "-0.png");
     ASSIGN_OR_RETURN(spec.inputs.image, ReadFile(path, size_t{1} << 26));
+  }
+  if (picture_case.contains("mask")) {
+    const std::string path =
+        absl::StrCat(pictures, "/masks/", picture_case.value("mask", ""), ".png");
+    ASSIGN_OR_RETURN(spec.inputs.mask_image, ReadFile(path, size_t{1} << 26));
   }
   if (picture_case.contains("latents_seed")) {
     spec.inputs.latents = NoiseFile(picture_case.value("latents_seed", uint64_t{0}), spec);

@@ -61,18 +61,19 @@ absl::Status ColdRequests::Order(const Job& job, Preparer::Order& order) {
 
 absl::Status ColdRequests::Begin(Job& job, const Preparer::Ended& ended) {
   BucketGraphs& buckets = *parts_.models.buckets;
-  const pipeline::Size size = job.plan->executed_size;
+  const ModelBucket bucket = BucketOf(*job.plan);
   // A failure of compiling is remembered with the graphs.
   const bool gone = absl::IsResourceExhausted(ended.status) || absl::IsCancelled(ended.status);
-  if (!gone && !ended.graphs.empty()) buckets.KeepCold(size, ended.graphs);
+  if (!gone && !ended.graphs.empty()) buckets.KeepCold(bucket, ended.graphs);
   RETURN_IF_ERROR(ended.status);
   std::optional<pipeline::SharedInputs> inputs = Take(job.handle);
   if (!inputs.has_value()) return CancelledByClient();
   ASSIGN_OR_RETURN(auto pictures,
                    parts_.models.pipeline->Start(job.plan, *std::move(inputs), ended.purpose));
-  buckets.KeepCold(size, pictures.front()->request->graphs);  // graphs for previews too
-  buckets.SetOutcome(size, absl::OkStatus());
+  buckets.KeepCold(bucket, pictures.front()->request->graphs);  // graphs for previews too
+  buckets.SetOutcome(bucket, absl::OkStatus());
   parts_.loop.Begin(job, std::move(pictures));
+  parts_.begun(bucket);
   return absl::OkStatus();
 }
 

@@ -237,6 +237,7 @@ absl::Status Preparer::RunTask(Work& work) {
 
 absl::Status Preparer::Get(Work& work, const compiler::GraphHandle& graph,
                            const compiler::Purpose& purpose) {
+  if (work.order.compile_only) return store_.Compile(graph, purpose);
   ASSIGN_OR_RETURN(compiler::ExecutablePointer executable, store_.Get(graph, purpose));
   if (!work.order.whole) return absl::OkStatus();
   absl::MutexLock lock(&work.mutex);
@@ -249,6 +250,9 @@ absl::Status Preparer::PrepareNext(Work& work) {
   if (group == nullptr) return absl::OkStatus();
   const absl::Time begin = clock_.Monotonic();
   const auto before = store_.Find(group->id);
+  const bool was_ready = absl::c_all_of(group->uses, [this](const compiler::GraphHandle& use) {
+    return store_.StatusOf(use).state == GraphState::kReady;
+  });
   compiler::Purpose purpose = work.order.purpose;
   const bool again = before.ok() && before->state == GraphState::kFailed;
   if (again && purpose.mode == GetMode::kRetry) purpose.reason = compiler::Reason::kRetry;
@@ -265,7 +269,6 @@ absl::Status Preparer::PrepareNext(Work& work) {
                 .status = status},
       .compiled = before.ok() && after.ok() && after->compilations > before->compilations,
       .duration = clock_.Monotonic() - begin};
-  const bool was_ready = before.ok() && before->state == GraphState::kReady;
   return work.Note(*group, done,
                    !status.ok()    ? &WarmOutcome::failed
                    : done.compiled ? &WarmOutcome::compiled

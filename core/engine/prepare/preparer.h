@@ -63,6 +63,8 @@ class Preparer {
     // If it displaces_nothing, a graph that there is no memory for leaves out the next ones that
     // have its label but for the rows.
     compiler::Purpose purpose;
+    // Graphs are compiled or found, and none is loaded: for models that are loaded on demand.
+    bool compile_only = false;
     // Run before the first graph. They may change purpose and graphs; an error ends the order.
     std::vector<Task> tasks;
     // References to one entry count as one graph, which is ready when each of them is.

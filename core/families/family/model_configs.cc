@@ -222,13 +222,21 @@ absl::Status CheckText(const weights::Checkpoint& checkpoint, const ModelConfigs
                    configs.joined_features(), " of the text encoders together"));
 }
 
-absl::Status CheckLatents(const weights::Checkpoint& checkpoint, const ModelConfigs& configs) {
-  const int64_t channels = LatentChannelsOf(configs.vae);
-  if (configs.unet.in_channels != channels || configs.unet.out_channels != channels) {
+// A UNet for inpainting reads latents, a mask of one channel and latents of what is not masked.
+absl::Status CheckLatents(const Family& family, const weights::Checkpoint& checkpoint,
+                          const ModelConfigs& configs) {
+  const int64_t channels = LatentChannelsOf(configs.vae), in = configs.unet.in_channels;
+  const int64_t inpainting = 2 * channels + 1;
+  if ((in != channels && in != inpainting) || configs.unet.out_channels != channels) {
     return Misfit(checkpoint, "unet",
-                  absl::StrCat("in_channels ", configs.unet.in_channels, " and out_channels ",
-                               configs.unet.out_channels, " are not the VAE's latent_channels ",
-                               channels, " (inpainting UNets are not supported)"));
+                  absl::StrCat("in_channels ", in, " and out_channels ", configs.unet.out_channels,
+                               " are not the VAE's latent_channels ", channels,
+                               "; an inpainting UNet has in_channels ", inpainting));
+  }
+  if (in == inpainting && family.starts_from_image) {
+    return Misfit(checkpoint, "unet",
+                  absl::StrCat("in_channels ", in, " is an inpainting UNet's, and ", family.title,
+                               " has none: give it as the base"));
   }
   return absl::OkStatus();
 }
@@ -262,7 +270,7 @@ absl::StatusOr<ModelConfigs> ReadModelConfigs(const Family& family,
   if (has_tiny_vae) RETURN_IF_ERROR(ReadTinyVae(checkpoint, configs));
   RETURN_IF_ERROR(family.check(checkpoint, configs));
   RETURN_IF_ERROR(CheckText(checkpoint, configs));
-  RETURN_IF_ERROR(CheckLatents(checkpoint, configs));
+  RETURN_IF_ERROR(CheckLatents(family, checkpoint, configs));
   WarnOfUnknownFields(checkpoint, configs);
   return configs;
 }

@@ -33,7 +33,7 @@ struct TextEncoder {
 struct ModelConfigs {
   std::optional<schedulers::SchedulerFile> scheduler;  // there, once read
   std::string default_scheduler;  // for requests that name none; empty: the checkpoint's own
-  // Of the default scheduler, and the end of a sentence, of what decided it: "the tensor v_pred".
+  // The default scheduler's, and the end of a sentence of what decided it: "the tensor v_pred".
   std::string prediction_type, prediction_decided_by;
   std::string no_default;  // why there is none, for requests that name none; empty: there is
   std::vector<TextEncoder> text_encoders;  // one or two, in the order of their states
@@ -45,6 +45,8 @@ struct ModelConfigs {
   bool requires_aesthetics_score = false;
   std::vector<std::string> warnings;  // a sentence for each file of which something is ignored
 
+  // True if the UNet reads a mask and an image beside the latents: it draws into images only.
+  bool inpaints() const { return unet.in_channels > unet.out_channels; }
   // True if the UNet is told the guidance scale (guidance_embedding.h), as latent consistency
   // models are: an evaluation is of one row, and no negative prompt has a part in it.
   bool embeds_guidance() const { return unet.time_cond_proj_dim > 0; }

@@ -47,12 +47,13 @@ absl::StatusOr<graph::Graph> TextGraph(const ModelConfigs& configs, size_t index
   return std::move(b).Build();
 }
 
-Value Predict(GraphBuilder& b, const ModelConfigs& configs, Value latents, Value timestep) {
+Value Predict(GraphBuilder& b, const ModelConfigs& configs, Value latents, Value timestep,
+              int chunks) {
   networks::Unet2dConditionInputs inputs;
   inputs.sample = latents;
   inputs.timestep = timestep;
   inputs.encoder_hidden_states =
-      JoinHiddenStates(b, configs, b.shape(latents)[0], EmphasisMean::kRestored);
+      JoinHiddenStates(b, configs, b.shape(latents)[0], chunks, EmphasisMean::kRestored);
   inputs.timestep_cond = GuidanceInput(b, configs, b.shape(latents)[0]);
   return networks::Unet2dCondition(b, configs.unet, "unet", inputs);
 }

@@ -85,7 +85,8 @@ absl::StatusOr<graph::Graph> TextGraph(const ModelConfigs& configs, size_t encod
   return std::move(b).Build();
 }
 
-Value Predict(GraphBuilder& b, const ModelConfigs& configs, Value latents, Value timestep) {
+Value Predict(GraphBuilder& b, const ModelConfigs& configs, Value latents, Value timestep,
+              int chunks) {
   const int64_t rows = b.shape(latents)[0];
   const auto request = [&](const char* name, int64_t features) {
     return b.Input(name, device::DType::kF32, {rows, features}, graph::Rate::kRequest);
@@ -93,7 +94,7 @@ Value Predict(GraphBuilder& b, const ModelConfigs& configs, Value latents, Value
   networks::Unet2dConditionInputs inputs;
   inputs.sample = latents;
   inputs.timestep = timestep;
-  inputs.encoder_hidden_states = JoinHiddenStates(b, configs, rows, EmphasisMean::kFree);
+  inputs.encoder_hidden_states = JoinHiddenStates(b, configs, rows, chunks, EmphasisMean::kFree);
   inputs.text_embeds =
       request("text_embeds", configs.text_encoders.back().config.pooled_features());
   inputs.time_ids = request("time_ids", TimeIdsOf(configs));
@@ -213,6 +214,7 @@ constexpr Family Make(bool is_refiner) {
           .defaults = {.steps = 50,
                        .guidance_scale = 5.0,
                        .strength = 0.3,
+                       .mask_strength = 0.9999,
                        .denoising_end = 0.8,
                        .clip_skip_a1111 = kPenultimate},
           .sample_side = 128,

@@ -47,7 +47,7 @@ class LoadedModel {
   // In the order of their graphs.
   const std::vector<TextEncoder>& text_encoders() const { return configs_.text_encoders; }
   const VaeConfig& vae() const { return configs_.vae; }
-  int64_t latent_channels() const { return configs_.unet.in_channels; }
+  int64_t latent_channels() const { return configs_.unet.out_channels; }
   // The files that its configurations and tokenizers were read from.
   const std::vector<std::shared_ptr<const weights::WatchedFile>>& files_read() const {
     return files_read_;

@@ -200,8 +200,13 @@ ModelDefaults WithPreset(ModelDefaults defaults, const Preset* preset, bool is_t
                                 ? preset->told_guidance_scale.value_or(defaults.guidance_scale)
                                 : preset->guidance_scale;
   defaults.eta = preset->eta;
+  defaults.mask_guidance_scale =
+      is_told_guidance ? preset->told_guidance_scale.value_or(defaults.mask_guidance_scale)
+                       : preset->guidance_scale;
   // Image-to-image runs one step at least.
-  defaults.strength = std::max(defaults.strength, std::min(1.0, 1.0 / preset->steps));
+  const double least = std::min(1.0, 1.0 / preset->steps);
+  defaults.strength = std::max(defaults.strength, least);
+  defaults.mask_strength = std::max(defaults.mask_strength, least);
   return defaults;
 }
 

@@ -11,7 +11,6 @@
 #include "core/schedulers/formulas/shared_rules.h"
 #include "core/schedulers/formulas/step_matrix.h"
 #include "core/schedulers/grids/middle_grid.h"
-#include "core/schedulers/grids/sigma_grid.h"
 #include "core/schedulers/methods/scheduler.h"
 
 namespace latentd::schedulers {
@@ -62,7 +61,7 @@ constinit const Scheduler kDpm2 = {.class_name = "KDPM2DiscreteScheduler",
                                    .find_mistake = FindSample,
                                    .fill_grid = FillGrid,
                                    .step = Step,
-                                   .start = StartFromSigma};
+                                   .start = StartFromMiddle};
 
 constinit const Scheduler kDpm2Ancestral = {.class_name = "KDPM2AncestralDiscreteScheduler",
                                             .fields = kFields,
@@ -70,6 +69,6 @@ constinit const Scheduler kDpm2Ancestral = {.class_name = "KDPM2AncestralDiscret
                                             .find_mistake = FindSample,
                                             .fill_grid = FillAncestralGrid,
                                             .step = AncestralStep,
-                                            .start = StartFromSigma};
+                                            .start = StartFromMiddle};
 
 }  // namespace latentd::schedulers

@@ -14,7 +14,6 @@
 #include "core/schedulers/formulas/shared_rules.h"
 #include "core/schedulers/formulas/step_matrix.h"
 #include "core/schedulers/grids/middle_grid.h"
-#include "core/schedulers/grids/sigma_grid.h"
 #include "core/schedulers/methods/scheduler.h"
 
 namespace latentd::schedulers {
@@ -64,6 +63,6 @@ constinit const Scheduler kDpmppSde = {.class_name = "DPMSolverSDEScheduler",
                                        .find_mistake = FindSample,
                                        .fill_grid = FillGrid,
                                        .step = Step,
-                                       .start = StartFromSigma};
+                                       .start = StartFromMiddle};
 
 }  // namespace latentd::schedulers

@@ -30,10 +30,10 @@ using SharedSource = std::shared_ptr<const ComponentSource>;
 
 constexpr size_t kMaxAssembledConfigBytes = 1 << 20;
 
-// Tells the families of UNets apart, in config.json.
+// Tells the families of UNets apart, in config.json. A UNet for inpainting, of more input channels,
+// goes with the text encoders and the VAE of any other.
 constexpr const char* kFamilyFields[] = {"cross_attention_dim", "addition_embed_type",
-                                         "projection_class_embeddings_input_dim", "in_channels",
-                                         "out_channels"};
+                                         "projection_class_embeddings_input_dim", "out_channels"};
 
 // Settings of a VAE that no tensor tells.
 constexpr const char* kVaeSettings[] = {"scaling_factor", "shift_factor", "sample_size",
@@ -51,7 +51,7 @@ bool IsOneFile(const std::string& path) {
 
 absl::Status Annotated(const absl::Status& status, absl::string_view flag) {
   if (status.ok()) return status;
-  return {status.code(), absl::StrCat("--", flag, ": ", status.message())};
+  return {status.code(), absl::StrCat(flag, ": ", status.message())};
 }
 
 // A field that is null is as one that is not there. Lists have a number for each block.
@@ -119,9 +119,18 @@ class Assembler {
   }
 
  private:
+  // True if the flag gives parts too: "--model=NAME=PATH,vae=PATH".
+  bool IsOfModelFlag() const { return absl::StartsWith(paths_.flag, "model="); }
+
+  // The flag that gives a part, as users write it.
+  std::string PartFlag(absl::string_view part) const {
+    if (!IsOfModelFlag()) return absl::StrCat("--", part);
+    return absl::StrCat("--", paths_.flag, "=...,", part);
+  }
+
   std::string OtherFlag() const {
-    return paths_.flag == "base" ? "components-from"
-                                 : absl::StrCat(paths_.flag, "-components-from");
+    const bool is_refiners = paths_.flag == "refiner";
+    return PartFlag(is_refiners ? "refiner-components-from" : "components-from");
   }
 
   absl::Status Read() {
@@ -196,9 +205,9 @@ class Assembler {
     Reading reading = reading_;
     reading.said = {.prediction_type = paths_.prediction_type, .ema = paths_.ema};
     absl::StatusOr<ReadPart> read = ReadComponent(path, name, reading);
-    if (!read.ok()) return Annotated(read.status(), FlagOf(name));
+    if (!read.ok()) return Annotated(read.status(), PartFlag(FlagOf(name)));
     absl::StatusOr<SharedSource> source = Configure(name, path, std::move(read->source));
-    if (!source.ok()) return Annotated(source.status(), FlagOf(name));
+    if (!source.ok()) return Annotated(source.status(), PartFlag(FlagOf(name)));
     const SharedSource other = FromOther(name);
     std::erase(configured_, name);
     if (other != nullptr && (*source)->ConfigName() == other->ConfigName()) {
@@ -338,7 +347,7 @@ class Assembler {
     for (const std::string& name : own_.lacking) {
       if (IsSupplied(name)) continue;
       lacking.push_back(name);
-      flags.push_back(absl::StrCat("--", FlagOf(name), "=PATH"));
+      flags.push_back(absl::StrCat(PartFlag(FlagOf(name)), "=PATH"));
     }
     if (lacking.empty() || !own_.is_file) return absl::OkStatus();
     const std::string place = DescribePlace(paths_.path);
@@ -347,8 +356,9 @@ class Assembler {
         paths_.components_from.empty()
             ? ""
             : absl::StrCat(", and ", paths_.components_from, " has none to supply"),
-        ": --", OtherFlag(), "=PATH, another checkpoint of its family, supplies what is lacking",
-        paths_.flag == "base" ? absl::StrCat("; or one by one: ", absl::StrJoin(flags, ", ")) : "",
+        ": ", OtherFlag(), "=PATH, another checkpoint of its family, supplies what is lacking",
+        paths_.flag == "refiner" ? ""
+                                 : absl::StrCat("; or one by one: ", absl::StrJoin(flags, ", ")),
         place.empty() ? "" : "; ", place));
   }
 

@@ -31,7 +31,7 @@ struct CheckpointPaths {
   // Takes the averaged weights that the UNet's single file has beside its own.
   bool ema = false;
 
-  std::string flag = "base";  // the flag of `path`, for messages
+  std::string flag = "base";  // the flag of `path`, for messages: "refiner", "model=anime"
 };
 
 }  // namespace latentd::weights

@@ -25,7 +25,7 @@
 
 namespace latentd::weights {
 
-// What an operator says of a file; it counts more than what the file says.
+// An operator's word on a file; it counts more than what the file says.
 struct SaidOfFile {
   std::string prediction_type;  // "epsilon", "v_prediction" or "sample"; empty: nothing
   bool ema = false;             // the UNet's weights are to be the averaged ones

@@ -11,8 +11,8 @@ import signal
 import sys
 import tempfile
 
-from sdxl import machine, peer_process
-from sdxl.processes import Failure
+from full_size import machine, peer_process
+from full_size.processes import Failure
 
 from . import calls, mixture, parts, promises, report
 

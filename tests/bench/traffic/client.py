@@ -19,7 +19,7 @@ sys.path.insert(0, str(PACKAGES))
 os.environ["no_proxy"] = "*"
 import grpc  # noqa: E402
 import server_process  # noqa: E402
-from sdxl import peer_process, processes  # noqa: E402
+from full_size import peer_process, processes  # noqa: E402
 
 from . import messages, mixture  # noqa: E402
 from .calls import OK, Attempt, now, play  # noqa: E402

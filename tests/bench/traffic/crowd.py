@@ -5,7 +5,7 @@ import concurrent.futures
 import contextlib
 import multiprocessing
 
-from sdxl import processes
+from full_size import processes
 
 
 async def in_processes(work, shares):

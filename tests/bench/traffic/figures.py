@@ -3,7 +3,7 @@
 import collections
 import math
 
-from sdxl.results import percentile
+from full_size.results import percentile
 
 from . import mixture
 

@@ -5,7 +5,7 @@ import dataclasses
 import random
 import statistics
 
-from sdxl.processes import Failure
+from full_size.processes import Failure
 
 from . import figures
 from .calls import OK, play

@@ -1,6 +1,6 @@
 """The document of a run as Markdown."""
 
-from sdxl.results import text_of
+from full_size.results import text_of
 
 from . import mixture, promises
 

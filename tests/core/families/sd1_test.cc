@@ -61,7 +61,7 @@ class Sd1Test : public ::testing::Test {
 };
 
 int64_t LayerOf(const RowInputs& row) {
-  const TextRun& inputs = row.text.at(0).prompt;
+  const TextRun& inputs = row.text.at(0).chunks.at(0).run;
   const auto layer = std::find_if(inputs.begin(), inputs.end(),
                                   [](const HostInput& input) { return input.name == "layer"; });
   return std::get<std::vector<int64_t>>(layer->values).at(0);
@@ -86,7 +86,7 @@ TEST_F(Sd1Test, WasTrainedAt512WhereItsConfigDoesNotSay) {
   const Rig rig({.base = Path("edited")});
   EXPECT_EQ(rig.pipeline->first().default_size(), (Size{512, 512}));
   EXPECT_THAT(
-      rig.pipeline->DefaultBuckets(),
+      rig.pipeline->BucketsOf({}),
       ElementsAre(Size{512, 512}, Size{576, 448}, Size{448, 576}, Size{640, 384}, Size{384, 640}));
 }
 
@@ -258,9 +258,12 @@ TEST_F(Sd1Test, RefusesTheAddedEmbeddingsOfSdxl) {
               StatusIs(kInvalidArgument, HasSubstr("is of Stable Diffusion XL")));
 }
 
-TEST_F(Sd1Test, RefusesTheUnetOfInpainting) {
+// 9 are of inpainting, which these weights are not for.
+TEST_F(Sd1Test, RefusesAUnetOfOtherChannels) {
+  EXPECT_THAT(LoadEdited("unet/config.json", "in_channels", "8"),
+              StatusIs(kInvalidArgument, HasSubstr("an inpainting UNet has in_channels 9")));
   EXPECT_THAT(LoadEdited("unet/config.json", "in_channels", "9"),
-              StatusIs(kInvalidArgument, HasSubstr("inpainting")));
+              StatusIs(kInvalidArgument, HasSubstr("conv_in.weight")));
 }
 
 // Draws the images by themselves and in steps that they share, of 8 rows, and compares them.

@@ -133,7 +133,7 @@ TEST(PresetPipelineTest, RequestsThatSetNothingAreDrawnWithIt) {
   asked.scheduler = {.name = "euler", .timestep_spacing = "trailing"};
   EXPECT_EQ(rig.Latents(Bare()), demo.Latents(asked));
   EXPECT_NE(rig.Latents(Bare()), demo.Latents(Bare()));
-  EXPECT_EQ(rig.pipeline->default_scheduler(), "euler");
+  EXPECT_EQ(rig.pipeline->table().first().default_scheduler, "euler");
   EXPECT_THAT(rig.pipeline->Resolve(Bare()).value()->warnings, IsEmpty());
 }
 
@@ -203,9 +203,9 @@ TEST(PresetPipelineTest, AGridThatIsNotTrailingIsSaid) {
 
 TEST(PresetPipelineTest, ItsSizeIsTheDefault) {
   const Rig rig({.base = kDemoBase, .preset = "turbo"});
-  EXPECT_EQ(rig.pipeline->traits().default_size, (Size{512, 512}));
+  EXPECT_EQ(rig.pipeline->table().first().default_size, (Size{512, 512}));
   const Rig tcd({.base = kDemoBase, .preset = "tcd"});
-  EXPECT_NE(tcd.pipeline->traits().default_size, (Size{512, 512}));
+  EXPECT_NE(tcd.pipeline->table().first().default_size, (Size{512, 512}));
   EXPECT_EQ(tcd.pipeline->Resolve(Bare()).value()->spec.eta, 0.3);
   PictureSpec asked = Bare();
   asked.scheduler.name = "ddim";

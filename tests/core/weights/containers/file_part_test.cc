@@ -96,6 +96,16 @@ TEST(FilePartTest, SaysOfAUnetHowItPredicts) {
   EXPECT_EQ(settings["timestep_spacing"], "trailing");
 }
 
+TEST(FilePartTest, AnOperatorWhoSaysTheSameTakesNothingBack) {
+  PublishedFile published({{"unet_sdxl", "model.diffusion_model.", "unet"}});
+  published.AddTensor("v_pred", {0});
+  published.AddTensor("ztsnr", {0});
+  const auto part = RecognizePart("part.safetensors", "unet", published.tensors, {},
+                                  {.prediction_type = "v_prediction"});
+  ASSERT_OK(part);
+  EXPECT_EQ(json::parse(part->scheduler_settings)["rescale_betas_zero_snr"], true);
+}
+
 // Its latents have other settings than those of the base's VAE.
 TEST(FilePartTest, RefusesAUnetAloneInTheStyleOfEdm) {
   PublishedFile published({{"unet_sdxl", "model.diffusion_model.", "unet"}});
@@ -105,11 +115,14 @@ TEST(FilePartTest, RefusesAUnetAloneInTheStyleOfEdm) {
 }
 
 // diffusers#7390, #7003: nine channels were read with a configuration of four.
-TEST(FilePartTest, RefusesInpaintingByItsChannels) {
-  PublishedFile published({{"unet_sd15", "", "unet"}});
-  published.AddTensor("input_blocks.0.0.weight", {320, 9, 3, 3});
-  EXPECT_THAT(Part("unet", published.tensors),
-              StatusIs(kRefused, AllOf(HasSubstr("inpainting"), HasSubstr("9 channels"))));
+TEST(FilePartTest, TellsInpaintingByItsChannels) {
+  for (const char* unet : {"unet_sd15", "unet_sdxl"}) {
+    PublishedFile published({{unet, "", "unet"}});
+    published.AddTensor("input_blocks.0.0.weight", {320, 9, 3, 3});
+    ASSERT_OK_AND_ASSIGN(const FilePart part, Part("unet", published.tensors));
+    ASSERT_OK(part.config);
+    EXPECT_EQ(json::parse(*part.config)["in_channels"], 9);
+  }
 }
 
 // Another checkpoint may know them, so that the tensors are there all the same.
@@ -367,7 +380,6 @@ TEST(FilePartTest, RefusesOtherUnetsByTheirSizes) {
   refused("unet_sdxl", 8, 256, "SV3D");
   refused("unet_sdxl", 8, 2816, "InstructPix2Pix");
   refused("unet_sd15", 8, 0, "InstructPix2Pix");
-  refused("unet_sd15", 9, 0, "inpainting");
   refused("unet_sdxl", 4, 1536, "Stable unCLIP");
   refused("unet_sd15", 5, 0, "depth model");
   refused("unet_sd15", 7, 0, "x4 upscaler");

@@ -1,4 +1,4 @@
-"""Measures latentd with SDXL's architecture on this machine's GPU, and diffusers beside it; README.md says what is measured."""
+"""Measures latentd with the architectures of SDXL and SD 1.5 on this machine's GPU, and diffusers beside it; README.md says what is measured."""
 
 import argparse
 import contextlib
@@ -20,7 +20,7 @@ from .session import COMPILE, EAGER, FULL, LATENTD, REDUCED, Bench
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 # Beyond what a measurement is said to take, on an H100; a peer that is not there yet is started, one that compiles compiles first.
 PEER_START_SECONDS = 30
-COMPILE_SECONDS = {"unet": 150, "refiner": 130, "vae": 45}
+COMPILE_SECONDS = {"unet": 150, "refiner": 130, "vae": 45, "sd15_unet": 90, "sd15_vae": 40}
 GRACE_SECONDS = 20  # beyond the budget, for what has begun
 
 
@@ -156,8 +156,10 @@ def run(options, folder):
     settings = {"backend": options.backend, "precision": options.precision, "architecture": scale.architecture,
                 "latentd_flags": options.latentd_flag}
     found = results.Results(options.json, machine.describe(ROOT, options), settings, options.resume)
+    wanted = options.only.split(",") if options.only else [measurement.name for measurement in MEASUREMENTS]
+    models = {model: None for measurement in MEASUREMENTS if measurement.name in wanted for model in measurement.models}
     began = time.monotonic()
-    size = checkpoint.write(ROOT, folder / "checkpoint", scale.architecture)
+    size = checkpoint.write(ROOT, folder / "checkpoint", scale.architecture, models)
     say(f"checkpoint: {size / 1e9:.2f} GB, {time.monotonic() - began:.1f} s")
     if options.checkpoint_only:
         return 0
@@ -165,7 +167,6 @@ def run(options, folder):
     bench = Bench(options, scale, folder / "checkpoint", folder, found,
                   lambda mode: peer_process.Peer(options, folder / "checkpoint", mode, folder))
     runner = Runner(bench, contestants, budget)
-    wanted = options.only.split(",") if options.only else [measurement.name for measurement in MEASUREMENTS]
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # measurements so far are shown
     try:
         for measurement in MEASUREMENTS:
@@ -186,9 +187,9 @@ def parse(arguments):
     parser.add_argument("--json", help="write all samples to this file, after each measurement")
     parser.add_argument("--resume", action="store_true", help="leave out what is done in the file of --json; with the --work of then")
     parser.add_argument("--show", metavar="FILE", help="print the table of such a file, and measure nothing")
-    parser.add_argument("--work", type=pathlib.Path, metavar="DIR", help="for the checkpoint (13 GB) and the cache, and kept; by default a "
+    parser.add_argument("--work", type=pathlib.Path, metavar="DIR", help="for the checkpoints (15 GB) and the cache, and kept; by default a "
                         "temporary folder. A file system in memory makes the first start independent of the disk")
-    parser.add_argument("--checkpoint-only", action="store_true", help="write the checkpoint to DIR/checkpoint of --work, and end")
+    parser.add_argument("--checkpoint-only", action="store_true", help="write the checkpoints to DIR/checkpoint of --work, and end")
     parser.add_argument("--reduced", action="store_true", help="the demo model's architecture and small sizes: shows that all of it works")
     parser.add_argument("--backend", choices=("cuda", "cpu"), help="latentd's; cuda, with --reduced cpu")
     parser.add_argument("--precision", choices=("bf16", "fp16", "fp32"), help="bf16, on the CPU fp32")

@@ -62,16 +62,22 @@ class Unet:
             self._time_ids = 5 if json.load(file).get("requires_aesthetics_score") else 6
         self._unet = peer.compiled(unet)
 
+    def added(self, rows, height):
+        """Values that SDXL's are told beside the prompt; SD 1.5's nothing."""
+        if self._config.addition_embed_type is None:
+            return {}
+        pooled = self._config.projection_class_embeddings_input_dim - self._time_ids * self._config.addition_time_embed_dim
+        return {"added_cond_kwargs": {"text_embeds": self._peer.random(rows, pooled),
+                                      "time_ids": self._peer.random(rows, self._time_ids).fill_(height)}}
+
     def inputs(self, rows, height, width):
         """Always the same memory for a shape, so that nothing is compiled twice."""
         key = rows, height, width
         if key not in self._inputs:
-            pooled = self._config.projection_class_embeddings_input_dim - self._time_ids * self._config.addition_time_embed_dim
             self._inputs[key] = {
                 "sample": self._peer.random(rows, 4, height // 8, width // 8),
                 "encoder_hidden_states": self._peer.random(rows, TOKENS, self._config.cross_attention_dim),
-                "added_cond_kwargs": {"text_embeds": self._peer.random(rows, pooled),
-                                      "time_ids": self._peer.random(rows, self._time_ids).fill_(height)}}
+                **self.added(rows, height)}
         return self._inputs[key]
 
     def run(self, rows, height, width):
@@ -116,9 +122,8 @@ class Peer:
     def __init__(self, options):
         self.device, self.mode = options.device, options.mode
         self.dtype = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}[options.precision]
-        self._checkpoint, self._networks = options.checkpoint, {}
+        self._checkpoint, self._networks, self._schedulers = options.checkpoint, {}, {}
         self.clock = Clock(options.device)
-        self.scheduler = EulerDiscreteScheduler.from_pretrained(f"{options.checkpoint}/base", subfolder="scheduler")
         torch.manual_seed(0)
         torch._dynamo.config.recompile_limit = 64
 
@@ -140,7 +145,8 @@ class Peer:
 
     def network(self, name):
         makers = {"unet": lambda: Unet(self, f"{self._checkpoint}/base"), "vae": lambda: Vae(self, f"{self._checkpoint}/base"),
-                  "refiner": lambda: Unet(self, f"{self._checkpoint}/refiner"), "text": lambda: Text(self, f"{self._checkpoint}/base")}
+                  "refiner": lambda: Unet(self, f"{self._checkpoint}/refiner"), "text": lambda: Text(self, f"{self._checkpoint}/base"),
+                  "sd15_unet": lambda: Unet(self, f"{self._checkpoint}/sd15"), "sd15_vae": lambda: Vae(self, f"{self._checkpoint}/sd15")}
         if name not in self._networks:
             with torch.inference_mode(False):
                 self._networks[name] = makers[name]()
@@ -158,30 +164,37 @@ class Peer:
         self.clock.runs(lambda: kept.run(rows, height, width), min(WARM_RUNS, runs))
         return {"samples": self.clock.runs(lambda: kept.run(rows, height, width), runs), "first": first, "not_finite": not_finite}
 
-    def draw(self, steps, guidance, width, height):
-        unet, vae = self.network("unet"), self.network("vae")
+    def scheduler(self, model):
+        if model not in self._schedulers:
+            self._schedulers[model] = EulerDiscreteScheduler.from_pretrained(f"{self._checkpoint}/{model}", subfolder="scheduler")
+        return self._schedulers[model]
+
+    def draw(self, model, steps, guidance, width, height):
+        prefix = "" if model == "base" else f"{model}_"
+        unet, vae = self.network(f"{prefix}unet"), self.network(f"{prefix}vae")
+        scheduler = self.scheduler(model)
         rows = 2 if guidance > 1 else 1
-        self.scheduler.set_timesteps(steps, device=self.device)
-        latents = self.random(1, 4, height // 8, width // 8) * self.scheduler.init_noise_sigma
+        scheduler.set_timesteps(steps, device=self.device)
+        latents = self.random(1, 4, height // 8, width // 8) * scheduler.init_noise_sigma
         sample = unet.inputs(rows, height, width)["sample"]
-        for timestep in self.scheduler.timesteps:
-            sample.copy_(self.scheduler.scale_model_input(torch.cat([latents] * rows), timestep))
+        for timestep in scheduler.timesteps:
+            sample.copy_(scheduler.scale_model_input(torch.cat([latents] * rows), timestep))
             unet.timestep.copy_(timestep)
             noise = unet.run(rows, height, width)
             if rows == 2:
                 negative, positive = noise.chunk(2)
                 noise = negative + guidance * (positive - negative)
-            latents = self.scheduler.step(noise, timestep, latents, return_dict=False)[0]
+            latents = scheduler.step(noise, timestep, latents, return_dict=False)[0]
         vae.latents(1, height, width).copy_(latents / vae.scaling_factor)
         image = vae.run(1, height, width)
         return ((image / 2 + 0.5).clamp(0, 1) * 255).round().to(torch.uint8).permute(0, 2, 3, 1).cpu()
 
-    def run_pictures(self, steps, guidance, width, height, count):
+    def run_pictures(self, model, steps, guidance, width, height, count):
         """{"samples": ms of each picture}"""
         samples = []
         for _ in range(count):
             begin = time.perf_counter()
-            self.draw(steps, guidance, width, height)
+            self.draw(model, steps, guidance, width, height)
             samples.append(1000 * (time.perf_counter() - begin))
         return {"samples": samples}
 
@@ -196,7 +209,7 @@ class Peer:
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--checkpoint", required=True, help="a folder of base/ and refiner/")
+    parser.add_argument("--checkpoint", required=True, help="a folder of base/, refiner/ and sd15/, as far as they are asked for")
     parser.add_argument("--mode", choices=("eager", "compile"), required=True)
     parser.add_argument("--precision", choices=("bf16", "fp16", "fp32"), required=True)
     parser.add_argument("--device", choices=("cuda", "cpu"), required=True)

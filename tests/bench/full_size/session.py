@@ -2,12 +2,13 @@
 
 import dataclasses
 
-from . import machine, networks, server
+from . import checkpoint, machine, networks, server
 from .processes import Failure
 
 PROMPT = "a large yellow star on a purple background"
 GUIDANCE = 5.0
 LATENTD, EAGER, COMPILE = "latentd", "eager", "compile"
+SDXL, SD15 = checkpoint.SDXL, (checkpoint.SD15,)  # models that a server has: roles base and refiner in this order
 READY_SECONDS = 900  # the longest that a start or a network may take
 MIB = machine.MIB
 
@@ -22,6 +23,7 @@ class Scale:
     unet_sizes: tuple = ((512, 512), (768, 768), (1152, 896), (1536, 1536), (2048, 2048))
     vae_sizes: tuple = ((512, 512), (768, 768), (1152, 896), (1536, 1536))
     large: tuple = (2048, 2048)
+    sd15: tuple = (512, 512)
     rows: tuple = (1, 4, 8)
     steps: int = 30
     few_steps: int = 4
@@ -33,7 +35,7 @@ class Scale:
 
 FULL = Scale("full")
 REDUCED = Scale("reduced", main=(64, 64), other=(96, 64), unet_sizes=((96, 64),), vae_sizes=((96, 64),), large=(128, 128),
-                rows=(1,), steps=3, few_steps=2,
+                sd15=(64, 64), rows=(1,), steps=3, few_steps=2,
                 runs=2, pictures=1, rounds=2, starts=1)
 
 
@@ -48,25 +50,27 @@ def shape(rows, size):
 class Bench:
     """State that the measurements share: the checkpoint, one server, one process for each kind of peer, and where figures go."""
 
-    def __init__(self, options, scale, checkpoint, folder, results, start_peer):
-        self.options, self.scale, self.checkpoint, self.folder, self.results = options, scale, checkpoint, folder, results
+    def __init__(self, options, scale, folder_of_models, folder, results, start_peer):
+        self.options, self.scale, self.checkpoint, self.folder, self.results = options, scale, folder_of_models, folder, results
         self.cache = folder / "cache"
         self.peers = {}
         self.compiled = set()  # graphs that the compiling peer has run: (network, rows, size)
         self._start_peer = start_peer
-        self._server = None
+        self._server, self._served = None, None
         self._clients = {}
 
-    def start_server(self):
+    def start_server(self, models=SDXL):
         """One that is new, from the cache as it is; not ready yet."""
         self.stop_server()
-        self._server = server.Latentd(self.options, self.checkpoint, text(self.scale.main), self.cache, self.folder)
+        roles = {role: self.checkpoint / model for role, model in zip(("base", "refiner"), models)}
+        bucket = text(self.scale.main if models == SDXL else self.scale.sd15)
+        self._server, self._served = server.Latentd(self.options, roles, bucket, self.cache, self.folder), models
         return self._server
 
-    def server(self):
-        """One that is ready."""
-        if self._server is None:
-            self.start_server().wait_until_ready(READY_SECONDS)
+    def server(self, models=SDXL):
+        """One that is ready. One of other models ends before."""
+        if self._server is None or self._served != models:
+            self.start_server(models).wait_until_ready(READY_SECONDS)
         return self._server
 
     def stop_server(self):
@@ -77,16 +81,16 @@ class Bench:
             self._server.stop()
         self._server = None
 
-    def client(self, **request):
+    def client(self, models, **request):
         """Always the same for a request, so that its connection is there."""
-        key = tuple(sorted(request.items()))
+        latentd, key = self.server(models), tuple(sorted(request.items()))  # a server that ends takes its clients along
         if key not in self._clients:
-            self._clients[key] = server.Client(self.options, self.server(), self.folder, **request)
+            self._clients[key] = server.Client(self.options, latentd, self.folder, **request)
         return self._clients[key]
 
-    def picture(self, size=None, steps=None, guidance=GUIDANCE, **more):
+    def picture(self, size=None, steps=None, guidance=GUIDANCE, models=SDXL, **more):
         width, height = size or self.scale.main
-        return self.client(prompt=PROMPT, seed=7, width=width, height=height, num_inference_steps=steps or self.scale.steps,
+        return self.client(models, prompt=PROMPT, seed=7, width=width, height=height, num_inference_steps=steps or self.scale.steps,
                            guidance_scale=guidance, **more)
 
     def other_picture(self, **more):

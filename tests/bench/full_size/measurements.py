@@ -6,7 +6,7 @@ import statistics
 
 from . import machine, networks, server
 from .processes import Failure
-from .session import COMPILE, EAGER, GUIDANCE, LATENTD, MIB, READY_SECONDS, shape, text
+from .session import COMPILE, EAGER, GUIDANCE, LATENTD, MIB, READY_SECONDS, SD15, SDXL, shape, text
 
 STEADY_PICTURES = 3
 SWITCHES = 5  # to each of two sizes, in a round
@@ -65,49 +65,91 @@ def vae_decode(bench, contestant):
         bench.results.add(f"compile_cold {text(bench.scale.main)}", COMPILE, unet + first)
 
 
-def draw_in_turn(bench, contestant, figure, steps, guidance):
+@dataclasses.dataclass(frozen=True)
+class Picture:
+    """A picture that contestants draw in turn. `model` is the peers' name for it, `prefix` that of its figures."""
+
+    figure: str
+    steps: int
+    guidance: float
+    size: tuple
+    models: tuple = SDXL
+    model: str = "base"
+    prefix: str = ""
+
+    @property
+    def which(self):
+        return shape(self.steps, self.size)
+
+
+def ask_for_pictures(bench, contestant, picture, count):
+    width, height = picture.size
+    return bench.ask_peer(contestant, "pictures", model=picture.model, steps=picture.steps, guidance=picture.guidance, width=width,
+                          height=height, count=count)
+
+
+def client_of(bench, picture):
+    return bench.picture(size=picture.size, steps=picture.steps, guidance=picture.guidance, models=picture.models)
+
+
+def draw_in_turn(bench, contestant, picture):
     """A round of pictures; a client's or a peer's first ones have been drawn by `warm`."""
     if contestant != LATENTD:
-        width, height = bench.scale.main
-        answer = bench.ask_peer(contestant, "pictures", steps=steps, guidance=guidance, width=width, height=height,
-                                count=bench.scale.pictures)
-        bench.results.add(f"{figure} {shape(steps, bench.scale.main)}", contestant, answer["samples"])
+        answer = ask_for_pictures(bench, contestant, picture, bench.scale.pictures)
+        bench.results.add(f"{picture.figure} {picture.which}", contestant, answer["samples"])
         return
     for _ in range(bench.scale.pictures):
-        found = bench.picture(steps=steps, guidance=guidance).measured()
-        add_served(bench, f"{figure} {shape(steps, bench.scale.main)}", found, guided=guidance > 1)
+        add_served(bench, picture, client_of(bench, picture).measured())
 
 
-def add_served(bench, figure, found, guided):
+def add_served(bench, picture, found):
     """A picture of the server; where it was guided, also what it consists of."""
-    results, which = bench.results, figure.partition(" ")[2]
-    results.add(figure, LATENTD, found["whole"])
+    results, which = bench.results, picture.which
+    results.add(f"{picture.figure} {which}", LATENTD, found["whole"])
     if found["redone"]:
-        results.note(f"{figure}: not what it says", "a picture was not finite, and decoded again in fp32 or failed")
-    if not guided:
+        results.note(f"{picture.figure} {which}: not what it says", "a picture was not finite, and decoded again in fp32 or failed")
+    if picture.guidance <= 1:
         return
-    results.add(f"served_step {which}", LATENTD, found["step"]["base"])
+    results.add(f"{picture.prefix}served_step {which}", LATENTD, found["step"]["base"])
     for kind, stage in (("served_decode", "decode"), ("served_text", "text"), ("served_png", "encode_file")):
-        results.add(f"{kind} {which}", LATENTD, found["stages"][stage])
-    results.add(f"served_beyond {which}", LATENTD, found["beyond"])
+        results.add(f"{picture.prefix}{kind} {which}", LATENTD, found["stages"][stage])
+    results.add(f"{picture.prefix}served_beyond {which}", LATENTD, found["beyond"])
 
 
-def warm(bench, contestant, figure, steps, guidance):
-    width, height = bench.scale.main
+def warm(bench, contestant, picture):
     if contestant == LATENTD:
-        bench.server().wait_for_row_counts(READY_SECONDS)
-        bench.picture(steps=steps, guidance=guidance).draw(2)
+        bench.server(picture.models).wait_for_row_counts(READY_SECONDS)
+        client_of(bench, picture).draw(2)
     else:
-        bench.ask_peer(contestant, "pictures", steps=steps, guidance=guidance, width=width, height=height, count=1)
-        bench.compiled.update({("unet", 2 if guidance > 1 else 1, bench.scale.main), ("vae", 1, bench.scale.main)})
+        ask_for_pictures(bench, contestant, picture, 1)
+        rows = 2 if picture.guidance > 1 else 1
+        bench.compiled.update({(f"{picture.prefix}unet", rows, picture.size), (f"{picture.prefix}vae", 1, picture.size)})
 
 
 def guided(bench):
-    return "picture", bench.scale.steps, GUIDANCE
+    return Picture("picture", bench.scale.steps, GUIDANCE, bench.scale.main)
 
 
 def unguided(bench):
-    return "picture_unguided", bench.scale.few_steps, 1.0
+    return Picture("picture_unguided", bench.scale.few_steps, 1.0, bench.scale.main)
+
+
+def sd15_guided(bench):
+    return Picture("sd15_picture", bench.scale.steps, GUIDANCE, bench.scale.sd15, models=SD15, model="sd15", prefix="sd15_")
+
+
+def sd15_step(bench, contestant):
+    if contestant == LATENTD:
+        bench.our_network("sd15_step", "unet", [shape(2, bench.scale.sd15)], model="sd15", kernels=True)
+    else:
+        bench.peer_network(contestant, "sd15_step", "sd15_unet", 2, bench.scale.sd15)
+
+
+def sd15_decode(bench, contestant):
+    if contestant == LATENTD:
+        bench.our_network("sd15_decode", "vae", [shape(1, bench.scale.sd15)], model="sd15")
+    else:
+        bench.peer_network(contestant, "sd15_decode", "sd15_vae", 1, bench.scale.sd15)
 
 
 def start_cached(bench, _):
@@ -250,6 +292,7 @@ class Measurement:
     rounds: callable = lambda scale: 1
     networks: callable = lambda scale: ()  # graphs that the compiling peer needs: (network, rows, size)
     network_bench: bool = False  # true if latentd's part is cuda_network_bench's
+    models: tuple = SDXL  # whose weights it needs
 
 
 MEASUREMENTS = (
@@ -258,8 +301,8 @@ MEASUREMENTS = (
                 networks=lambda scale: (("unet", 2, scale.main),)),
     Measurement("vae_decode", vae_decode, {LATENTD: 15, EAGER: 10, COMPILE: 5}, network_bench=True,
                 networks=lambda scale: (("vae", 1, scale.main),)),
-    Measurement("picture", lambda bench, who: draw_in_turn(bench, who, *guided(bench)), {LATENTD: 20, EAGER: 35, COMPILE: 20},
-                prepare=lambda bench, who: warm(bench, who, *guided(bench)), rounds=lambda scale: scale.rounds,
+    Measurement("picture", lambda bench, who: draw_in_turn(bench, who, guided(bench)), {LATENTD: 20, EAGER: 35, COMPILE: 20},
+                prepare=lambda bench, who: warm(bench, who, guided(bench)), rounds=lambda scale: scale.rounds,
                 networks=lambda scale: (("unet", 2, scale.main), ("vae", 1, scale.main))),
     Measurement("first_unseen", first_unseen, {LATENTD: 30}),
     Measurement("switch", switch, {LATENTD: 15}, rounds=lambda scale: scale.rounds),
@@ -268,9 +311,16 @@ MEASUREMENTS = (
     Measurement("refiner_step", refiner_step, {LATENTD: 30, EAGER: 20}, network_bench=True),
     Measurement("refined", refined, {LATENTD: 10}, prepare=warm_refined,
                 rounds=lambda scale: scale.rounds),
-    Measurement("picture_unguided", lambda bench, who: draw_in_turn(bench, who, *unguided(bench)), {LATENTD: 10, EAGER: 15, COMPILE: 10},
-                prepare=lambda bench, who: warm(bench, who, *unguided(bench)), rounds=lambda scale: scale.rounds,
+    Measurement("picture_unguided", lambda bench, who: draw_in_turn(bench, who, unguided(bench)), {LATENTD: 10, EAGER: 15, COMPILE: 10},
+                prepare=lambda bench, who: warm(bench, who, unguided(bench)), rounds=lambda scale: scale.rounds,
                 networks=lambda scale: (("unet", 1, scale.main), ("vae", 1, scale.main))),
+    Measurement("sd15_picture", lambda bench, who: draw_in_turn(bench, who, sd15_guided(bench)), {LATENTD: 30, EAGER: 40, COMPILE: 10},
+                prepare=lambda bench, who: warm(bench, who, sd15_guided(bench)), rounds=lambda scale: scale.rounds,
+                networks=lambda scale: (("sd15_unet", 2, scale.sd15), ("sd15_vae", 1, scale.sd15)), models=SD15),
+    Measurement("sd15_step", sd15_step, {LATENTD: 20, EAGER: 10, COMPILE: 5}, network_bench=True,
+                networks=lambda scale: (("sd15_unet", 2, scale.sd15),), models=SD15),
+    Measurement("sd15_decode", sd15_decode, {LATENTD: 15, EAGER: 10, COMPILE: 5}, network_bench=True,
+                networks=lambda scale: (("sd15_vae", 1, scale.sd15),), models=SD15),
     Measurement("text", text_encoders, {LATENTD: 20, EAGER: 20}, network_bench=True),
     Measurement("vae_large", vae_large, {LATENTD: 20, EAGER: 20}, network_bench=True),
     Measurement("vae_sizes", vae_sizes, {LATENTD: 50, EAGER: 40}, network_bench=True),
