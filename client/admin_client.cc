@@ -42,6 +42,7 @@ AdminClient::AdminClient(const std::string& server, const std::optional<Tls>& tl
   const auto channel = Connect(server, tls);
   graphs_ = v1::GraphCache::NewStub(channel);
   admin_ = v1::Admin::NewStub(channel);
+  models_ = v1::Models::NewStub(channel);
 }
 
 grpc::Status AdminClient::ListGraphs(const v1::ListGraphsRequest& request,
@@ -119,6 +120,29 @@ grpc::Status AdminClient::ImportGraphs(const std::function<bool(v1::GraphBytes&)
     writer->Finish(&status, nullptr);
     return WaitForNext(queue) ? status : UnreadableAnswer();
   });
+}
+
+grpc::Status AdminClient::ListModels(v1::ListModelsResponse& response) {
+  return Call(cancellation_, *models_, &v1::Models::Stub::ListModels, {}, response, kShort);
+}
+
+grpc::Status AdminClient::LoadModel(const std::string& name, v1::ModelStatus& model) {
+  v1::LoadModelRequest request;
+  request.set_name(name);
+  return Call(cancellation_, *models_, &v1::Models::Stub::LoadModel, request, model);
+}
+
+grpc::Status AdminClient::EvictModel(const std::string& name, v1::ModelStatus& model) {
+  v1::EvictModelRequest request;
+  request.set_name(name);
+  return Call(cancellation_, *models_, &v1::Models::Stub::EvictModel, request, model);
+}
+
+grpc::Status AdminClient::PinModel(const std::string& name, bool pinned, v1::ModelStatus& model) {
+  v1::PinModelRequest request;
+  request.set_name(name);
+  request.set_pinned(pinned);
+  return Call(cancellation_, *models_, &v1::Models::Stub::PinModel, request, model);
 }
 
 grpc::Status AdminClient::GetServerStatus(v1::ServerStatus& server_status) {

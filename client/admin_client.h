@@ -17,6 +17,7 @@
 #include "client/channel.h"
 #include "latent/v1/admin.grpc.pb.h"
 #include "latent/v1/graph_cache.grpc.pb.h"
+#include "latent/v1/models.grpc.pb.h"
 
 namespace latentd::client {
 
@@ -44,6 +45,11 @@ class AdminClient {
   grpc::Status ImportGraphs(const std::function<bool(v1::GraphBytes&)>& next,
                             v1::GraphResults& results);
 
+  grpc::Status ListModels(v1::ListModelsResponse& response);
+  grpc::Status LoadModel(const std::string& name, v1::ModelStatus& model);
+  grpc::Status EvictModel(const std::string& name, v1::ModelStatus& model);
+  grpc::Status PinModel(const std::string& name, bool pinned, v1::ModelStatus& model);
+
   grpc::Status GetServerStatus(v1::ServerStatus& server_status);
   grpc::Status WatchServerStatus(const std::function<void(const v1::ServerStatus&)>& on_status);
   grpc::Status GetMemoryReport(v1::MemoryReport& report);
@@ -57,6 +63,7 @@ class AdminClient {
  private:
   std::unique_ptr<v1::GraphCache::Stub> graphs_;
   std::unique_ptr<v1::Admin::Stub> admin_;
+  std::unique_ptr<v1::Models::Stub> models_;
   Cancellation cancellation_;
 };
 

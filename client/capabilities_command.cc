@@ -24,9 +24,10 @@ void Row(const std::string& name, const std::string& value) {
 }
 
 std::string BucketsText(const v1::GetCapabilitiesResponse& capabilities) {
+  const bool with_model = HasSeveralModels(capabilities.buckets());
   return absl::StrJoin(
-      capabilities.buckets(), ", ", [](std::string* out, const v1::Bucket& bucket) {
-        absl::StrAppend(out, SizeText(bucket.size()), bucket.ready() ? "" : " (not ready)");
+      capabilities.buckets(), ", ", [with_model](std::string* out, const v1::Bucket& bucket) {
+        absl::StrAppend(out, BucketText(bucket, with_model), bucket.ready() ? "" : " (not ready)");
       });
 }
 
@@ -37,7 +38,11 @@ void Print(const v1::GetCapabilitiesResponse& c, const std::string& server) {
         absl::StrCat(model.name(), " (", model.class_name(), ", ", model.family(), "); by default ",
                      model.default_steps(), " steps, guidance ", model.default_guidance_scale(),
                      ", strength ", model.default_strength(),
-                     model.preset().empty() ? "" : absl::StrCat(" (preset ", model.preset(), ")")));
+                     model.preset().empty() ? "" : absl::StrCat(" (preset ", model.preset(), ")"),
+                     model.inpaints() ? "; an inpainting model: needs --image and --mask" : ""));
+    if (model.prediction_type().empty()) continue;
+    Row("",
+        absl::StrCat("predicts ", model.prediction_type(), ", by ", model.prediction_decided_by()));
   }
   Row("refine", c.can_refine() ? "yes: --refine" : "no");
   Row("size", absl::StrCat(SizeText(c.default_size()), " by default; ", c.min_side(), " to ",

@@ -18,6 +18,7 @@ ExitCode RunCapabilities(const std::vector<std::string>& arguments);
 ExitCode RunHealth(const std::vector<std::string>& arguments);
 ExitCode RunStatus(const std::vector<std::string>& arguments);
 ExitCode RunMemory(const std::vector<std::string>& arguments);
+ExitCode RunModels(const std::vector<std::string>& arguments);
 ExitCode RunGraphs(const std::vector<std::string>& arguments);
 ExitCode RunCompletion(const std::vector<std::string>& arguments);
 
@@ -27,6 +28,7 @@ CommandShape CapabilitiesShape();
 CommandShape HealthShape();
 CommandShape StatusShape();
 CommandShape MemoryShape();
+CommandShape ModelsShape();
 CommandShape GraphsShape();
 CommandShape CompletionShape();
 

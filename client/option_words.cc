@@ -22,8 +22,8 @@ bool IsPartOfWord(char c) {
 // The value of an enum, as it is typed.
 std::string ValueText(absl::string_view word) {
   for (const EnumDescriptor* type :
-       {v1::Format_descriptor(), v1::Model_descriptor(), v1::BucketPolicy_descriptor(),
-        v1::PromptSyntax_descriptor(), v1::CacheTier_descriptor()}) {
+       {v1::Format_descriptor(), v1::BucketPolicy_descriptor(), v1::PromptSyntax_descriptor(),
+        v1::LongPrompt_descriptor(), v1::CacheTier_descriptor()}) {
     const auto* value = type->FindValueByName(std::string(word));
     if (value != nullptr) return ChoiceOf(*value);
   }
@@ -35,6 +35,7 @@ std::string WordText(absl::string_view word) {
   const std::string name(word);
   const bool is_field = v1::GenerateRequest::descriptor()->FindFieldByName(name) != nullptr ||
                         v1::Output::descriptor()->FindFieldByName(name) != nullptr;
+  if (name == "mask_image") return "--mask";
   if (is_field) return absl::StrCat("--", absl::StrReplaceAll(name, {{"_", "-"}}));
   return ValueText(word);
 }

@@ -167,7 +167,7 @@ Option FieldOption(Message& message, const std::string& name) {
   const FieldDescriptor* field = message.GetDescriptor()->FindFieldByName(name);
   const v1::Flag& flag = field->options().GetExtension(v1::flag);
   Option option = {
-      absl::StrReplaceAll(name, {{"_", "-"}}),
+      flag.name().empty() ? absl::StrReplaceAll(name, {{"_", "-"}}) : flag.name(),
       flag.value().empty() ? ValueOf(*field) : flag.value(), flag.help(),
       [&message, field](const std::string& text) { return SetField(message, *field, text); }};
   if (!flag.letter().empty()) option.letter = flag.letter().front();
@@ -192,6 +192,7 @@ std::vector<OptionGroup> RequestOptions(v1::GenerateRequest& request) {
 std::string OptionSpelling(const std::string& field) {
   if (field == "prompt") return "PROMPT";
   if (absl::StartsWith(field, "previews")) return "--previews";
+  if (field == "mask_image") return "--mask";
   if (field == "id" || absl::StartsWith(field, "selector.ids")) return "ID";
   if (absl::StartsWith(field, "selector.components")) return "--component";
   if (absl::StartsWith(field, "selector.buckets")) return "--bucket";

@@ -95,7 +95,7 @@ void PrintStatus(const v1::ServerStatus& status) {
   rows.push_back({"started", AgoText(TimeOf(status.started()), now)});
   if (status.has_ready()) rows.push_back({"ready", AgoText(TimeOf(status.ready()), now)});
   for (const v1::BucketStatus& bucket : status.buckets()) {
-    rows.push_back({SizeText(bucket.size()),
+    rows.push_back({BucketText(bucket, HasSeveralModels(status.buckets())),
                     bucket.ready() ? "ready" : absl::StrCat("not ready: ", bucket.reason())});
   }
   rows.push_back({"version", status.version()});

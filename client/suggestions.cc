@@ -59,6 +59,8 @@ constexpr ForeignName kForeignOptions[] = {
     {"init-image", "image"},
     {"init-img", "image"},
     {"input", "image"},
+    {"mask-image", "mask"},
+    {"inpaint-mask", "mask"},
     {"i", "image"},
     {"out", "output"},
     {"outdir", "output"},
@@ -100,13 +102,19 @@ constexpr ForeignName kForeignOptions[] = {
 
 // The words of other tools for our commands.
 constexpr ForeignName kForeignCommands[] = {
-    {"draw", "generate"},       {"txt2img", "generate"},
-    {"img2img", "generate"},    {"paint", "generate"},
-    {"create", "generate"},     {"image", "generate"},
-    {"run", "generate"},        {"info", "capabilities"},
-    {"models", "capabilities"}, {"schedulers", "capabilities"},
-    {"ping", "health"},         {"ready", "health"},
-    {"cache", "graphs"},        {"completions", "completion"},
+    {"draw", "generate"},
+    {"txt2img", "generate"},
+    {"img2img", "generate"},
+    {"paint", "generate"},
+    {"create", "generate"},
+    {"image", "generate"},
+    {"run", "generate"},
+    {"info", "capabilities"},
+    {"schedulers", "capabilities"},
+    {"ping", "health"},
+    {"ready", "health"},
+    {"cache", "graphs"},
+    {"completions", "completion"},
 };
 
 std::string Normal(absl::string_view name) {

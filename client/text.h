@@ -23,6 +23,21 @@ std::string AgoText(absl::Time time, absl::Time now);
 // "256x320"; "-" where there is none.
 std::string SizeText(const ::latent::v1::Size& size);
 
+// True if the buckets are of more than one model.
+template <typename Buckets>
+bool HasSeveralModels(const Buckets& buckets) {
+  for (const auto& bucket : buckets) {
+    if (bucket.model() != buckets.begin()->model()) return true;
+  }
+  return false;
+}
+
+// "512x512", or with its model "anime 512x512".
+template <typename Bucket>
+std::string BucketText(const Bucket& bucket, bool with_model) {
+  return (with_model ? bucket.model() + " " : "") + SizeText(bucket.size());
+}
+
 // Columns as wide as their widest cell, two spaces between them, no trailing spaces. A row may have
 // fewer cells than the first.
 std::string TableText(const std::vector<std::vector<std::string>>& rows);

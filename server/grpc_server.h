@@ -1,7 +1,7 @@
 // The gRPC side of the process: the services, the ports that they are called at, and the order in
 // which they stop. Health follows what the engine says of itself.
 //
-// Pictures are asked for at `listen`. What is for operators (GraphCache, Admin) is at
+// Pictures are asked for at `listen`. What is for operators (GraphCache, Admin, Models) is at
 // `admin_listen`; where that is empty, at `listen` too if that is a Unix socket, else at one of its
 // own, in `admin_folder` and named after the port of `listen`. What is reached by TCP speaks TLS
 // where there is a certificate. Probes, which have none, ask for health and nothing else at
@@ -24,6 +24,7 @@
 #include "server/admin/admin_service.h"
 #include "server/admin/graph_cache_service.h"
 #include "server/admin/health_service.h"
+#include "server/admin/models_service.h"
 #include "server/calls/active_calls.h"
 #include "server/calls/image_generation_service.h"
 #include "server/calls/kept_streams.h"
@@ -141,6 +142,7 @@ class GrpcServer {
   calls::ImageGenerationService image_generation_;
   admin::GraphCacheService graph_cache_;
   admin::AdminService admin_;
+  admin::ModelsService models_;
   // These use what is above.
   std::unique_ptr<tls::Tls> tls_;  // null: plain text
   std::unique_ptr<ServerPort> port_;

@@ -59,7 +59,13 @@ absl::Status FindCheckpoints(config::Options& options) {
   const std::string cache =
       config::HubCacheDirectory([](const char* name) -> const char* { return std::getenv(name); });
   std::vector<std::string*> paths = {&options.engine.base, &options.engine.refiner};
-  for (pipeline::ModelParts* parts : {&options.engine.base_parts, &options.engine.refiner_parts}) {
+  std::vector<pipeline::ModelParts*> all = {&options.engine.base_parts,
+                                            &options.engine.refiner_parts};
+  for (pipeline::ModelSource& model : options.engine.models) {
+    paths.push_back(&model.checkpoint);
+    all.push_back(&model.parts);
+  }
+  for (pipeline::ModelParts* parts : all) {
     paths.push_back(&parts->components_from);
     for (auto& [component, path] : parts->components) paths.push_back(&path);
   }
@@ -88,8 +94,8 @@ int Run(const std::vector<std::string>& arguments) {
     std::cout << config::PrintConfig(*config);
     return 0;
   }
-  const absl::Status found =
-      options->engine.base.empty() ? UseDemoCheckpoint(*options) : FindCheckpoints(*options);
+  const bool names_none = options->engine.base.empty() && options->engine.models.empty();
+  const absl::Status found = names_none ? UseDemoCheckpoint(*options) : FindCheckpoints(*options);
   if (!found.ok()) return Fail(found, 1);
   options->engine.trial_command = {"/proc/self/exe", kTryKernels};
   options->exit_when_ready = line->exit_when_ready;

@@ -1,5 +1,6 @@
 #include "core/compiler/graph_store.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -37,6 +38,10 @@ GraphHandle GraphStore::Declare(const GraphSpec& spec) {
 absl::StatusOr<ExecutablePointer> GraphStore::Get(const GraphHandle& graph,
                                                   const Purpose& purpose) {
   return Noted(instances_.Get(*graph, purpose));
+}
+
+absl::Status GraphStore::Compile(const GraphHandle& graph, const Purpose& purpose) {
+  return Noted(graph->graph->artifact->Get(purpose).status());
 }
 
 absl::StatusOr<backends::MemoryNeeds> GraphStore::Predict(const GraphHandle& graph) {
@@ -84,14 +89,18 @@ absl::Status GraphStore::Save(absl::string_view id) {
   return Refuse(absl::StrCat("graph ", id, " is not compiled"), "NOT_COMPILED");
 }
 
-absl::Status GraphStore::Load(absl::string_view id) {
+absl::Status GraphStore::Load(absl::string_view id, absl::Span<const std::string> users) {
   ASSIGN_OR_RETURN(const GraphEntry named, Resolve(id));
-  if (named.graph == nullptr) {
+  std::vector<GraphHandle> wanted;
+  if (named.graph != nullptr) wanted = instances_.UsersOf(*named.graph);
+  std::erase_if(wanted, [&](const GraphHandle& graph) {
+    return !users.empty() && std::find(users.begin(), users.end(), graph->user) == users.end();
+  });
+  if (wanted.empty()) {
     return Refuse(absl::StrCat("nothing that is served wants graph ", id), "NOT_SERVED");
   }
-  const std::vector<GraphHandle> users = instances_.UsersOf(*named.graph);
-  const Purpose purpose{.mode = GetMode::kLoad, .evict_unused_since = MarkWanted(users)};
-  for (const GraphHandle& user : users) {
+  const Purpose purpose{.mode = GetMode::kLoad, .evict_unused_since = MarkWanted(wanted)};
+  for (const GraphHandle& user : wanted) {
     const absl::Status status = Get(user, purpose).status();
     if (GetReason(status) == "GRAPH_COLD") {
       return Refuse(absl::StrCat(status.message(), ": loading does not compile, warming does"),
@@ -128,13 +137,14 @@ absl::Status GraphStore::Verify(absl::string_view id) {
       "NOT_ON_DISK");
 }
 
-absl::Status GraphStore::Evict(absl::string_view id, Tier tier, bool force) {
+absl::Status GraphStore::Evict(absl::string_view id, Tier tier, bool force,
+                               absl::Span<const std::string> users) {
   ASSIGN_OR_RETURN(const GraphEntry named, Resolve(id));
   if (!force && named.artifact->status().pinned) {
     return Refuse(absl::StrCat("graph ", id, " is pinned"), "PINNED");
   }
   if (tier != Tier::kDisk && named.graph != nullptr) {
-    RETURN_IF_ERROR(instances_.Evict(*named.graph, force));
+    RETURN_IF_ERROR(instances_.Evict(*named.graph, force, users));
   }
   if (tier == Tier::kMemory) return absl::OkStatus();
   const bool was_there = services_.files.Contains(named.key());

@@ -68,6 +68,18 @@ class GraphStore {
   // ForbidCompiling. Else what compiling or loading says.
   absl::StatusOr<ExecutablePointer> Get(const GraphHandle& graph, const Purpose& purpose = {});
 
+  // Has the graph's artifact compiled, or finds it, and loads nothing. Errors as Get's.
+  absl::Status Compile(const GraphHandle& graph, const Purpose& purpose);
+  // The state of the handle's own executable, whatever other users of the graph have.
+  GraphStatus StatusOf(const GraphHandle& graph) const {
+    return instances_.StatusOf(*graph->graph, graph.get());
+  }
+  // Nothing of a pinned model is evicted to make room for others.
+  void SetModelPinned(const std::string& model, bool pinned) {
+    instances_.SetUserPinned(model, pinned);
+  }
+  bool IsModelPinned(const std::string& model) const { return instances_.IsUserPinned(model); }
+
   const graph::Target& target() const { return backend_.target(); }
 
   // From now on nothing is compiled (strict mode): Get for kCompile behaves as kLoad does. But for
@@ -111,15 +123,17 @@ class GraphStore {
   // FAILED_PRECONDITION: it is not compiled (reason NOT_COMPILED), or there is no disk cache
   // (NO_DISK_CACHE). OK where it is on disk already.
   absl::Status Save(absl::string_view id);
-  // Loads every user's executable, as Get for kLoad. FAILED_PRECONDITION, reason NOT_SERVED: it is
-  // not declared.
-  absl::Status Load(absl::string_view id);
+  // Loads the executables of those users, by the models' names, or of all (empty), as Get for
+  // kLoad. FAILED_PRECONDITION, reason NOT_SERVED: none of them declared it.
+  absl::Status Load(absl::string_view id, absl::Span<const std::string> users = {});
   // Reads the disk entry again and checks all of it. NOT_FOUND: it is not on disk; DATA_LOSS:
   // damaged, and in quarantine now; FAILED_PRECONDITION: made for another key, and what differs.
   absl::Status Verify(absl::string_view id);
   // FAILED_PRECONDITION, unless forced: pinned (reason PINNED), or in use and to leave memory
-  // (IN_USE). Who holds an executable keeps it.
-  absl::Status Evict(absl::string_view id, Tier tier, bool force);
+  // (IN_USE). Who holds an executable keeps it. With `users` of memory only what no other model
+  // uses.
+  absl::Status Evict(absl::string_view id, Tier tier, bool force,
+                     absl::Span<const std::string> users = {});
   absl::Status SetPinned(absl::string_view id, bool pinned);
 
   // The artifact as a file (artifact.h), from memory or disk. FAILED_PRECONDITION, reason

@@ -1,6 +1,7 @@
 #include "core/compiler/instance_cache.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "core/backends/bound_graph.h"
@@ -61,16 +62,25 @@ absl::StatusOr<backends::MemoryNeeds> NeedsOf(const DeclaredGraph& graph) {
   return needs;
 }
 
-GraphState StateOf(const ArtifactStatus& artifact, const KnownGraph& graph, bool ready) {
-  const auto is = [&graph](auto what) { return graph.Has(what); };
+bool Is(const Instance* instance, InstanceState state) {
+  return instance != nullptr && instance->state == state;
+}
+
+// The state by the instances of its users; null for one that nothing asked for yet.
+GraphState StateOf(const ArtifactStatus& artifact, const std::set<const Instance*>& instances) {
+  const auto any = [&](InstanceState state) {
+    return std::any_of(instances.begin(), instances.end(),
+                       [state](const Instance* instance) { return Is(instance, state); });
+  };
+  const bool ready = !instances.empty() &&
+                     std::all_of(instances.begin(), instances.end(), [](const Instance* instance) {
+                       return Is(instance, InstanceState::kReady);
+                     });
   if (artifact.state == ArtifactState::kCompiling) return GraphState::kCompiling;
-  if (artifact.busy() || is([](const Instance& i) { return i.state == InstanceState::kLoading; })) {
-    return GraphState::kLoading;
-  }
+  if (artifact.busy() || any(InstanceState::kLoading)) return GraphState::kLoading;
   if (ready) return GraphState::kReady;
-  const bool failed = is([](const Instance& i) { return i.state == InstanceState::kFailed; });
-  if (failed || !artifact.failure.ok()) return GraphState::kFailed;
-  const bool loaded = is([](const Instance& i) { return i.state == InstanceState::kReady; });
+  if (any(InstanceState::kFailed) || !artifact.failure.ok()) return GraphState::kFailed;
+  const bool loaded = any(InstanceState::kReady);
   return artifact.can_be_had() || loaded ? GraphState::kCompiled : GraphState::kCold;
 }
 
@@ -82,6 +92,14 @@ std::vector<GraphHandle> KnownGraph::Users() const {
     if (GraphHandle handle = user.lock()) alive.push_back(std::move(handle));
   }
   return alive;
+}
+
+std::vector<std::string> KnownGraph::UsersOf(const Instance& instance) const {
+  std::vector<std::string> names;
+  for (const GraphHandle& user : Users()) {
+    if (user->instance.get() == &instance) names.push_back(user->user);
+  }
+  return names;
 }
 
 bool KnownGraph::Has(bool (*what)(const Instance&)) const {
@@ -193,7 +211,7 @@ absl::StatusOr<ExecutablePointer> InstanceCache::Get(const DeclaredGraph& graph,
   instance->outcome = made.status();
   if (made.ok()) {
     instance->state = InstanceState::kReady;
-    Touch(*graph.graph);
+    Touch(*graph.graph, instance);
   } else {
     const bool failed = tried && !device::IsFault(made.status());
     instance->state = failed ? InstanceState::kFailed : InstanceState::kUnloaded;
@@ -206,7 +224,7 @@ absl::StatusOr<ExecutablePointer> InstanceCache::Get(const DeclaredGraph& graph,
 absl::StatusOr<ExecutablePointer> InstanceCache::GetReady(const DeclaredGraph& graph) {
   {
     absl::MutexLock lock(&mutex_);
-    const Instance* instance = graph.instance.get();
+    Instance* instance = graph.instance.get();
     if (instance != nullptr && instance->state == InstanceState::kReady) {
       return Hit(*graph.graph, *instance);
     }
@@ -229,10 +247,10 @@ absl::StatusOr<ExecutablePointer> InstanceCache::FindOrBegin(KnownGraph& graph, 
   return nullptr;
 }
 
-ExecutablePointer InstanceCache::Hit(KnownGraph& graph, const Instance& instance) {
+ExecutablePointer InstanceCache::Hit(KnownGraph& graph, Instance& instance) {
   ++hits_;
   ++graph.hits;
-  Touch(graph);
+  Touch(graph, &instance);
   services_.registry
       .GetCounter(metrics::kGraphCacheLookups,
                   {graph.definition().label.model, graph.definition().label.component, "hit"})
@@ -240,9 +258,12 @@ ExecutablePointer InstanceCache::Hit(KnownGraph& graph, const Instance& instance
   return instance.executable;
 }
 
-void InstanceCache::Touch(KnownGraph& graph) {
+void InstanceCache::Touch(KnownGraph& graph, Instance* instance) {
   graph.tick = ++ticks_;
   graph.last_use = services_.clock.Wall();
+  if (instance == nullptr) return;
+  instance->tick = ticks_;
+  instance->last_use = graph.last_use;
 }
 
 absl::StatusOr<ExecutablePointer> InstanceCache::FindAndLoad(const DeclaredGraph& graph,
@@ -293,7 +314,7 @@ absl::StatusOr<ExecutablePointer> InstanceCache::Load(const DeclaredGraph& graph
     took += services_.clock.Monotonic() - begin;
   }
   absl::MutexLock lock(&mutex_);
-  graph.graph->load_time = took;
+  graph.graph->load_time = instance.load_time = took;
   ++loads_;
   return executable;
 }
@@ -324,7 +345,7 @@ void InstanceCache::NoteNewArtifact(KnownGraph& graph) {
   Trim(leaving);
 }
 
-GraphStatus InstanceCache::StatusOf(const KnownGraph& graph) const {
+GraphStatus InstanceCache::StatusOf(const KnownGraph& graph, const DeclaredGraph* only) const {
   const GraphDefinition& definition = graph.definition();
   absl::MutexLock lock(&mutex_);
   const ArtifactStatus artifact = graph.artifact->status();
@@ -341,19 +362,23 @@ GraphStatus InstanceCache::StatusOf(const KnownGraph& graph) const {
                      .last_use = graph.last_use,
                      .pinned = artifact.pinned,
                      .in_use = graph.Has([](const Instance& i) { return i.in_use(); })};
-  bool ready = true;  // for every user
+  std::set<const Instance*> counted;  // null: one that nothing asked for
   for (const GraphHandle& user : graph.Users()) {
     const auto end = status.users.end();
     if (std::find(status.users.begin(), end, user->user) == end) status.users.push_back(user->user);
-    const Instance* instance = user->instance.get();
-    ready = ready && instance != nullptr && instance->state == InstanceState::kReady;
+    if (only == nullptr || user.get() == only) counted.insert(user->instance.get());
   }
-  status.state = StateOf(artifact, graph, ready && !status.users.empty());
+  if (only != nullptr) {
+    const Instance* instance = only->instance.get();
+    status.last_use = instance == nullptr ? absl::InfinitePast() : instance->last_use;
+    status.load_time = instance == nullptr ? absl::ZeroDuration() : instance->load_time;
+  }
+  status.state = StateOf(artifact, counted);
   if (status.state == GraphState::kCold) status.reason = artifact.miss;
   if (status.state != GraphState::kFailed) return status;
   absl::Status failure = artifact.failure;
-  for (const auto& instance : graph.instances) {
-    if (instance->state == InstanceState::kFailed) failure.Update(instance->outcome);
+  for (const Instance* instance : counted) {
+    if (Is(instance, InstanceState::kFailed)) failure.Update(instance->outcome);
   }
   status.reason = std::string(failure.message());
   status.loadable = artifact.failure.ok() && IsTransient(failure) && artifact.can_be_had();

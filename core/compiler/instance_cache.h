@@ -10,8 +10,10 @@
 // Bounded: graphs in memory, with their artifacts, are evicted, least recently used first, when
 // the budget is passed; never one that is pinned, in use (a caller holds an executable) or the
 // newest. A graph that does not fit beside the rest (StoreOptions::before_load, asked with what the
-// artifact says that it needs, before anything is loaded) evicts in the same way, for callers that
-// allow it (Purpose::evict_unused_since); if even that is not enough, nothing is evicted.
+// artifact says that it needs, before anything is loaded) evicts instances, for callers that allow
+// it (Purpose::evict_unused_since); if even that is not enough, nothing is evicted. Of several
+// models all instances of the one that was used least recently leave first: its weights go with the
+// last of them. Those of a pinned model stay.
 //
 // Thread-safe. Loading and the first run happen on the thread that asks; one graph at a time is
 // loaded, and one has its first run, so that two threads can be at one of these each.
@@ -19,8 +21,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -54,6 +58,9 @@ struct Instance {
   ExecutablePointer executable;                // set in kReady, and in kLoading once it is loaded
   absl::Status outcome;                        // outcome of the last try to have it
   std::optional<backends::MemoryNeeds> needs;  // set once a caller asked, or was refused
+  uint64_t tick = 0;                           // tick of the last use
+  absl::Duration load_time;                    // time of the last load, first run included
+  absl::Time last_use = absl::InfinitePast();  // wall clock
 
   size_t own_bytes() const { return executable == nullptr ? 0 : executable->info().own_bytes; }
   bool in_use() const { return state == InstanceState::kReady && executable.use_count() > 1; }
@@ -76,13 +83,13 @@ struct KnownGraph {
 
   const GraphDefinition& definition() const { return artifact->graph(); }
   std::vector<std::shared_ptr<const DeclaredGraph>> Users() const;  // users that are still held
+  // The users of one instance.
+  std::vector<std::string> UsersOf(const Instance& instance) const;
   bool Has(bool (*what)(const Instance&)) const;
   int64_t executable_bytes() const;
   bool HoldsMemory() const;
   // True if no thread works on it, holds it, or has pinned it.
   bool IsIdle() const;
-  // Its executables are loaded and may be evicted for another one.
-  bool MayMakeRoom(uint64_t unused_since) const;
 };
 
 // One user of a graph, with weights.
@@ -106,7 +113,9 @@ class InstanceCache {
   // Must outlive the cache.
   explicit InstanceCache(StoreServices& services) : services_(services) {}
 
-  // As GraphStore's.
+  // A user is a model by its name. All as GraphStore's.
+  void SetUserPinned(const std::string& user, bool pinned) ABSL_LOCKS_EXCLUDED(mutex_);
+  bool IsUserPinned(const std::string& user) const ABSL_LOCKS_EXCLUDED(mutex_);
   GraphHandle Declare(const GraphSpec& spec, GraphDefinition definition)
       ABSL_LOCKS_EXCLUDED(mutex_);
   void DropUnused() ABSL_LOCKS_EXCLUDED(mutex_);
@@ -127,14 +136,18 @@ class InstanceCache {
   std::shared_ptr<KnownGraph> Find(const Digest& id) const ABSL_LOCKS_EXCLUDED(mutex_);
   std::vector<std::shared_ptr<KnownGraph>> graphs() const ABSL_LOCKS_EXCLUDED(mutex_);
   std::vector<GraphHandle> UsersOf(const KnownGraph& graph) const ABSL_LOCKS_EXCLUDED(mutex_);
-  GraphStatus StatusOf(const KnownGraph& graph) const ABSL_LOCKS_EXCLUDED(mutex_);
+  // Counts `user`'s executable alone, where it is not null.
+  GraphStatus StatusOf(const KnownGraph& graph, const DeclaredGraph* user = nullptr) const
+      ABSL_LOCKS_EXCLUDED(mutex_);
   StoreTotals totals() const ABSL_LOCKS_EXCLUDED(mutex_);
 
   // The graph has a new artifact: what the old one needed, or failed for, is forgotten.
   void NoteNewArtifact(KnownGraph& graph) ABSL_LOCKS_EXCLUDED(mutex_);
-  // All that the graph has in memory, its artifact too. FAILED_PRECONDITION, reason IN_USE, unless
-  // forced. A holder of an executable keeps it.
-  absl::Status Evict(KnownGraph& graph, bool force) ABSL_LOCKS_EXCLUDED(mutex_);
+  // All that the graph has in memory, its artifact too; with `users`, executables that no others
+  // use, and the artifact with the last. FAILED_PRECONDITION, reason IN_USE, unless forced. A
+  // holder of an executable keeps it.
+  absl::Status Evict(KnownGraph& graph, bool force, absl::Span<const std::string> users)
+      ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
   // Freed after the lock is: that takes as long as the weights are large.
@@ -149,9 +162,9 @@ class InstanceCache {
   // is to load it.
   absl::StatusOr<ExecutablePointer> FindOrBegin(KnownGraph& graph, Instance& instance, GetMode mode)
       ABSL_LOCKS_EXCLUDED(mutex_);
-  ExecutablePointer Hit(KnownGraph& graph, const Instance& instance)
+  ExecutablePointer Hit(KnownGraph& graph, Instance& instance)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Touch(KnownGraph& graph) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Touch(KnownGraph& graph, Instance* instance = nullptr) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // `tried`: whether there was an artifact to load.
   absl::StatusOr<ExecutablePointer> FindAndLoad(const DeclaredGraph& graph, Instance& instance,
                                                 const Purpose& purpose, bool& tried)
@@ -171,9 +184,20 @@ class InstanceCache {
   Eviction EvictionOfAll(uint64_t unused_since) const ABSL_LOCKS_EXCLUDED(mutex_);
   // False: there is none.
   bool EvictOldest(const GraphLabel& for_whom, uint64_t unused_since) ABSL_LOCKS_EXCLUDED(mutex_);
-  // The executables of the least recently used of the graphs that `may` leave; null: none.
-  template <typename May>
-  KnownGraph* UnloadOldest(May may, Leaving& leaving) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The last use of each user's instances.
+  std::map<std::string, uint64_t> LastUses() const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
+  // True if the instance is loaded and may be evicted for another one.
+  bool MayMakeRoom(const KnownGraph& graph, const Instance& instance, uint64_t unused_since) const
+      ABSL_SHARED_LOCKS_REQUIRED(mutex_);
+  bool IsOfPinned(const KnownGraph& graph, const Instance& instance) const
+      ABSL_SHARED_LOCKS_REQUIRED(mutex_);
+  // An instance that makes room.
+  struct Oldest {
+    KnownGraph* graph = nullptr;
+    Instance* instance = nullptr;
+    std::string user;
+  };
+  Oldest FindOldest(uint64_t unused_since) const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
   // Down to the budget. `planned_only`: of what predictions compiled, for one more of these.
   void Trim(Leaving& leaving, bool planned_only = false) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
@@ -183,6 +207,7 @@ class InstanceCache {
 
   mutable absl::Mutex mutex_;  // taken before those of artifacts
   std::vector<std::shared_ptr<KnownGraph>> graphs_ ABSL_GUARDED_BY(mutex_);  // as declared
+  std::set<std::string> pinned_ ABSL_GUARDED_BY(mutex_);                     // users
   uint64_t ticks_ ABSL_GUARDED_BY(mutex_) = 0;  // counts uses, to tell which was last
   int64_t loads_ ABSL_GUARDED_BY(mutex_) = 0, hits_ ABSL_GUARDED_BY(mutex_) = 0;
 };

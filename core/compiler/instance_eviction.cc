@@ -12,15 +12,21 @@
 namespace latentd::compiler {
 namespace {
 
-// Unloads all but an instance that is being loaded: its thread makes it ready.
-void Unload(KnownGraph& graph, std::vector<std::shared_ptr<const void>>& leaving) {
-  leaving.reserve(leaving.size() + graph.instances.size());  // before anything is moved there
-  for (const auto& instance : graph.instances) {
-    if (instance->state != InstanceState::kReady) continue;
-    leaving.push_back(std::exchange(instance->executable, nullptr));
-    instance->state = InstanceState::kUnloaded;
-  }
+using Leaving = std::vector<std::shared_ptr<const void>>;
+
+// Nothing for an instance that is being loaded: its thread makes it ready.
+void Unload(Instance& instance, Leaving& leaving) {
+  if (instance.state != InstanceState::kReady) return;
+  leaving.reserve(leaving.size() + 1);  // before anything is moved there
+  leaving.push_back(std::exchange(instance.executable, nullptr));
+  instance.state = InstanceState::kUnloaded;
 }
+
+void Unload(KnownGraph& graph, Leaving& leaving) {
+  for (const auto& instance : graph.instances) Unload(*instance, leaving);
+}
+
+bool IsReady(const Instance& instance) { return instance.state == InstanceState::kReady; }
 
 }  // namespace
 
@@ -35,16 +41,72 @@ bool KnownGraph::IsIdle() const {
   });
 }
 
-bool KnownGraph::MayMakeRoom(uint64_t unused_since) const {
-  return Has([](const Instance& i) { return i.state == InstanceState::kReady; }) &&
-         tick <= unused_since && IsIdle();
+void InstanceCache::SetUserPinned(const std::string& user, bool pinned) {
+  absl::MutexLock lock(&mutex_);
+  if (pinned) {
+    pinned_.insert(user);
+  } else {
+    pinned_.erase(user);
+  }
+}
+
+bool InstanceCache::IsUserPinned(const std::string& user) const {
+  absl::MutexLock lock(&mutex_);
+  return pinned_.contains(user);
+}
+
+bool InstanceCache::MayMakeRoom(const KnownGraph& graph, const Instance& instance,
+                                uint64_t unused_since) const {
+  if (!IsReady(instance) || instance.in_use() || instance.tick > unused_since) return false;
+  const ArtifactStatus artifact = graph.artifact->status();
+  if (artifact.pinned || artifact.busy()) return false;
+  return !IsOfPinned(graph, instance);
+}
+
+bool InstanceCache::IsOfPinned(const KnownGraph& graph, const Instance& instance) const {
+  const std::vector<std::string> users = graph.UsersOf(instance);
+  return std::any_of(users.begin(), users.end(), [this](const std::string& user) {
+    mutex_.AssertReaderHeld();
+    return pinned_.contains(user);
+  });
+}
+
+std::map<std::string, uint64_t> InstanceCache::LastUses() const {
+  std::map<std::string, uint64_t> uses;
+  for (const auto& graph : graphs_) {
+    for (const GraphHandle& user : graph->Users()) {
+      if (user->instance == nullptr) continue;
+      uint64_t& last = uses[user->user];
+      last = std::max(last, user->instance->tick);
+    }
+  }
+  return uses;
+}
+
+// By the last use of any of its users, then by its own.
+InstanceCache::Oldest InstanceCache::FindOldest(uint64_t unused_since) const {
+  const std::map<std::string, uint64_t> uses = LastUses();
+  Oldest oldest;
+  std::pair<uint64_t, uint64_t> least;
+  for (const auto& graph : graphs_) {
+    for (const auto& instance : graph->instances) {
+      if (!MayMakeRoom(*graph, *instance, unused_since)) continue;
+      std::pair<uint64_t, uint64_t> last = {0, instance->tick};
+      const std::vector<std::string> users = graph->UsersOf(*instance);
+      for (const std::string& user : users) last.first = std::max(last.first, uses.at(user));
+      if (oldest.graph != nullptr && last >= least) continue;
+      least = last;
+      oldest = {graph.get(), instance.get(), users.empty() ? "" : users.front()};
+    }
+  }
+  return oldest;
 }
 
 uint64_t InstanceCache::MarkWanted(absl::Span<const GraphHandle> graphs) {
   absl::MutexLock lock(&mutex_);
   const uint64_t before = ticks_;
   for (const GraphHandle& graph : graphs) {
-    if (graph->graph->HoldsMemory()) Touch(*graph->graph);
+    if (graph->graph->HoldsMemory()) Touch(*graph->graph, graph->instance.get());
   }
   return before;
 }
@@ -74,7 +136,8 @@ absl::Status InstanceCache::MakeRoom(const DeclaredGraph& graph, Instance& insta
   if (!before_load && !purpose.displaces_nothing) return absl::OkStatus();
   ASSIGN_OR_RETURN(const backends::MemoryNeeds needs,
                    backends::NeedsOf(*artifact.graph, artifact.plan, *graph.weights));
-  const GraphLabel& label = graph.definition().label;
+  GraphLabel label = graph.definition().label;
+  label.model = graph.user;
   if (purpose.displaces_nothing) RETURN_IF_ERROR(CheckBudget(label, needs.executable_bytes));
   if (!before_load) return absl::OkStatus();
   return MakeRoom(label, purpose.evict_unused_since, [&](const Eviction& leaves) {
@@ -125,76 +188,100 @@ Eviction InstanceCache::EvictionOfAll(uint64_t unused_since) const {
   absl::MutexLock lock(&mutex_);
   for (const auto& graph : graphs_) {
     if (graph->executable_bytes() == 0) continue;
-    const bool leaves = graph->MayMakeRoom(unused_since);
-    arena = std::max(arena, graph->arena_bytes);
-    if (!leaves) arena_left = std::max(arena_left, graph->arena_bytes);
+    bool all_leave = true;
     for (const auto& instance : graph->instances) {
       if (instance->executable == nullptr) continue;
+      const bool leaves = MayMakeRoom(*graph, *instance, unused_since);
       const std::vector<const void*>& held = instance->executable->info().weights;
       (leaves ? gone.weights : kept).insert(held.begin(), held.end());
+      if (leaves) gone.executable_bytes += static_cast<int64_t>(instance->own_bytes());
+      all_leave = all_leave && leaves;
     }
-    if (!leaves) continue;
+    arena = std::max(arena, graph->arena_bytes);
+    if (!all_leave) arena_left = std::max(arena_left, graph->arena_bytes);
     const ArtifactStatus artifact = graph->artifact->status();
-    gone.executable_bytes += graph->executable_bytes();
-    if (artifact.on_disk) gone.artifact_bytes += static_cast<int64_t>(artifact.memory_bytes);
+    if (all_leave && artifact.on_disk) {
+      gone.artifact_bytes += static_cast<int64_t>(artifact.memory_bytes);
+    }
   }
   for (const void* weight : kept) gone.weights.erase(weight);
   gone.arena_bytes = static_cast<int64_t>(arena - arena_left);
   return gone;
 }
 
-template <typename May>
-KnownGraph* InstanceCache::UnloadOldest(May may, Leaving& leaving) {
-  KnownGraph* oldest = nullptr;
-  for (const auto& graph : graphs_) {
-    if ((oldest == nullptr || graph->tick < oldest->tick) && may(*graph)) oldest = graph.get();
-  }
-  if (oldest == nullptr) return nullptr;
-  Unload(*oldest, leaving);
-  services_.registry.GetCounter(metrics::kGraphCacheEvictions, {"memory_budget"}).Increment();
-  return oldest;
-}
-
 bool InstanceCache::EvictOldest(const GraphLabel& for_whom, uint64_t unused_since) {
-  std::string evicted;
+  GraphLabel evicted;
   {
     Leaving leaving;
     absl::MutexLock lock(&mutex_);
-    const auto may_leave = [=](const KnownGraph& graph) { return graph.MayMakeRoom(unused_since); };
-    KnownGraph* const oldest = UnloadOldest(may_leave, leaving);
-    if (oldest == nullptr) return false;
+    const Oldest oldest = FindOldest(unused_since);
+    if (oldest.graph == nullptr) return false;
+    Unload(*oldest.instance, leaving);
+    services_.registry.GetCounter(metrics::kGraphCacheEvictions, {"memory_budget"}).Increment();
     // The only copy stays: loading it again shall compile nothing.
-    if (oldest->artifact->status().on_disk) leaving.push_back(oldest->artifact->TakeOut());
-    evicted = oldest->definition().label.ToText();
+    const bool is_last = !oldest.graph->Has(IsReady);
+    if (is_last && oldest.graph->artifact->status().on_disk) {
+      leaving.push_back(oldest.graph->artifact->TakeOut());
+    }
+    evicted = oldest.graph->definition().label;
+    if (!oldest.user.empty()) evicted.model = oldest.user;
   }
-  services_.options.Warn(
-      absl::StrCat("evicted ", evicted, " from memory to make room for ", for_whom.ToText()));
+  services_.options.Warn(absl::StrCat("evicted ", evicted.ToText(),
+                                      " from memory to make room for ", for_whom.ToText()));
   return true;
 }
 
 void InstanceCache::Trim(Leaving& leaving, bool planned_only) {
-  const auto may_leave = [planned_only, newest = ticks_](const KnownGraph& graph) {
+  const auto may_leave = [this, planned_only, newest = ticks_](const KnownGraph& graph) {
     if (planned_only && graph.artifact->status().state != ArtifactState::kPlanned) return false;
-    return graph.HoldsMemory() && graph.tick != newest && graph.IsIdle();
+    if (!graph.HoldsMemory() || graph.tick == newest || !graph.IsIdle()) return false;
+    return std::none_of(graph.instances.begin(), graph.instances.end(), [&](const auto& instance) {
+      mutex_.AssertReaderHeld();
+      return IsReady(*instance) && IsOfPinned(graph, *instance);
+    });
   };
   while (BytesHeld() > services_.options.memory_budget) {
-    KnownGraph* const oldest = UnloadOldest(may_leave, leaving);
+    KnownGraph* oldest = nullptr;
+    for (const auto& graph : graphs_) {
+      if ((oldest == nullptr || graph->tick < oldest->tick) && may_leave(*graph)) {
+        oldest = graph.get();
+      }
+    }
     if (oldest == nullptr) break;
+    Unload(*oldest, leaving);
+    services_.registry.GetCounter(metrics::kGraphCacheEvictions, {"memory_budget"}).Increment();
     leaving.push_back(oldest->artifact->TakeOut());
   }
 }
 
-absl::Status InstanceCache::Evict(KnownGraph& graph, bool force) {
+absl::Status InstanceCache::Evict(KnownGraph& graph, bool force,
+                                  absl::Span<const std::string> users) {
   Leaving leaving;
   absl::MutexLock lock(&mutex_);
-  if (!force && graph.Has([](const Instance& instance) { return instance.in_use(); })) {
+  const auto is_meant = [&](const Instance& instance) {
+    const std::vector<std::string> its = graph.UsersOf(instance);
+    return users.empty() || std::all_of(its.begin(), its.end(), [&](const std::string& user) {
+             return std::find(users.begin(), users.end(), user) != users.end();
+           });
+  };
+  for (const auto& instance : graph.instances) {
+    if (force || !instance->in_use() || !is_meant(*instance)) continue;
     return WithReason(absl::FailedPreconditionError(
                           absl::StrCat(graph.definition().label.ToText(), " is in use")),
                       "IN_USE");
   }
   if (!graph.HoldsMemory()) return absl::OkStatus();
-  Unload(graph, leaving);
-  leaving.push_back(graph.artifact->TakeOut());
+  for (const auto& instance : graph.instances) {
+    if (is_meant(*instance)) Unload(*instance, leaving);
+  }
+  const bool is_held = graph.Has([](const Instance& instance) {
+    return IsReady(instance) || instance.state == InstanceState::kLoading;
+  });
+  // A model's next request loads it again, and compiles nothing: the only copy stays.
+  if (users.empty() || (!is_held && graph.artifact->status().on_disk)) {
+    leaving.push_back(graph.artifact->TakeOut());
+  }
+  if (leaving.empty()) return absl::OkStatus();
   services_.registry.GetCounter(metrics::kGraphCacheEvictions, {"request"}).Increment();
   return absl::OkStatus();
 }

@@ -27,14 +27,18 @@ Capabilities CapabilitiesOf(const pipeline::Pipeline& pipeline, const Config& co
   Capabilities capabilities;
   for (const pipeline::LoadedModel* model : pipeline.Models()) {
     const pipeline::ModelRow& row = model->row();
-    capabilities.models.push_back({row.name, model->path(), model->pipeline_class(), row.family,
-                                   row.defaults,
-                                   row.preset == nullptr ? "" : std::string(row.preset->name)});
+    const pipeline::ModelRow& known = pipeline.table()[row.id];
+    const families::ModelConfigs& configs = model->configs();
+    capabilities.models.push_back(
+        {row.name, model->path(), model->pipeline_class(), row.family, row.defaults,
+         row.preset == nullptr ? "" : std::string(row.preset->name), configs.inpaints(),
+         configs.prediction_type, configs.prediction_decided_by, known.default_scheduler,
+         known.default_size, row.residency});
   }
   capabilities.can_refine = CanRefine(pipeline);
-  capabilities.default_size = pipeline.traits().default_size;
+  capabilities.default_size = pipeline.table().first().default_size;
   capabilities.schedulers = schedulers::NamesOfSchedulers();
-  capabilities.default_scheduler = pipeline.default_scheduler();
+  capabilities.default_scheduler = pipeline.table().first().default_scheduler;
   capabilities.min_side = pipeline::kMinSide;
   capabilities.max_side = pipeline::kMaxSide;
   capabilities.side_multiple = pipeline.traits().side_multiple;

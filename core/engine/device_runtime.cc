@@ -1,6 +1,8 @@
 #include "core/engine/device_runtime.h"
 
 #include <algorithm>
+#include <map>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -27,7 +29,7 @@ using compiler::GetMode;
 std::string RestrictionOf(const Config& config) {
   if (!pipeline::IsOff(config.components, "unet_base")) return "";
   return "unet_base is off (--components), so that only the refiner draws, from an image: requests "
-         "without model MODEL_REFINER are refused";
+         "without model refiner are refused";
 }
 
 // Default row counts, worth their compilation and memory: a GPU evaluates more rows
@@ -74,7 +76,11 @@ DeviceRuntime::DeviceRuntime(Config config, size_t device,
              .admission = admission_,
              .loop = parts_.loop,
              .preparer = preparer_,
-             .changed = [this] { ShowBuckets(); }}),
+             .changed = [this] { ShowBuckets(); },
+             .begun =
+                 [this](const ModelBucket& bucket) {
+                   if (models_.buckets->IsOnDemand(bucket)) shared_step_graphs_.LoadAgain(bucket);
+                 }}),
       memory_({.stores = stores_, .loop = parts_.loop, .device = device, .budget = budget_}),
       preparer_(stores_.graphs, stop_, parts_.clock, [this] { BringThreads(); }),
       kept_(backend_->device(), preparer_, parts_.clock),
@@ -92,7 +98,7 @@ DeviceRuntime::DeviceRuntime(Config config, size_t device,
                     .clock = parts_.clock,
                     .registry = registry_}) {
   const pipeline::ModelTable models =
-      pipeline::ModelTable::FromFlags(config_.base, config_.refiner);
+      pipeline::ModelTable::FromFlags(config_.base, config_.refiner, config_.models);
   registry_.Declare(metrics::Declared::kModels, models.Names());
   registry_.GetGauge(metrics::kBackendInfo, {backend_->Fingerprint()}).Set(1);
 }
@@ -182,7 +188,7 @@ void DeviceRuntime::ShowBuckets(bool warmed) {
       status.buckets.push_back(bucket);
       if (!state.configured) continue;
       if (bucket.ready) continue;
-      missing.push_back(absl::StrCat(SizeText(bucket.size), ": ", bucket.reason));
+      missing.push_back(absl::StrCat(models_.buckets->NameOf(state.of), ": ", bucket.reason));
     }
     for (const std::string& path : watch_.edited()) {
       missing.push_back(absl::StrCat(path, " was changed while it is in use: restart the server"));
@@ -210,8 +216,16 @@ void DeviceRuntime::CheckFiles() {
 }
 
 void DeviceRuntime::ShowWarm(const std::vector<BucketGraphs::BucketState>& states) {
+  std::map<std::string, bool> loaded;
+  for (const BucketGraphs::BucketState& state : states) loaded[state.bucket.model] |= state.warm;
+  const pipeline::ModelTable& table = models_.pipeline->table();
+  for (const pipeline::ModelRow& model : table.rows()) {
+    const bool is_loaded = loaded[table[model.leader].name];
+    registry_.GetGauge(metrics::kModelLoaded, {model.name}).Set(is_loaded ? 1 : 0);
+  }
   for (const BucketGraphs::BucketState& state : states) {
     if (!state.configured) continue;
+    if (state.of.model != models_.pipeline->table().first().id) continue;
     registry_.GetGauge(metrics::kBucketWarm, {SizeText(state.bucket.size)}).Set(state.warm ? 1 : 0);
   }
 }
@@ -224,9 +238,10 @@ std::vector<FieldViolation> DeviceRuntime::Validate(const GenerateSpec& spec) co
   return GetFieldViolations(admission_.Resolve(spec).status());
 }
 
-void DeviceRuntime::Touch(pipeline::Size size, bool lacks_graphs) {
-  models_.buckets->Touch(size);
-  if (lacks_graphs) shared_step_graphs_.LoadAgain(size);
+void DeviceRuntime::Touch(const pipeline::Plan& plan, bool lacks_graphs) {
+  const ModelBucket bucket = BucketOf(plan);
+  models_.buckets->Touch(bucket);
+  if (lacks_graphs) shared_step_graphs_.LoadAgain(bucket);
 }
 
 bool DeviceRuntime::LacksGraphs(const pipeline::Picture& picture) const {
@@ -246,6 +261,12 @@ absl::StatusOr<Job::Pictures> DeviceRuntime::Start(const GenerateSpec& spec,
   if (absl::IsFailedPrecondition(may_wait) && stores_.disk != nullptr) cache_watch_.LookSoon();
   if (device::IsFault(may_wait)) return DeviceFaultError();
   RETURN_IF_ERROR(may_wait);
+  const absl::Duration slack = spec.deadline - parts_.clock.Monotonic();
+  const absl::Status in_time =
+      admission_.MayCompile(*plan) ? absl::OkStatus() : admission_.CheckLoadTime(*plan, slack);
+  // For the next: the time may have been that of a cold disk.
+  if (!in_time.ok()) shared_step_graphs_.LoadAgain(BucketOf(*plan));
+  RETURN_IF_ERROR(in_time);
   return Job::Pictures();
 }
 

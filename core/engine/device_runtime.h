@@ -72,8 +72,8 @@ class DeviceRuntime {
                                       const pipeline::SharedInputs& inputs);
   // True if there are graphs that the picture could have used and that are not loaded.
   bool LacksGraphs(const pipeline::Picture& picture) const;
-  // Images of that size have been admitted, that lack graphs or do not.
-  void Touch(pipeline::Size size, bool lacks_graphs);
+  // Images of such a plan have been admitted, that lack graphs or do not.
+  void Touch(const pipeline::Plan& plan, bool lacks_graphs);
   // One whose graphs are not ready, which the loop has admitted. Throws std::bad_alloc, and holds
   // nothing for it then.
   void Prepare(const std::shared_ptr<Job>& job, pipeline::SharedInputs inputs) {

@@ -76,7 +76,8 @@ absl::Status CheckForm(const Config& config) {
   RETURN_IF_ERROR(CheckScheduler(config));
   RETURN_IF_ERROR(CheckPreset(config));
   RETURN_IF_ERROR(pipeline::CheckComponents(
-      config.components, pipeline::ModelTable::FromFlags(config.base, config.refiner)));
+      config.components,
+      pipeline::ModelTable::FromFlags(config.base, config.refiner, config.models)));
   RETURN_IF_ERROR(CheckComponentsOnGpu(config));
   return compiler::CheckOptions(
       {.skipped_passes = {config.skipped_passes.begin(), config.skipped_passes.end()}});

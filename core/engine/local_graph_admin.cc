@@ -60,9 +60,46 @@ absl::Status CheckSizes(const BucketGraphs& buckets, const std::vector<pipeline:
   return violations.empty() ? absl::OkStatus() : InvalidFields(violations);
 }
 
-void RecordOutcomes(const WarmPlan& plan, const std::map<std::string, absl::Status>& failures,
+// True if the names have the leader and all that it hands over to.
+bool AreAllNamed(const pipeline::Pipeline& pipeline, pipeline::ModelId leader,
+                 const std::vector<std::string>& names) {
+  return absl::c_all_of(pipeline.Models(), [&](const pipeline::LoadedModel* model) {
+    return pipeline.LeaderOf(model->row().id).id != leader ||
+           absl::c_linear_search(names, model->row().name);
+  });
+}
+
+// Counts graphs of the model's own, of the buckets of its leader.
+ModelStatus StatusOf(const Device& device, const pipeline::ModelRow& model) {
+  ModelStatus status{.name = model.name,
+                     .checkpoint = model.checkpoint,
+                     .family = model.family,
+                     .residency = model.residency,
+                     .pinned = device.stores.graphs.IsModelPinned(model.name)};
+  GraphHandles counted;
+  for (const ModelBucket& bucket : device.buckets().buckets()) {
+    if (bucket.model != model.leader) continue;
+    const auto graphs = device.buckets().GraphsOf(bucket, RowCounts::kOfPicture);
+    if (!graphs.ok()) continue;
+    bool all_ready = true;
+    for (const compiler::GraphHandle& graph : *graphs) {
+      if (graph->user != model.name) continue;
+      const GraphStatus info = device.stores.graphs.StatusOf(graph);
+      all_ready = all_ready && info.state == GraphState::kReady;
+      if (absl::c_linear_search(counted, graph)) continue;
+      counted.push_back(graph);
+      status.graphs_ready += info.state == GraphState::kReady ? 1 : 0;
+      status.last_use = std::max(status.last_use, info.last_use);
+    }
+    status.loaded = status.loaded || all_ready;
+  }
+  status.graphs_total = static_cast<int>(counted.size());
+  return status;
+}
+
+void RecordOutcomes(const WarmPlan& plan, const Preparer::Failures& failures,
                     BucketGraphs& buckets) {
-  for (pipeline::Size bucket : plan.buckets) {
+  for (const ModelBucket& bucket : plan.buckets) {
     absl::Status outcome = buckets.OutcomeOf(bucket, failures);
     if (outcome.ok()) outcome = buckets.Add(bucket);
     buckets.SetOutcome(bucket, outcome);
@@ -193,24 +230,56 @@ absl::StatusOr<WarmOutcome> LocalGraphAdmin::WarmOn(
   return ended.counts;
 }
 
+std::vector<std::string> LocalGraphAdmin::UsersToLoad(const GraphSelector& selector) const {
+  if (!selector.models.empty()) return selector.models;
+  const pipeline::ModelTable& table = devices_.front().models.pipeline->table();
+  if (!selector.ids.empty()) return table.Names();
+  std::vector<std::string> users;
+  for (const pipeline::ModelRow& row : table.rows()) {
+    if (row.residency != pipeline::Residency::kOnDemand) users.push_back(row.name);
+  }
+  return users;
+}
+
+std::vector<ModelBucket> LocalGraphAdmin::BucketsToWarm(size_t device,
+                                                        const GraphSelector& selector) const {
+  const BucketGraphs& buckets = devices_[device].buckets();
+  const pipeline::ModelTable& table = devices_[device].models.pipeline->table();
+  std::set<int> leaders;
+  for (const std::string& name : selector.models) {
+    if (const pipeline::ModelRow* model = table.Find(name)) leaders.insert(model->leader.value);
+  }
+  std::vector<ModelBucket> all;
+  if (selector.all || selector.only_models()) {
+    all = buckets.buckets();
+    std::erase_if(all, [&](const ModelBucket& bucket) {
+      return !leaders.empty() && !leaders.contains(bucket.model.value);
+    });
+  }
+  if (leaders.empty()) leaders.insert(table.first().id.value);
+  for (const pipeline::Size size : selector.buckets) {
+    for (const int leader : leaders) all.push_back({{leader}, size});
+  }
+  return all;
+}
+
 absl::StatusOr<WarmPlan> LocalGraphAdmin::PlanWarm(size_t device,
                                                    const GraphSelector& selector) const {
   const BucketGraphs& buckets = devices_[device].buckets();
-  WarmPlan plan{.buckets = selector.buckets};
-  if (selector.all || selector.only_models()) {
-    for (const batching::Bucket& bucket : buckets.buckets().listed()) {
-      plan.buckets.push_back({bucket.width, bucket.height});
-    }
-  }
+  WarmPlan plan{.buckets = BucketsToWarm(device, selector)};
   RETURN_IF_ERROR(CheckSizes(buckets, selector.buckets));
   RETURN_IF_ERROR(buckets.CheckRoomFor(plan.buckets));
-  for (pipeline::Size bucket : plan.buckets) {
+  for (const ModelBucket& bucket : plan.buckets) {
     ASSIGN_OR_RETURN(const GraphHandles graphs, buckets.GraphsOf(bucket, RowCounts::kAll));
     AddOnce(graphs, plan.graphs);
   }
   RETURN_IF_ERROR(AddNamed(device, selector, plan.named));
   AddOnce(plan.named, plan.graphs);
   if (selector.models.empty()) return plan;
+  const auto is_whole = [&](const ModelBucket& bucket) {
+    return AreAllNamed(*devices_[device].models.pipeline, bucket.model, selector.models);
+  };
+  if (absl::c_all_of(plan.buckets, is_whole)) return plan;
   // A bucket without some of its graphs is no bucket.
   std::erase_if(plan.graphs, [&](const compiler::GraphHandle& graph) {
     return !absl::c_linear_search(selector.models, graph->user);
@@ -227,8 +296,8 @@ absl::Status LocalGraphAdmin::AddNamed(size_t device, const GraphSelector& selec
   const std::vector<GraphStatus>& infos = selected[device];
   const BucketGraphs& buckets = devices_[device].buckets();
   GraphHandles served;
-  for (const batching::Bucket& bucket : buckets.buckets().listed()) {
-    const auto all = buckets.GraphsOf({bucket.width, bucket.height}, RowCounts::kAll);
+  for (const ModelBucket& bucket : buckets.buckets()) {
+    const auto all = buckets.GraphsOf(bucket, RowCounts::kAll);
     if (all.ok()) AddOnce(*all, served);
   }
   std::set<std::string> missing;
@@ -303,9 +372,17 @@ absl::StatusOr<std::vector<EntryResult>> LocalGraphAdmin::Save(const GraphSelect
 }
 
 absl::StatusOr<std::vector<EntryResult>> LocalGraphAdmin::Load(const GraphSelector& selector) {
-  ASSIGN_OR_RETURN(const Graphs graphs, Selected(selector));
-  return ForEach(graphs, [](const Device& device, const std::string& id) {
-    return device.preparer.Run([&] { return device.stores.graphs.Load(id); });
+  ASSIGN_OR_RETURN(Graphs graphs, Selected(selector));
+  const std::vector<std::string> users = UsersToLoad(selector);
+  for (std::vector<compiler::GraphStatus>& of_device : graphs) {
+    std::erase_if(of_device, [&](const compiler::GraphStatus& info) {
+      return !info.users.empty() && absl::c_none_of(info.users, [&](const std::string& user) {
+        return absl::c_linear_search(users, user);
+      });
+    });
+  }
+  return ForEach(graphs, [&](const Device& device, const std::string& id) {
+    return device.preparer.Run([&] { return device.stores.graphs.Load(id, users); });
   });
 }
 
@@ -321,7 +398,7 @@ absl::StatusOr<std::vector<EntryResult>> LocalGraphAdmin::Evict(const GraphSelec
   ASSIGN_OR_RETURN(const Graphs graphs, Selected(selector, IsKept(tier)));
   std::vector<EntryResult> results =
       ForEach(graphs, [&](const Device& device, const std::string& id) {
-        return device.stores.graphs.Evict(id, tier, force);
+        return device.stores.graphs.Evict(id, tier, force, selector.models);
       });
   for (const Device& device : devices_) {
     device.buckets().ForgetCold();
@@ -365,6 +442,33 @@ absl::StatusOr<EntryResult> LocalGraphAdmin::Import(std::string file) {
     results.push_back({std::move(result)});
   }
   return MergeResults(names_, results).front();
+}
+
+absl::StatusOr<std::vector<ModelStatus>> LocalGraphAdmin::ListModels() const {
+  RETURN_IF_ERROR(CheckOpen());
+  std::vector<ModelStatus> models;
+  for (const pipeline::LoadedModel* model : devices_.front().models.pipeline->Models()) {
+    ModelStatus most;
+    for (const Device& device : devices_) {
+      ModelStatus here = StatusOf(device, model->row());
+      if (most.name.empty() || here.graphs_ready > most.graphs_ready) most = std::move(here);
+    }
+    models.push_back(std::move(most));
+  }
+  return models;
+}
+
+absl::Status LocalGraphAdmin::PinModel(const std::string& name, bool pinned) {
+  RETURN_IF_ERROR(CheckOpen());
+  const pipeline::ModelTable& table = devices_.front().models.pipeline->table();
+  if (name.empty() || table.Find(name) == nullptr) {
+    return WithReason(
+        absl::NotFoundError(absl::StrCat("there is no model ", Excerpt(name), "; there are ",
+                                         ListSome(table.Names(), kMostNamed))),
+        "NO_SUCH_MODEL");
+  }
+  for (const Device& device : devices_) device.stores.graphs.SetModelPinned(name, pinned);
+  return absl::OkStatus();
 }
 
 MemoryReport LocalGraphAdmin::memory() const {

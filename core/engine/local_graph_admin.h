@@ -38,7 +38,7 @@ class LocalGraphAdmin : public GraphAdmin {
   };
   // Graphs to be warmed.
   struct WarmPlan {
-    std::vector<pipeline::Size> buckets;
+    std::vector<ModelBucket> buckets;
     GraphHandles graphs;  // the graphs of the buckets, then those named otherwise
     GraphHandles named;   // the latter
   };
@@ -65,6 +65,8 @@ class LocalGraphAdmin : public GraphAdmin {
   absl::Status Export(const GraphSelector& selector,
                       const std::function<bool(std::string artifact)>& take) override;
   absl::StatusOr<EntryResult> Import(std::string artifact) override;
+  absl::StatusOr<std::vector<ModelStatus>> ListModels() const override;
+  absl::Status PinModel(const std::string& name, bool pinned) override;
   MemoryReport memory() const override;
 
  private:
@@ -77,6 +79,12 @@ class LocalGraphAdmin : public GraphAdmin {
   // Each for one device only.
   absl::StatusOr<Graphs> SelectedToCopy(const GraphSelector& selector) const;
 
+  // The models that the selector names, or whose graphs it names, or that are loaded without being
+  // asked for.
+  std::vector<std::string> UsersToLoad(const GraphSelector& selector) const;
+  // The buckets that the selector names or means, of the models that it names; of the first model,
+  // where it names none.
+  std::vector<ModelBucket> BucketsToWarm(size_t device, const GraphSelector& selector) const;
   absl::StatusOr<WarmPlan> PlanWarm(size_t device, const GraphSelector& selector) const;
   absl::Status AddNamed(size_t device, const GraphSelector& selector, GraphHandles& graphs) const;
   absl::StatusOr<WarmOutcome> WarmOn(size_t device, const GraphSelector& selector, bool dry_run,

@@ -25,6 +25,7 @@ inline Merge MergeOf(const Family& family) {
   constexpr std::pair<const Family*, Merge> kNoSums[] = {
       {&kGraphCacheLastLook, Merge::kLeast},
       {&kBucketWarm, Merge::kLeast},
+      {&kModelLoaded, Merge::kGreatest},
       {&kBucketLastUsed, Merge::kGreatest},
       {&kStartupPhase, Merge::kGreatest},
       {&kServerState, Merge::kOwn},

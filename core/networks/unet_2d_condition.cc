@@ -31,9 +31,15 @@ Value AddedEmbedding(const Scope& unet, const Unet2dConditionConfig& config,
 Value TimeEmbedding(const Scope& unet, const Unet2dConditionConfig& config,
                     const Unet2dConditionInputs& inputs) {
   GraphBuilder& b = unet.builder();
-  const Value sinusoids = Sinusoids(b, config, inputs.timestep, config.blocks.front().channels);
-  Value time = TimestepMlp(unet.Child("time_embedding"), sinusoids, config.time_embedding_dim,
-                           config.activation);
+  const Scope embedding = unet.Child("time_embedding");
+  const int64_t features = config.blocks.front().channels;
+  Value sinusoids = Sinusoids(b, config, inputs.timestep, features);
+  if (config.time_cond_proj_dim > 0) {
+    const Value condition =
+        Linear(embedding.Child("cond_proj"), inputs.timestep_cond, features, Bias::kNone);
+    sinusoids = b.Add(sinusoids, condition);
+  }
+  Value time = TimestepMlp(embedding, sinusoids, config.time_embedding_dim, config.activation);
   if (config.timestep_post_activation) time = Activate(b, time, *config.timestep_post_activation);
   if (config.text_time) time = b.Add(time, AddedEmbedding(unet, config, inputs));
   if (config.time_embedding_activation) {
@@ -68,6 +74,10 @@ absl::Status CheckInputs(const GraphBuilder& b, const Unet2dConditionConfig& con
   status.Update(
       CheckShape(b, "encoder_hidden_states", inputs.encoder_hidden_states,
                  {rows, size(inputs.encoder_hidden_states, 1), config.cross_attention_dim}));
+  if (config.time_cond_proj_dim > 0) {
+    status.Update(
+        CheckShape(b, "timestep_cond", inputs.timestep_cond, {rows, config.time_cond_proj_dim}));
+  }
   if (config.text_time) {
     const int64_t ids = size(inputs.time_ids, 1);
     status.Update(CheckShape(b, "time_ids", inputs.time_ids, {rows, ids}));

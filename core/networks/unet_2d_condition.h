@@ -13,14 +13,16 @@ struct Unet2dConditionInputs {
   // Read iff config.text_time.
   Value text_embeds = kNone;  // [n, config.TextEmbedFeatures(ids)]
   Value time_ids = kNone;     // f32 [n, ids]: sizes, crops, aesthetic score
+  // Read iff config.time_cond_proj_dim is not 0: in latent consistency models the guidance scale.
+  Value timestep_cond = kNone;  // [n, config.time_cond_proj_dim]
 };
 
 // The prediction, [n, out_channels, h, w]. `component` is the prefix of the weights' names
 // ("unet"). Any h and w of at least 1 will do: upsampling goes to the size of the skip connection.
 //
-// Values that depend on encoder_hidden_states, text_embeds and time_ids alone keep their rows in
-// dimension 0, so that the request part can be split off (core/graph/split.h). Inputs that do not
-// fit are a failure of the builder.
+// Values that depend on encoder_hidden_states, text_embeds, time_ids and timestep_cond alone keep
+// their rows in dimension 0, so that the request part can be split off (core/graph/split.h). Inputs
+// that do not fit are a failure of the builder.
 Value Unet2dCondition(GraphBuilder& builder, const Unet2dConditionConfig& config,
                       absl::string_view component, const Unet2dConditionInputs& inputs);
 

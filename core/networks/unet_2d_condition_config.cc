@@ -13,6 +13,8 @@ constexpr int64_t kMaxHeads = 1024;
 constexpr Range kLayers = {1, 16};
 constexpr Range kTransformerLayers = {0, 64};
 constexpr Range kChannels = {1, 1 << 16};
+// Sinusoids of one frequency have no embedding in diffusers: it divides by their number less one.
+constexpr Range kGuidanceFeatures = {4, 1 << 16};
 
 std::optional<Activation> ActivationOrNull(ConfigReader& reader, absl::string_view name) {
   const auto found = reader.ChoiceOrNull(name, {"silu", "swish", "gelu", "relu"});
@@ -148,6 +150,8 @@ void ReadTime(ConfigReader& reader, Unet2dConditionConfig& config) {
       reader.IntegerOrNull("time_embedding_dim", kChannels).value_or(4 * sinusoids);
   config.time_embedding_activation = ActivationOrNull(reader, "time_embedding_act_fn");
   config.timestep_post_activation = ActivationOrNull(reader, "timestep_post_act");
+  config.time_cond_proj_dim =
+      reader.IntegerOrNull("time_cond_proj_dim", kGuidanceFeatures).value_or(0);
   config.flip_sin_to_cos = reader.Boolean("flip_sin_to_cos", true);
   config.freq_shift = reader.Number("freq_shift", 0);
   if (config.freq_shift < 0 || config.freq_shift >= static_cast<double>(frequencies)) {

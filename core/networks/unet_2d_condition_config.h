@@ -59,6 +59,8 @@ struct Unet2dConditionConfig {
   double freq_shift = 0;
   std::optional<Activation> time_embedding_activation;
   std::optional<Activation> timestep_post_activation;
+  // Features of timestep_cond, which is projected and added to the sinusoids; 0: there is none.
+  int64_t time_cond_proj_dim = 0;
 
   // addition_embed_type text_time: the network takes text_embeds and time_ids.
   bool text_time = false;

@@ -7,9 +7,8 @@ namespace {
 constexpr absl::string_view kQuantization = "quantization_config";
 
 constexpr absl::string_view kUnetMustBeOff[] = {
-    "class_embed_type", "class_embeddings_concat", "dual_cross_attention",
-    "encoder_hid_dim",  "encoder_hid_dim_type",    "num_attention_heads",
-    "num_class_embeds", "time_cond_proj_dim",      kQuantization};
+    "class_embed_type",     "class_embeddings_concat", "dual_cross_attention", "encoder_hid_dim",
+    "encoder_hid_dim_type", "num_attention_heads",     "num_class_embeds",     kQuantization};
 
 // All but dropout are read only by block types and embeddings that are refused.
 constexpr absl::string_view kUnetHarmless[] = {"dropout",

@@ -51,9 +51,12 @@ absl::Status GiveUp(const LoadOptions& options) {
   return stopped ? absl::CancelledError("stopped while loading") : absl::OkStatus();
 }
 
-absl::StatusOr<int64_t> BytesOf(const std::vector<Source>& sources, const LoadOptions& options) {
+using SourcePointers = std::vector<const Source*>;
+
+absl::StatusOr<int64_t> BytesOf(const SourcePointers& sources, const LoadOptions& options) {
   int64_t bytes = 0;
-  for (const Source& source : sources) {
+  for (const Source* one : sources) {
+    const Source& source = *one;
     for (const std::string& folder : FoldersOf(source, options)) {
       ASSIGN_OR_RETURN(const weights::WeightSize size, source.checkpoint.SizeOf(folder));
       bytes += size.elements * BytesPerElement(source, folder, options);
@@ -69,11 +72,12 @@ bool HasContent(const weights::Source& weight) {
 
 // Reads every tensor, which takes seconds for gigabytes: only asked where the sum above does not
 // fit.
-absl::StatusOr<int64_t> BytesOfDistinctTensors(const std::vector<Source>& sources,
+absl::StatusOr<int64_t> BytesOfDistinctTensors(const SourcePointers& sources,
                                                const LoadOptions& options) {
   int64_t bytes = 0;
   absl::flat_hash_set<Digest> seen;
-  for (const Source& source : sources) {
+  for (const Source* one : sources) {
+    const Source& source = *one;
     for (const std::string& folder : FoldersOf(source, options)) {
       RETURN_IF_ERROR(GiveUp(options));
       ASSIGN_OR_RETURN(const weights::SourceMap weights, source.checkpoint.LoadWeights(folder));
@@ -86,12 +90,8 @@ absl::StatusOr<int64_t> BytesOfDistinctTensors(const std::vector<Source>& source
   return bytes;
 }
 
-absl::Status CheckMemory(const std::vector<Source>& sources, const LoadOptions& options,
-                         const device::Device& device) {
-  ASSIGN_OR_RETURN(AvailableMemory available, device.Available());
-  if (options.memory_bytes > 0 && options.memory_bytes < available.bytes) {
-    available = {options.memory_bytes, "the configured memory budget"};
-  }
+absl::Status CheckMemoryOf(const SourcePointers& sources, const LoadOptions& options,
+                           const AvailableMemory& available) {
   ASSIGN_OR_RETURN(int64_t needed, BytesOf(sources, options));
   if (needed <= available.bytes) return absl::OkStatus();
   ASSIGN_OR_RETURN(needed, BytesOfDistinctTensors(sources, options));
@@ -101,14 +101,40 @@ absl::Status CheckMemory(const std::vector<Source>& sources, const LoadOptions& 
                                                    " are available (", available.source, ")"));
 }
 
+absl::Status CheckMemory(const std::vector<Source>& sources, const LoadOptions& options,
+                         const device::Device& device) {
+  ASSIGN_OR_RETURN(AvailableMemory available, device.Available());
+  if (options.memory_bytes > 0 && options.memory_bytes < available.bytes) {
+    available = {options.memory_bytes, "the configured memory budget"};
+  }
+  SourcePointers at_start, pinned, on_demand;
+  for (const Source& source : sources) {
+    const Residency residency = source.model.residency;
+    (residency == Residency::kOnDemand ? on_demand : at_start).push_back(&source);
+    if (residency == Residency::kPinned) pinned.push_back(&source);
+  }
+  RETURN_IF_ERROR(CheckMemoryOf(at_start, options, available));
+  for (const Source* source : on_demand) {
+    SourcePointers beside = pinned;
+    beside.push_back(source);
+    const absl::Status fits = CheckMemoryOf(beside, options, available);
+    if (fits.ok()) continue;
+    return absl::Status(fits.code(), absl::StrCat("--", source->model.flag,
+                                                  ": beside what is "
+                                                  "pinned ",
+                                                  fits.message()));
+  }
+  return absl::OkStatus();
+}
+
 // Checks that each model goes on from the latents of one whose family hands over to its own.
 absl::Status CheckHandingOver(const std::vector<Source>& sources) {
   const Source& base = sources.front();
   for (const Source& source : sources) {
     if (!source.model.is_refiner || base.family.hands_over_to == &source.family) continue;
     return absl::InvalidArgumentError(
-        absl::StrCat("--", source.model.name, "=", source.checkpoint.path(), " is of ",
-                     source.family.title, ", and --", base.model.name, "=", base.checkpoint.path(),
+        absl::StrCat("--", source.model.flag, "=", source.checkpoint.path(), " is of ",
+                     source.family.title, ", and --", base.model.flag, "=", base.checkpoint.path(),
                      " of ", base.family.title, ", which has no such refiners"));
   }
   return absl::OkStatus();
@@ -117,26 +143,30 @@ absl::Status CheckHandingOver(const std::vector<Source>& sources) {
 // Sets the preset that the options name; where they name none, tells of one that the name of the
 // UNet's place speaks of.
 absl::Status SetPreset(const LoadOptions& options, ModelRow& row) {
-  ASSIGN_OR_RETURN(row.preset, FindPreset(options.preset, row.family));
-  if (!options.preset.empty() || !options.warn) return absl::OkStatus();
-  const auto unet = options.base_parts.components.find("unet");
-  const std::string& path =
-      unet == options.base_parts.components.end() ? row.checkpoint : unet->second;
+  ASSIGN_OR_RETURN(row.preset, FindPreset(row.preset_name, row.family));
+  if (!row.preset_name.empty() || !options.warn) return absl::OkStatus();
+  const auto unet = row.parts.components.find("unet");
+  const std::string& path = unet == row.parts.components.end() ? row.checkpoint : unet->second;
   if (const Preset* guess = GuessPreset(path, row.family)) {
+    const bool is_base = row.flag == "base";
+    const std::string flag = is_base ? "--preset=" : absl::StrCat(",preset=");
     options.warn(absl::StrCat("the name of ", path, " speaks of the preset ", guess->name,
-                              ", which has other defaults: --preset=", guess->name,
-                              " takes them, --preset=none says that it is another kind"));
+                              ", which has other defaults: ", flag, guess->name,
+                              is_base ? "" : absl::StrCat(" behind --", row.flag, "=..."),
+                              " takes them, ", flag, "none says that it is another kind"));
   }
   return absl::OkStatus();
 }
 
 weights::CheckpointPaths PathsOf(const ModelRow& model, const LoadOptions& options) {
-  const ModelParts& parts = model.is_refiner ? options.refiner_parts : options.base_parts;
+  const ModelParts& parts = model.parts;
   return {.path = model.checkpoint,
           .variant = options.variant,
           .components = {parts.components.begin(), parts.components.end()},
           .components_from = parts.components_from,
-          .flag = model.name};
+          .prediction_type = parts.prediction_type,
+          .ema = parts.ema,
+          .flag = model.flag};
 }
 
 // The first model's, of which the configurations count in any case, and those of others that draw.
@@ -151,11 +181,26 @@ absl::StatusOr<std::vector<Source>> OpenCheckpoints(ModelTable& table, const Loa
     row.family = std::string(family->name);
     row.has_refiners = family->hands_over_to != nullptr;
     if (!row.is_refiner) RETURN_IF_ERROR(SetPreset(options, row));
-    row.defaults = WithPreset(family->defaults, row.preset);
     sources.push_back({model, *family, std::move(checkpoint)});
   }
   RETURN_IF_ERROR(CheckHandingOver(sources));
   return sources;
+}
+
+// The table with all that the options say of its models.
+ModelTable TableOf(const LoadOptions& options) {
+  ModelTable table = ModelTable::FromFlags(options.base, options.refiner, options.models);
+  for (const ModelRow& model : table.rows()) {
+    ModelRow& row = table[model.id];
+    if (row.buckets.empty()) row.buckets = options.buckets;
+    if (row.flag == "base") {
+      row.parts = options.base_parts;
+      row.preset_name = options.preset;
+    }
+    if (row.flag == "refiner") row.parts = options.refiner_parts;
+    if (row.scheduler.empty()) row.scheduler = options.scheduler;
+  }
+  return table;
 }
 
 using Tell = std::function<void(absl::string_view)>;
@@ -170,13 +215,13 @@ void TellAll(const std::vector<std::string>& sentences, const Tell& tell) {
 absl::StatusOr<std::unique_ptr<const Pipeline>> LoadPipeline(const LoadOptions& options,
                                                              weights::WeightStore& store,
                                                              compiler::GraphStore& graphs) {
-  ModelTable table = ModelTable::FromFlags(options.base, options.refiner);
+  ModelTable table = TableOf(options);
   RETURN_IF_ERROR(CheckComponents(options.components, table));
   ASSIGN_OR_RETURN(const std::vector<Source> sources, OpenCheckpoints(table, options));
   for (const Source& source : sources) TellAll(source.checkpoint.notes(), options.note);
   RETURN_IF_ERROR(CheckMemory(sources, options, store.device()));
   const ModelOptions model_options{options.components, options.precision, options.reference,
-                                   options.vae_tiling_above, options.scheduler};
+                                   options.vae_tiling_above};
   Pipeline::LoadedModels models(table.rows().size());
   for (const Source& source : sources) {
     RETURN_IF_ERROR(GiveUp(options));
@@ -185,10 +230,11 @@ absl::StatusOr<std::unique_ptr<const Pipeline>> LoadPipeline(const LoadOptions& 
     TellAll(source.checkpoint.warnings(), options.warn);
     TellAll(families::FindLeftOut(source.family, source.checkpoint), options.warn);
     TellAll(model->warnings(), options.warn);
+    table[source.model.id] = model->row();
     models[static_cast<size_t>(source.model.id.value)] = std::move(model);
   }
-  return Pipeline::Create(std::move(table), std::move(models), options.components, options.buckets,
-                          {options.row_counts, options.max_shared_pixels});
+  return Pipeline::Create(std::move(table), std::move(models), options.components,
+                          {options.row_counts, options.max_shared_pixels}, options.prompt_chunks);
 }
 
 }  // namespace latentd::pipeline

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -19,9 +20,10 @@
 namespace latentd::pipeline {
 
 struct LoadOptions {
-  std::string base;     // directory or file of the first row of the model table
+  std::string base;     // directory or file; may be empty where there are more
   std::string refiner;  // may be empty
   ModelParts base_parts = {}, refiner_parts = {};
+  std::vector<ModelSource> models = {};  // beside these
   std::string variant;
   int64_t memory_bytes = 0;  // 0: what the machine and the cgroup allow
   // Looked at between components; CANCELLED once it is true.
@@ -35,8 +37,9 @@ struct LoadOptions {
   std::vector<Size> buckets;                         // picture sizes served; empty: any size
   std::vector<int> row_counts;                       // rows of steps, beside a picture's own
   int64_t max_shared_pixels = kDefaultSharedPixels;  // StepRows has more
+  int prompt_chunks = 1;                             // chunks that buckets have graphs for
   std::optional<int64_t> vae_tiling_above;           // pixels; ModelOptions has more
-  std::string scheduler;                             // ModelOptions has more
+  std::string scheduler;                             // default of models; ModelRow has more
   std::string preset;                                // the base's; empty or "none": none
   // Told of what of the checkpoints is ignored. May be empty.
   std::function<void(absl::string_view)> warn = {};
@@ -47,8 +50,9 @@ struct LoadOptions {
 
 // Errors name the directory, file or component at fault, also where a component is off that all
 // pictures need. RESOURCE_EXHAUSTED, with the bytes needed and available, if the weights in
-// what their components compute in, equal tensors counted once, cannot fit. `store` and `graphs`
-// must outlive the pipeline.
+// what their components compute in, equal tensors counted once, cannot fit: of models that are
+// loaded on demand, those of each alone beside the pinned ones'. `store` and `graphs` must outlive
+// the pipeline.
 absl::StatusOr<std::unique_ptr<const Pipeline>> LoadPipeline(const LoadOptions& options,
                                                              weights::WeightStore& store,
                                                              compiler::GraphStore& graphs);

@@ -10,6 +10,7 @@
 #include "core/base/status_macros.h"
 #include "core/base/text.h"
 #include "core/families/families.h"
+#include "core/families/family/clip_text.h"
 #include "core/image/decode.h"
 #include "core/pipeline/plan/state_bytes.h"
 #include "core/pipeline/spec/limits.h"
@@ -58,11 +59,17 @@ absl::StatusOr<PlannedStage> MakeStage(const LoadedModel& model, const PictureSp
 
 absl::Status PlanPrompts(const PictureSpec& resolved, std::vector<PlannedStage>& stages) {
   for (PlannedStage& stage : stages) {
+    const LoadedModel& model = *stage.model;
+    const bool guided = UsesGuidance(resolved) && !model.configs().embeds_guidance();
     for (const bool negative : {true, false}) {
-      if (negative && !UsesGuidance(resolved)) continue;
-      const LoadedModel& model = *stage.model;
+      if (negative && !guided) continue;
       ASSIGN_OR_RETURN(stage.prompts.emplace_back(),
                        model.family().row(model.configs(), resolved, negative));
+    }
+    int chunks = 1;
+    for (const families::RowInputs& row : stage.prompts) chunks = std::max(chunks, row.chunks);
+    for (families::RowInputs& row : stage.prompts) {
+      families::PadChunks(stage.model->configs(), chunks, row);
     }
   }
   return absl::OkStatus();
@@ -111,6 +118,13 @@ absl::StatusOr<std::optional<Size>> ImageSizeOf(const Inputs& inputs) {
   return Size{size.width, size.height};
 }
 
+// A mask of another size than the image's is fine: both are resized to the picture's.
+void AddUnreadableMask(const Inputs& inputs, std::vector<FieldViolation>& violations) {
+  if (inputs.mask_image.empty()) return;
+  const absl::Status read = image::ReadDimensions(inputs.mask_image).status();
+  if (!read.ok()) violations.push_back({"mask_image", std::string(read.message())});
+}
+
 bool HasBatchInvariantSteps(const std::vector<PlannedStage>& stages) {
   return absl::c_all_of(stages, [](const PlannedStage& stage) {
     return stage.model->graphs().has_batch_invariant_steps();
@@ -151,8 +165,7 @@ const LoadedModel* LoadedOf(const Pipeline::LoadedModels& models, ModelId id) {
 absl::StatusOr<std::unique_ptr<const Pipeline>> Pipeline::Create(ModelTable table,
                                                                  LoadedModels models,
                                                                  const ComponentModes& modes,
-                                                                 const std::vector<Size>& buckets,
-                                                                 StepRows rows) {
+                                                                 StepRows rows, int prompt_chunks) {
   const LoadedModel& first = *models.front();
   for (const auto& model : models) {
     if (model == nullptr || (DownscaleOf(model->vae()) == DownscaleOf(first.vae()) &&
@@ -163,21 +176,27 @@ absl::StatusOr<std::unique_ptr<const Pipeline>> Pipeline::Create(ModelTable tabl
         model->path(), ": its latents have another shape than those of ", first.path()));
   }
   return std::unique_ptr<const Pipeline>(
-      new Pipeline(std::move(table), std::move(models), modes, buckets, std::move(rows)));
+      new Pipeline(std::move(table), std::move(models), modes, std::move(rows), prompt_chunks));
 }
 
 Pipeline::Pipeline(ModelTable table, LoadedModels models, const ComponentModes& modes,
-                   const std::vector<Size>& buckets, StepRows rows)
-    : models_(std::move(models)), rows_(std::move(rows)) {
-  traits_.default_size = NearestOf(buckets, first().default_size());
+                   StepRows rows, int prompt_chunks)
+    : models_(std::move(models)), rows_(std::move(rows)), prompt_chunks_(prompt_chunks) {
   traits_.side_multiple = DownscaleOf(first().vae());
-  traits_.max_clip_skip = first().family().max_clip_skip(first().configs());
   traits_.models = std::move(table);
+  for (const auto& model : models_) {
+    if (model == nullptr) continue;
+    ModelRow& row = traits_.models[model->row().id];
+    // A refiner's images are those of its leader.
+    const LoadedModel& leads = *LoadedOf(models_, row.leader);
+    row.default_size = NearestOf(traits_.models[row.leader].buckets, leads.default_size());
+    const auto by_default = model->SchedulerWith({});
+    if (by_default.ok()) row.default_scheduler = by_default->full_name();
+    row.max_clip_skip = leads.family().max_clip_skip(leads.configs());
+  }
   for (const auto& [component, mode] : modes) {
     if (mode == ComponentMode::kOff) traits_.off.insert(component);
   }
-  const auto by_default = first().SchedulerWith({});
-  if (by_default.ok()) default_scheduler_ = by_default->full_name();
 }
 
 std::vector<const LoadedModel*> Pipeline::ModelsOf(const PictureSpec& spec) const {
@@ -221,10 +240,12 @@ absl::Status Pipeline::ResolveSpec(const Inputs& inputs, std::vector<FieldViolat
                                    Plan& plan) const {
   PictureSpec& spec = plan.spec;
   spec.has_image = !inputs.image.empty();
+  spec.has_mask = !inputs.mask_image.empty();
   spec.has_latents = !inputs.latents.empty();
   std::vector<FieldViolation> violations = FindViolations(spec, traits_);
   const auto size = ImageSizeOf(inputs);
   if (!size.ok()) violations.push_back({"image", std::string(size.status().message())});
+  AddUnreadableMask(inputs, violations);
   // Schedules are made of fields that are right by themselves; the scheduler's name and options are
   // looked at in any case.
   if (!violations.empty()) {
@@ -261,8 +282,9 @@ absl::Status Pipeline::Complete(const PictureSpec& asked, Plan& plan) const {
   spec.scheduler.name = SchedulerNameOf(plan.stages);
   plan.latents = LatentsOf(executed);
   plan.image_latents = LatentsOf(size);
-  plan.rows = UsesGuidance(spec) ? 2 : 1;
-  PlanRows(*spec.guidance_interval, plan.rows, plan.stages);
+  plan.rows = 1;
+  for (const PlannedStage& stage : plan.stages) plan.rows = std::max(plan.rows, stage.most_rows());
+  PlanRows(*spec.guidance_interval, plan.stages);
   plan.alone = spec.batch_invariant && !HasBatchInvariantSteps(plan.stages);
   plan.units = UnitsFor(plan.stages.size(), spec.has_image, !spec.output_latents);
   PlanGraphs(plan);
@@ -283,13 +305,17 @@ void Pipeline::PlanGraphs(Plan& plan) const {
                    .rows = {plan.rows},
                    .image = plan.spec.has_image,
                    .decoded = !plan.spec.output_latents};
-  for (const PlannedStage& stage : plan.stages) needs.models.push_back(stage.model);
+  for (const PlannedStage& stage : plan.stages) {
+    needs.models.push_back(stage.model);
+    needs.chunks.push_back(stage.chunks());
+  }
   if (plan.guided() && plan.row_counts().contains(1)) needs.rows.push_back(1);
   plan.graphs = GraphsFor(needs);
-  for (const LoadedModel* model : needs.models) {
+  for (const PlannedStage& stage : plan.stages) {
     for (int rows : RowCountsAt(plan.executed_size)) {
       if (rows <= plan.rows || plan.alone) continue;
-      plan.dispensable.push_back({model->row().id, {.shape = {rows, shape.height, shape.width}}});
+      plan.dispensable.push_back(
+          {stage.model->row().id, {.shape = {rows, shape.height, shape.width, stage.chunks()}}});
     }
   }
   const LoadedModel* tiny = plan.spec.previews_every ? WithTinyVae(plan.stages) : nullptr;
@@ -311,8 +337,18 @@ bool Pipeline::Draws(ModelId model) const {
   return loaded != nullptr && loaded->draws();
 }
 
-std::vector<Size> Pipeline::DefaultBuckets() const {
-  return families::DefaultBuckets(first().family(), traits_.default_size);
+std::vector<const LoadedModel*> Pipeline::GroupOf(ModelId leader) const {
+  std::vector<const LoadedModel*> group;
+  for (const LoadedModel* model : Models()) {
+    if (table()[model->row().id].leader == leader) group.push_back(model);
+  }
+  return group;
+}
+
+std::vector<Size> Pipeline::BucketsOf(ModelId leader) const {
+  const ModelRow& row = table()[leader];
+  if (!row.buckets.empty()) return row.buckets;
+  return families::DefaultBuckets(LoadedOf(models_, leader)->family(), row.default_size);
 }
 
 StepShape Pipeline::ShapeOf(Size size, int rows) const {
@@ -329,27 +365,33 @@ absl::StatusOr<std::vector<GraphHandle>> Pipeline::HandlesOf(absl::Span<const Pl
   return handles;
 }
 
-absl::StatusOr<std::vector<GraphHandle>> Pipeline::GraphsOf(Size bucket, int rows,
+absl::StatusOr<std::vector<GraphHandle>> Pipeline::GraphsOf(ModelId leader, Size bucket, int rows,
                                                             IfUnknown unknown) const {
   const StepShape shape = ShapeOf(bucket, rows);
   std::vector<GraphHandle> all;
-  for (const LoadedModel* model : Models()) {
-    const std::vector<PlannedGraph> graphs =
-        pipeline::GraphsFor({.models = {model},
-                             .height = shape.height,
-                             .width = shape.width,
-                             .rows = {rows},
-                             .image = model->graphs().has_encoder()});
+  for (const LoadedModel* model : GroupOf(leader)) {
+    std::vector<PlannedGraph> graphs;
+    for (int chunks = 1; chunks <= prompt_chunks_; ++chunks) {
+      const GraphNeeds needs = {.models = {model},
+                                .chunks = {chunks},
+                                .height = shape.height,
+                                .width = shape.width,
+                                .rows = {rows},
+                                .image = model->graphs().has_encoder()};
+      for (const PlannedGraph& graph : GraphsFor(needs)) {
+        if (!absl::c_linear_search(graphs, graph)) graphs.push_back(graph);
+      }
+    }
     ASSIGN_OR_RETURN(const std::vector<GraphHandle> handles, HandlesOf(graphs, unknown));
     all.insert(all.end(), handles.begin(), handles.end());
   }
   return all;
 }
 
-absl::StatusOr<std::vector<GraphHandle>> Pipeline::PreviewGraphsOf(Size bucket,
+absl::StatusOr<std::vector<GraphHandle>> Pipeline::PreviewGraphsOf(ModelId leader, Size bucket,
                                                                    IfUnknown unknown) const {
   std::vector<PlannedGraph> graphs;
-  for (const LoadedModel* model : Models()) {
+  for (const LoadedModel* model : GroupOf(leader)) {
     if (!model->graphs().has_tiny_vae()) continue;
     graphs.push_back({model->row().id, {GraphKind::kPreview, ShapeOf(bucket, /*rows=*/1)}});
   }
@@ -361,19 +403,31 @@ int Pipeline::MostRows(Size size, int rows) const {
   return counts.empty() ? rows : std::max(rows, counts.back());
 }
 
-int64_t Pipeline::StateBytes(Size bucket, int rows) const {
-  return pipeline::StateBytes(Models(), ShapeOf(bucket, rows), bucket);
+int64_t Pipeline::StateBytes(Size bucket, int rows, int chunks) const {
+  StepShape shape = ShapeOf(bucket, rows);
+  shape.chunks = std::max(prompt_chunks_, chunks);
+  int64_t most = 0;
+  for (const ModelId leader : table().Leaders()) {
+    const std::vector<const LoadedModel*> group = GroupOf(leader);
+    if (!group.empty()) most = std::max(most, pipeline::StateBytes(group, shape, bucket));
+  }
+  return most;
 }
 
 int64_t Pipeline::RequestBytes(const Plan& plan) const {
   const Size size = plan.executed_size;
   const int side_by_side =
       std::min(static_cast<int>(plan.spec.seeds.size()), MostRows(size, plan.rows) / plan.rows);
-  const StepShape shape = ShapeOf(size, plan.rows);
-  const int64_t previews = plan.spec.previews_every ? PreviewBytes(Models(), shape, size) : 0;
-  const int64_t emphasis = plan.has_weights() ? EmphasisBytes(Models(), plan.rows) : 0;
-  return pipeline::RequestBytes(Models(), shape, size, side_by_side) + emphasis +
-         side_by_side * previews;
+  StepShape shape = ShapeOf(size, plan.rows);
+  shape.chunks = plan.chunks();
+  // All that could draw in their place: what hands over counts where it is not asked to.
+  const std::vector<const LoadedModel*> models =
+      GroupOf(table()[plan.stages.front().model->row().id].leader);
+  const int64_t previews = plan.spec.previews_every ? PreviewBytes(models, shape, size) : 0;
+  const int64_t emphasis = plan.has_weights() ? EmphasisBytes(models, shape) : 0;
+  const int64_t masks = plan.spec.has_mask ? MaskBytes(models, shape, size) : 0;
+  return pipeline::RequestBytes(models, shape, size, side_by_side) + emphasis +
+         side_by_side * (previews + masks);
 }
 
 absl::StatusOr<Pipeline::Pictures> Pipeline::Start(SharedPlan plan, SharedInputs inputs,
@@ -414,11 +468,17 @@ std::vector<std::string> Pipeline::UnusedParameters(const PictureSpec& asked,
 
 std::vector<std::string> Pipeline::Misuses(const Plan& plan) {
   std::vector<std::string> found;
+  if (plan.spec.long_prompt == prompts::LongPrompt::kChunk && plan.dropped_tokens() > 0) {
+    found.push_back(absl::StrCat("prompts are read up to ", prompts::kMaxChunks,
+                                 " chunks of tokens: ", plan.dropped_tokens(),
+                                 " tokens behind them are not"));
+  }
   const bool own_schedule = !plan.spec.timesteps.empty() || !plan.spec.sigmas.empty();
   for (const PlannedStage& stage : plan.stages) {
     if (const Preset* preset = stage.model->row().preset) {
-      absl::c_move(FindMisuse(*preset, plan.spec, own_schedule || IsTrailing(stage.scheduler)),
-                   std::back_inserter(found));
+      const DrawnBy drawn = {.is_trailing = own_schedule || IsTrailing(stage.scheduler),
+                             .is_told_guidance = stage.model->configs().embeds_guidance()};
+      absl::c_move(FindMisuse(*preset, plan.spec, drawn), std::back_inserter(found));
     } else if (!own_schedule && LeavesOutPureNoise(stage.scheduler)) {
       found.emplace_back(
           "rescale_betas_zero_snr is wasted with timestep_spacing leading: no step begins at pure "

@@ -32,24 +32,22 @@ class Pipeline {
   // By their ids in `table`: null where the UNet is off, but for the first, which counts in any
   // case.
   using LoadedModels = std::vector<std::unique_ptr<const LoadedModel>>;
-  // The models were loaded with `modes`. The default size is the one of `buckets` that is nearest
-  // to the first model's own; where there are none, that one's own. Steps run with as many rows as
-  // `rows` says, beside what a picture needs by itself.
+  // The models were loaded with `modes`. A model's default size is the one of its buckets that is
+  // nearest to its own; where there are none, its own. Steps run with as many rows as `rows` says,
+  // beside what a picture needs by itself.
   // INVALID_ARGUMENT if the models do not fit each other.
-  static absl::StatusOr<std::unique_ptr<const Pipeline>> Create(
-      ModelTable table, LoadedModels models, const ComponentModes& modes = {},
-      const std::vector<Size>& buckets = {}, StepRows rows = {});
+  static absl::StatusOr<std::unique_ptr<const Pipeline>> Create(ModelTable table,
+                                                                LoadedModels models,
+                                                                const ComponentModes& modes = {},
+                                                                StepRows rows = {},
+                                                                int prompt_chunks = 1);
 
   const ModelTable& table() const { return traits_.models; }
-  // Decides on the server's sizes and default scheduler.
   const LoadedModel& first() const { return *models_.front(); }
   // Models that draw, in the order of their ids.
   std::vector<const LoadedModel*> Models() const;
   bool Draws(ModelId model) const;
   const Traits& traits() const { return traits_; }
-  // The noise scheduler of requests to the first model that name none, by its short name; empty:
-  // they have to.
-  const std::string& default_scheduler() const { return default_scheduler_; }
 
   // Chooses the size at which the networks run, at least the images', once everything else of the
   // request is right.
@@ -64,8 +62,11 @@ class Pipeline {
   // The networks run at the images' own size.
   absl::StatusOr<SharedPlan> Resolve(const PictureSpec& asked, const Inputs& inputs = {}) const;
 
-  // Sizes to have ready where none are configured.
-  std::vector<Size> DefaultBuckets() const;
+  // The model that starts its pictures, or those of the model that hands over to it.
+  const ModelRow& LeaderOf(ModelId model) const { return table()[table()[model].leader]; }
+  // The sizes to have ready of a leader and what it hands over to: its own buckets, or the family's
+  // where it has none.
+  std::vector<Size> BucketsOf(ModelId leader) const;
 
   // The numbers of rows that steps of that size have graphs for, as configured (step_rows.h).
   std::vector<int> RowCountsAt(Size executed) const { return rows_.At(executed); }
@@ -74,17 +75,21 @@ class Pipeline {
   absl::StatusOr<std::vector<GraphHandle>> HandlesOf(absl::Span<const PlannedGraph> graphs,
                                                      ModelGraphs::IfUnknown unknown) const;
 
-  // Every graph that pictures of that shape may need, of all models, image-to-image too. An error:
-  // some network cannot be built at that size.
+  // Every graph that pictures of that shape may need, of the leader and what it hands over to,
+  // image-to-image too. An error: some network cannot be built at that size.
   absl::StatusOr<std::vector<GraphHandle>> GraphsOf(
-      Size bucket, int rows, ModelGraphs::IfUnknown unknown = ModelGraphs::IfUnknown::kBuild) const;
+      ModelId leader, Size bucket, int rows,
+      ModelGraphs::IfUnknown unknown = ModelGraphs::IfUnknown::kBuild) const;
 
-  // Graphs of the tiny VAEs of all models that draw previews of that size; dispensable.
+  // Graphs of their tiny VAEs that draw previews of that size; dispensable.
   absl::StatusOr<std::vector<GraphHandle>> PreviewGraphsOf(
-      Size bucket, ModelGraphs::IfUnknown unknown = ModelGraphs::IfUnknown::kBuild) const;
+      ModelId leader, Size bucket,
+      ModelGraphs::IfUnknown unknown = ModelGraphs::IfUnknown::kBuild) const;
   // Bytes that pictures of that size hold at most that fill a lane of so many rows, beside weights,
   // executables and arena (state_bytes.h). A lane has more (RowsOfLane) only where there is room.
-  int64_t StateBytes(Size bucket, int rows) const;
+  int64_t StateBytes(Size bucket, int rows, int chunks = 1) const;
+  // Chunks of prompts that buckets have graphs for.
+  int prompt_chunks() const { return prompt_chunks_; }
 
   // One image for each seed; they share their conditioning, and hold `inputs` until they have read
   // them. Gets every executable that they need (acquisition.h), so that no unit compiles or loads;
@@ -99,8 +104,10 @@ class Pipeline {
   std::vector<std::shared_ptr<const weights::WatchedFile>> CheckpointFiles() const;
 
  private:
-  Pipeline(ModelTable table, LoadedModels models, const ComponentModes& modes,
-           const std::vector<Size>& buckets, StepRows rows);
+  Pipeline(ModelTable table, LoadedModels models, const ComponentModes& modes, StepRows rows,
+           int prompt_chunks);
+  // Models that draw, of the leader and what it hands over to.
+  std::vector<const LoadedModel*> GroupOf(ModelId leader) const;
 
   // The models whose steps the spec asks for, in order. REQUIRES: they are there.
   std::vector<const LoadedModel*> ModelsOf(const PictureSpec& spec) const;
@@ -123,8 +130,8 @@ class Pipeline {
 
   const LoadedModels models_;
   const StepRows rows_;
+  const int prompt_chunks_;
   Traits traits_;
-  std::string default_scheduler_;
 };
 
 }  // namespace latentd::pipeline

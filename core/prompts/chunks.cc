@@ -1,6 +1,7 @@
 #include "core/prompts/chunks.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "absl/algorithm/container.h"
@@ -35,20 +36,122 @@ Chunk MakeChunk(absl::Span<const WeighedToken> tokens, const ClipTokenizer& toke
   return chunk;
 }
 
-}  // namespace
+using Tokens = std::vector<WeighedToken>;
 
-bool Chunk::has_weights() const {
-  return absl::c_any_of(weights, [](double weight) { return weight != 1; });
-}
+// Cuts a prompt's tokens into chunks.
+class Cutter {
+ public:
+  explicit Cutter(const ClipTokenizer& tokenizer)
+      : tokenizer_(tokenizer), most_(static_cast<size_t>(tokenizer.max_length()) - 2) {}
 
-Chunk EmptyChunk(const ClipTokenizer& tokenizer) { return MakeChunk({}, tokenizer); }
+  void CutAtCommas(absl::Span<const Piece> pieces) {
+    for (const Piece& piece : pieces) {
+      if (piece.after_break) End();
+      for (const WeighedToken& token : TokensOf(piece, tokenizer_)) AddBehindComma(token);
+    }
+    if (!tokens_.empty() || chunks_.chunks.empty()) End();
+  }
 
-absl::StatusOr<Chunks> FirstChunk(absl::Span<const Piece> pieces, const ClipTokenizer& tokenizer) {
-  std::vector<WeighedToken> all;
+  void CutAtPieces(absl::Span<const Piece> pieces) {
+    for (const Piece& piece : pieces) {
+      const Tokens all = TokensOf(piece, tokenizer_);
+      auto left = absl::MakeConstSpan(all);
+      // Chunks of fewer than 8 tokens, which no CLIP has, cut shorter pieces too.
+      const bool is_cut = left.size() >= kLongPiece || left.size() > most_;
+      while (left.size() > most_ - tokens_.size()) {
+        if (is_cut) Add(left, most_ - tokens_.size());
+        End();
+      }
+      Add(left, left.size());
+    }
+    End();
+  }
+
+  void CutAtSentences(absl::Span<const Piece> pieces) {
+    Tokens all;
+    for (const Piece& piece : pieces)
+      absl::c_move(TokensOf(piece, tokenizer_), std::back_inserter(all));
+    auto left = absl::MakeConstSpan(all);
+    do {
+      Add(left, SentenceOf(left));
+      End();
+    } while (!left.empty());
+  }
+
+  Chunks Take() { return std::move(chunks_); }
+
+ private:
+  static constexpr size_t kLongPiece = 8;
+  static constexpr size_t kCommaDistance = 20;
+
+  int64_t IdOf(absl::string_view sign) const {
+    const std::vector<int64_t> ids = tokenizer_.Tokenize(sign);
+    return ids.size() == 1 ? ids.front() : -1;
+  }
+
+  void AddBehindComma(const WeighedToken& token) {
+    if (token.id == comma_) {
+      behind_comma_ = tokens_.size() + 1;
+    } else if (tokens_.size() == most_ && behind_comma_ > 0 &&
+               tokens_.size() - (behind_comma_ - 1) <= kCommaDistance) {
+      Tokens moved(tokens_.begin() + static_cast<ptrdiff_t>(behind_comma_), tokens_.end());
+      tokens_.resize(behind_comma_);
+      End();
+      tokens_ = std::move(moved);
+    }
+    if (tokens_.size() == most_) End();
+    tokens_.push_back(token);
+  }
+
+  void Add(absl::Span<const WeighedToken>& left, size_t count) {
+    tokens_.insert(tokens_.end(), left.begin(), left.begin() + static_cast<ptrdiff_t>(count));
+    left.remove_prefix(count);
+  }
+
+  // Tokens of the next chunk.
+  size_t SentenceOf(absl::Span<const WeighedToken> left) const {
+    if (left.size() <= most_) return left.size();
+    const int64_t stop = IdOf(".");
+    const std::vector<int64_t> signs = {stop, IdOf(","), IdOf(";"), IdOf(":")};
+    const auto cut_behind = [&](auto ends) {
+      size_t count = most_;
+      while (count > 0 && !ends(left[count - 1].id)) --count;
+      return count;
+    };
+    size_t count = cut_behind([&](int64_t id) { return id == stop; });
+    if (count == 0)
+      count = cut_behind([&](int64_t id) { return absl::c_linear_search(signs, id); });
+    if (count == 0) count = cut_behind([&](int64_t id) { return tokenizer_.EndsWord(id); });
+    return count == 0 ? most_ : count;
+  }
+
+  void End() {
+    const auto tokens = static_cast<int64_t>(tokens_.size());
+    chunks_.tokens += tokens;
+    if (chunks_.chunks.size() == kMaxChunks) {
+      chunks_.dropped += tokens;
+    } else {
+      chunks_.chunks.push_back(MakeChunk(tokens_, tokenizer_));
+    }
+    tokens_.clear();
+    behind_comma_ = 0;
+  }
+
+  const ClipTokenizer& tokenizer_;
+  const size_t most_;
+  const int64_t comma_ = IdOf(",");
+  Chunks chunks_;
+  Tokens tokens_;            // tokens of the chunk that has not ended
+  size_t behind_comma_ = 0;  // place behind its last comma; 0: it has none
+};
+
+// The first chunk.
+absl::StatusOr<Chunks> Truncate(absl::Span<const Piece> pieces, const ClipTokenizer& tokenizer) {
+  Tokens all;
   for (const Piece& piece : pieces) {
     if (piece.after_break) {
       return absl::InvalidArgumentError(
-          "has the word BREAK, which begins another chunk of tokens, where one is read");
+          "has the word BREAK, which begins another chunk: set long_prompt to CHUNK");
     }
     absl::c_move(TokensOf(piece, tokenizer), std::back_inserter(all));
   }
@@ -57,6 +160,36 @@ absl::StatusOr<Chunks> FirstChunk(absl::Span<const Piece> pieces, const ClipToke
   return Chunks{{MakeChunk(absl::MakeConstSpan(all).first(kept), tokenizer)},
                 static_cast<int64_t>(all.size()),
                 static_cast<int64_t>(all.size() - kept)};
+}
+
+}  // namespace
+
+bool Chunk::has_weights() const {
+  return absl::c_any_of(weights, [](double weight) { return weight != 1; });
+}
+
+Chunk EmptyChunk(const ClipTokenizer& tokenizer) { return MakeChunk({}, tokenizer); }
+
+absl::StatusOr<Chunks> MakeChunks(absl::Span<const Piece> pieces, Syntax syntax,
+                                  LongPrompt long_prompt, const ClipTokenizer& tokenizer) {
+  // A tokenizer of start and end alone has chunks without room.
+  if (long_prompt == LongPrompt::kTruncate || tokenizer.max_length() <= 2) {
+    return Truncate(pieces, tokenizer);
+  }
+  Cutter cutter(tokenizer);
+  switch (syntax) {
+    case Syntax::kNone:
+    case Syntax::kA1111:
+      cutter.CutAtCommas(pieces);
+      break;
+    case Syntax::kComfyUi:
+      cutter.CutAtPieces(pieces);
+      break;
+    case Syntax::kCompel:
+      cutter.CutAtSentences(pieces);
+      break;
+  }
+  return cutter.Take();
 }
 
 }  // namespace latentd::prompts

@@ -30,9 +30,27 @@ struct Chunks {
 
 Chunk EmptyChunk(const tokenizer::ClipTokenizer& tokenizer);
 
-// The first chunk; the tokens behind it are dropped. INVALID_ARGUMENT, as ParsePrompt's: a piece
-// begins a chunk of its own (BREAK).
-absl::StatusOr<Chunks> FirstChunk(absl::Span<const Piece> pieces,
+// Treatments of a prompt of more tokens than a chunk has.
+enum class LongPrompt : uint8_t {
+  kTruncate,  // one chunk; the tokens behind it are dropped
+  // As many chunks as it takes, kMaxChunks at most, behind which tokens are dropped. Cut as the
+  // syntax's original does:
+  // without one and A1111's (modules/sd_hijack_clip.py, tokenize_line): behind the last comma, if
+  // that is within 20 tokens; and where a piece begins a chunk.
+  // ComfyUI's (comfy/sd1_clip.py, tokenize_with_weights): anywhere in a piece of 8 tokens and more,
+  // before one of fewer.
+  // Compel's (its mode SENTENCES, which is the default): behind the last of . else of . , ; : else
+  // behind a word.
+  kChunk,
+};
+
+// Chunks of a prompt, at most.
+inline constexpr int kMaxChunks = 4;
+
+// INVALID_ARGUMENT, as ParsePrompt's: a piece begins a chunk of its own (BREAK), where kTruncate
+// reads one.
+absl::StatusOr<Chunks> MakeChunks(absl::Span<const Piece> pieces, Syntax syntax,
+                                  LongPrompt long_prompt,
                                   const tokenizer::ClipTokenizer& tokenizer);
 
 }  // namespace latentd::prompts

@@ -189,6 +189,11 @@ absl::StatusOr<std::vector<StepCoefficients>> Steps(const Grid& grid, Window win
     step.timestep = grid.timesteps[i];
     step.denoising_index = StepOf(grid, window, i);
     if (!IsFinite(step)) return NotFinite(grid.config, step.denoising_index);
+    // Also where denoising_end cuts the rest off, as in diffusers' inpainting.
+    if (i + 1 < window.end) {
+      const StartScales next = scheduler.start(grid, i + 1);
+      step.kept = {next.image, next.noise};
+    }
     steps.push_back(step);
   }
   return steps;

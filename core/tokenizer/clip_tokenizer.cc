@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/json.h"
 #include "core/base/status_macros.h"
@@ -136,6 +137,14 @@ absl::Status CheckMerges(const std::string& name, const BytePairModel& pairs,
                    " that it does not make): it is cut short or belongs to another vocabulary"));
 }
 
+std::vector<bool> WordEnds(const Vocabulary& vocabulary) {
+  std::vector<bool> ends(static_cast<size_t>(vocabulary.largest_id()) + 1, false);
+  for (const auto& [token, id] : vocabulary.ids()) {
+    ends[static_cast<size_t>(id)] = absl::EndsWith(token, "</w>");
+  }
+  return ends;
+}
+
 enum class Stage : uint8_t { kVerbatim, kNormalized };
 
 TokenFinder MakeFinder(const TokenizerConfig& config, const AddedIds& ids, Stage stage) {
@@ -191,6 +200,7 @@ struct ClipTokenizer::Tables {
   int64_t end_id;
   int64_t pad_id;
   int64_t vocabulary_size;
+  std::vector<bool> word_ends;  // by id
 
   static std::unique_ptr<const Tables> Of(std::shared_ptr<const BytePairModel> pairs,
                                           const Vocabulary& vocabulary,
@@ -206,6 +216,7 @@ struct ClipTokenizer::Tables {
         .end_id = ids.at(config.end_token),
         .pad_id = ids.at(config.pad_token),
         .vocabulary_size = largest_id + 1,
+        .word_ends = WordEnds(vocabulary),
     });
   }
 
@@ -278,6 +289,11 @@ std::vector<int64_t> ClipTokenizer::Tokenize(absl::string_view text) const {
   std::vector<int64_t> ids;
   tables_->EncodeText(text, ids);
   return ids;
+}
+
+bool ClipTokenizer::EndsWord(int64_t id) const {
+  const auto& ends = tables_->word_ends;
+  return id >= 0 && id < static_cast<int64_t>(ends.size()) && ends[static_cast<size_t>(id)];
 }
 
 Encoding ClipTokenizer::EncodePadded(absl::string_view text) const {

@@ -58,6 +58,9 @@ class ClipTokenizer {
   // As Encode, filled up to exactly max_length() ids with the pad token.
   Encoding EncodePadded(absl::string_view text) const;
 
+  // True for tokens at the end of a word.
+  bool EndsWord(int64_t id) const;
+
   // model_max_length of tokenizer_config.json, at most kMaxLength.
   int max_length() const;
   int64_t start_id() const;

@@ -219,6 +219,7 @@ v1::ServerStatus ToProto(const engine::ServerStatus& status, const std::string& 
     *added.mutable_size() = ToProto(bucket.size);
     added.set_ready(bucket.ready);
     added.set_reason(bucket.reason);
+    added.set_model(bucket.model);
   }
   *proto.mutable_started() = ToProto(status.started);
   if (status.ready != absl::InfiniteFuture()) *proto.mutable_ready() = ToProto(status.ready);

@@ -25,7 +25,8 @@ HealthCheckResponse HealthService::StatusOf(const std::string& service) const {
     set(health_.ready());
   } else if (service == "liveness") {
     set(health_.alive());
-  } else if (has_admin_ && (service == "latent.v1.GraphCache" || service == "latent.v1.Admin")) {
+  } else if (has_admin_ && (service == "latent.v1.GraphCache" || service == "latent.v1.Admin" ||
+                            service == "latent.v1.Models")) {
     set(true);
   }
   return response;

@@ -63,6 +63,8 @@ static_assert(NumberOf(prompts::Syntax::kNone) == v1::PROMPT_SYNTAX_NONE);
 static_assert(NumberOf(prompts::Syntax::kA1111) == v1::PROMPT_SYNTAX_A1111);
 static_assert(NumberOf(prompts::Syntax::kComfyUi) == v1::PROMPT_SYNTAX_COMFYUI);
 static_assert(NumberOf(prompts::Syntax::kCompel) == v1::PROMPT_SYNTAX_COMPEL);
+static_assert(NumberOf(prompts::LongPrompt::kTruncate) == v1::LONG_PROMPT_TRUNCATE);
+static_assert(NumberOf(prompts::LongPrompt::kChunk) == v1::LONG_PROMPT_CHUNK);
 
 template <typename T>
 void Read(const Message& from, const FieldDescriptor& field, T& to) {

@@ -58,10 +58,10 @@ void AddViolations(const std::vector<FieldViolation>& more,
   }
 }
 
-// Bytes that answers repeat of a request: its texts and lists, not its picture or latents.
+// Bytes that answers repeat of a request: its texts and lists, not its files.
 int64_t EchoBytes(const latent::v1::GenerateRequest& request) {
   return static_cast<int64_t>(request.ByteSizeLong() - request.image().size() -
-                              request.latents().size());
+                              request.mask_image().size() - request.latents().size());
 }
 
 // All values if several have the name, as the standard for trace context has it.

@@ -44,9 +44,11 @@ ConvertedRequest ToSpec(v1::GenerateRequest request) {
   spec.output = FromProto(request.output());
   spec.priority = request.priority();
   SetFields(request, spec.picture);
-  if (request.has_image() || request.has_latents()) {
-    spec.inputs = std::make_shared<const pipeline::Inputs>(pipeline::Inputs{
-        std::move(*request.mutable_image()), std::move(*request.mutable_latents())});
+  if (request.has_image() || request.has_mask_image() || request.has_latents()) {
+    spec.inputs = std::make_shared<const pipeline::Inputs>(
+        pipeline::Inputs{.image = std::move(*request.mutable_image()),
+                         .mask_image = std::move(*request.mutable_mask_image()),
+                         .latents = std::move(*request.mutable_latents())});
   }
   return converted;
 }

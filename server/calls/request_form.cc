@@ -62,6 +62,9 @@ std::vector<FieldViolation> CheckForm(const v1::GenerateRequest& request) {
   if (request.has_image() && request.image().empty()) {
     violations.push_back({"image", "is empty: it must be a PNG, JPEG or WebP"});
   }
+  if (request.has_mask_image() && request.mask_image().empty()) {
+    violations.push_back({"mask_image", "is empty: it must be a PNG, JPEG or WebP"});
+  }
   if (request.has_latents() && request.latents().empty()) {
     violations.push_back({"latents", "is empty: it must be a safetensors file"});
   }

@@ -71,12 +71,32 @@ v1::ModelInfo ToProto(const engine::ModelInfo& model) {
   proto.set_default_steps(model.defaults.steps);
   proto.set_default_guidance_scale(model.defaults.guidance_scale);
   proto.set_default_strength(model.defaults.strength);
+  proto.set_inpaints(model.inpaints);
+  proto.set_default_mask_strength(model.defaults.mask_strength);
+  proto.set_default_mask_guidance_scale(model.defaults.mask_guidance_scale);
   for (const double timestep : model.defaults.timesteps) proto.add_default_timesteps(timestep);
   proto.set_preset(model.preset);
+  proto.set_default_scheduler(model.default_scheduler);
+  *proto.mutable_default_size() = ToProto(model.default_size);
+  proto.set_residency(ToProto(model.residency));
+  proto.set_prediction_type(model.prediction_type);
+  proto.set_prediction_decided_by(model.prediction_decided_by);
   return proto;
 }
 
 }  // namespace
+
+v1::Residency ToProto(pipeline::Residency residency) {
+  switch (residency) {
+    case pipeline::Residency::kPinned:
+      return v1::RESIDENCY_PINNED;
+    case pipeline::Residency::kReady:
+      return v1::RESIDENCY_READY;
+    case pipeline::Residency::kOnDemand:
+      break;
+  }
+  return v1::RESIDENCY_ON_DEMAND;
+}
 
 v1::Stage ToProto(engine::Stage stage) {
   switch (stage) {
@@ -140,6 +160,7 @@ v1::Completed ToProto(const engine::Completed& completed, const image::EncodeOpt
   *proto.mutable_parameters() = ToProto(completed.effective, output);
   proto.set_dropped_tokens(completed.dropped_tokens);
   proto.set_prompt_tokens(completed.prompt_tokens);
+  proto.set_prompt_chunks(completed.prompt_chunks);
   proto.mutable_warnings()->Add(completed.warnings.begin(), completed.warnings.end());
   *proto.mutable_executed_size() = ToProto(completed.executed_size);
   return proto;
@@ -187,6 +208,7 @@ v1::GetCapabilitiesResponse ToProto(const engine::Capabilities& capabilities,
     v1::Bucket& added = *proto.add_buckets();
     *added.mutable_size() = ToProto(bucket.size);
     added.set_ready(bucket.ready);
+    added.set_model(bucket.model);
   }
   for (std::string& path : FieldPaths(*v1::GenerateRequest::descriptor())) {
     *proto.add_request_fields() = std::move(path);

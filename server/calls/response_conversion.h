@@ -17,6 +17,7 @@ latent::v1::Progress ToProto(const engine::Progress& progress);
 latent::v1::Preview ToProto(engine::Preview preview);
 
 latent::v1::Stage ToProto(engine::Stage stage);
+latent::v1::Residency ToProto(pipeline::Residency residency);
 
 // `output` is the request's: the engine's answer names the picture only.
 latent::v1::Completed ToProto(const engine::Completed& completed,

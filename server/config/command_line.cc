@@ -90,7 +90,11 @@ absl::Status SetField(v1::ServerConfig& config, const FieldDescriptor& field,
     reflection.SetInt32(&config, &field, number);
     return absl::OkStatus();
   }
-  reflection.SetString(&config, &field, value);
+  if (field.is_repeated()) {
+    reflection.AddString(&config, &field, value);
+  } else {
+    reflection.SetString(&config, &field, value);
+  }
   return absl::OkStatus();
 }
 
@@ -144,7 +148,8 @@ class Parser {
       if (next_ == arguments_.size()) return Usage(absl::StrCat("--", flag, " needs a value"));
       value = arguments_[next_++];
     }
-    RETURN_IF_ERROR(CheckFirst(flag, *value));
+    const bool repeats = field != nullptr && field->is_repeated();
+    if (!repeats) RETURN_IF_ERROR(CheckFirst(flag, *value));
     if (flag != "config") return SetField(line_.flags, *field, flag, *value);
     line_.config_file = *value;
     return absl::OkStatus();

@@ -172,6 +172,13 @@ absl::Status CheckRange(absl::string_view flag, int64_t value, int64_t low, int6
   return WrongValue(flag, absl::StrCat(value), absl::StrCat(low, " to ", high));
 }
 
+absl::Status CheckPredictionType(absl::string_view flag, absl::string_view text) {
+  for (const absl::string_view right : {"", "epsilon", "v_prediction", "sample"}) {
+    if (text == right) return absl::OkStatus();
+  }
+  return WrongValue(flag, text, "epsilon, v_prediction or sample");
+}
+
 absl::StatusOr<int64_t> ToBytes(absl::string_view flag, absl::string_view text) {
   const std::optional<double> bytes = ToNumberOfBytes(text);
   if (!bytes) return WrongValue(flag, text, "a number of bytes, such as 64MiB or 2GiB");

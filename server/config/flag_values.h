@@ -38,6 +38,9 @@ absl::Status CheckAddress(absl::string_view flag, absl::string_view address);
 // HOST:PORT.
 absl::Status CheckTcpAddress(absl::string_view flag, absl::string_view address);
 
+// "epsilon", "v_prediction", "sample"; or empty.
+absl::Status CheckPredictionType(absl::string_view flag, absl::string_view text);
+
 // "1024x1024,832x1216"; each once. Empty text: none.
 absl::StatusOr<std::vector<pipeline::Size>> ToSizes(absl::string_view flag, absl::string_view text);
 

@@ -28,12 +28,21 @@ What to serve
                           and where a file says nothing, its configuration counts for components of the same shapes
   --refiner-components-from=PATH
                           the same for the refiner
+  --model=NAME=PATH       a further model, which requests name; once for each. Behind the path may stand ,KEY=VALUE: vae, unet,
+                          vae-tiny, text-encoder, text-encoder-2, components-from, preset, scheduler, prediction-type and ema, as
+                          these flags; buckets, with
+                          + between sizes; and residency: on_demand (default: loaded for its first request, while others
+                          draw, and evicted where others need its memory), ready (from the start on) or pinned (stays).
+                          Its precision is the base's. Without --base the first of these is drawn with by default
   --variant=NAME          of directories: fp16 reads *.fp16.safetensors; without it: files without a suffix, else fp16
   --scheduler=NAME        the noise scheduler of requests that name none, such as euler, over the settings of the
                           checkpoint's (default: the checkpoint's own, where it is one that latentd has)
   --preset=NAME           how the base is meant to be drawn with, where nothing in its files tells: turbo, lightning-4,
                           hyper-8, lcm, dmd2, pony, noobai-v, ... (docs/models.md has them all): scheduler, spacing,
                           steps and guidance of requests that set none. A wrong name lists those that there are
+  --prediction-type=TYPE  what the base's UNet predicts, whatever its files or the preset say: epsilon, v_prediction or
+                          sample. latent capabilities shows what decided it
+  --ema                   takes the EMA weights that old training dumps have beside the UNet's own, in one file
   --backend=NAME          cpu (default); cuda: an NVIDIA GPU (experimental); or reference: slow, in plain fp32, to
                           compare with
   --devices=LIST          of --backend=cuda, the GPUs by their number, such as 0,1 (default: the first). They have to be equal;
@@ -57,6 +66,8 @@ Which sizes
                           where there are more, which are made ready once the server serves
   --max-shared-pixels=N   of an evaluation of more than 2 rows: a size has those of --rows whose rows x width x height are
                           N at most (default 8388608: 8 rows of 1024x1024, 16 of 512x512, 2 of 1536x1536; 0: 2 at most)
+  --prompt-chunks=N       prompts of up to N chunks of 75 tokens are ready to be drawn, where requests ask for
+                          long_prompt CHUNK, 1 to 4 (default 1)
   --vae-tiling-above=SIZE pictures of more pixels, such as 1536x1536 has, go through the VAE in overlapping tiles of its
                           sample_size, as diffusers' enable_vae_tiling does: less memory, other pictures (default: none)
 

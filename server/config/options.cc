@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "server/config/flag_values.h"
+#include "server/config/model_flag.h"
 
 namespace latentd::server::config {
 namespace {
@@ -68,8 +69,15 @@ absl::Status SetParts(const v1::ServerConfig& config, engine::Config& engine) {
                             config.components_from(), "base", engine.base));
   RETURN_IF_ERROR(CheckPart("refiner-components-from", config.has_refiner_components_from(),
                             config.refiner_components_from(), "refiner", engine.refiner));
+  engine.base_parts.ema = config.ema();
   engine.base_parts.components_from = config.components_from();
   engine.refiner_parts.components_from = config.refiner_components_from();
+  return absl::OkStatus();
+}
+
+absl::Status SetPrediction(const v1::ServerConfig& config, engine::Config& engine) {
+  RETURN_IF_ERROR(CheckPredictionType("prediction-type", config.prediction_type()));
+  engine.base_parts.prediction_type = config.prediction_type();
   return absl::OkStatus();
 }
 
@@ -107,10 +115,12 @@ absl::Status SetModels(const v1::ServerConfig& config, engine::Config& engine) {
   engine.base = config.base();
   engine.refiner = config.refiner();
   RETURN_IF_ERROR(SetParts(config, engine));
+  RETURN_IF_ERROR(SetPrediction(config, engine));
   engine.variant = config.variant();
   engine.scheduler = config.scheduler();
   engine.preset = config.preset();
   engine.backend = BackendName(config.backend());
+  ASSIGN_OR_RETURN(engine.models, ToModels({config.model().begin(), config.model().end()}));
   if (engine.base.empty() && !engine.refiner.empty()) {
     return WrongValue("refiner", engine.refiner, "given together with --base");
   }
@@ -173,6 +183,8 @@ absl::Status SetGraphs(const v1::ServerConfig& config, engine::Config& engine) {
   ASSIGN_OR_RETURN(engine.rows, ToRows("rows", config.rows()));
   RETURN_IF_ERROR(CheckRange("max-shared-pixels", config.max_shared_pixels(), 0, kMaxSharedPixels));
   engine.max_shared_pixels = config.max_shared_pixels();
+  RETURN_IF_ERROR(CheckRange("prompt-chunks", config.prompt_chunks(), 1, prompts::kMaxChunks));
+  engine.prompt_chunks = config.prompt_chunks();
   ASSIGN_OR_RETURN(engine.components, ToModes("components", config.components()));
   RETURN_IF_ERROR(SetPrecision(config, engine));
   ASSIGN_OR_RETURN(engine.vae_tiling_above, ToArea("vae-tiling-above", config.vae_tiling_above()));
@@ -301,6 +313,7 @@ v1::ServerConfig DefaultConfig() {
   config.set_cache_max_bytes("10GiB");
   config.set_graph_memory("1GiB");
   config.set_max_shared_pixels(engine::kDefaultSharedPixels);
+  config.set_prompt_chunks(1);
   config.set_compile_at_start(true);
   config.set_allow_cold_requests(false);
   config.set_forbid_compile_after_ready(false);

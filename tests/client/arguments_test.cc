@@ -63,6 +63,7 @@ TEST(ArgumentsTest, WhatIsWrongIsNamed) {
   EXPECT_THAT(RequestOf({"--original-size=12"}), StatusIs(kInvalid, HasSubstr("WIDTHxHEIGHT")));
   EXPECT_THAT(RequestOf({"--refine=maybe"}), StatusIs(kInvalid, HasSubstr("true or false")));
   EXPECT_THAT(RequestOf({"--image=/no/such/file"}), StatusIs(kInvalid, HasSubstr("/no/such/file")));
+  EXPECT_THAT(RequestOf({"--mask=/no/such/mask"}), StatusIs(kInvalid, HasSubstr("/no/such/mask")));
 }
 
 TEST(ArgumentsTest, AnOptionWithTwoValuesIsRefusedAndBothAreNamed) {
@@ -194,7 +195,7 @@ TEST(RequestOptionsTest, EveryKindOfFieldIsSet) {
   EXPECT_EQ(request.crops_coords_top_left().left(), 32);
   EXPECT_EQ(request.guidance_interval().start(), 0.25);
   EXPECT_EQ(request.guidance_interval().stop(), 1);
-  EXPECT_EQ(request.model(), v1::MODEL_REFINER);
+  EXPECT_EQ(request.model(), "refiner");
 }
 
 TEST(RequestOptionsTest, EveryFieldButThePromptAndTheOutputHasAnOption) {

@@ -30,7 +30,8 @@ TEST(SuggestionsTest, NamesOfOtherToolsLeadToOurs) {
         std::pair("cfg_scale", "--guidance-scale"), std::pair("sampler", "--scheduler"),
         std::pair("batch", "--num-images-per-prompt"),
         std::pair("count", "--num-images-per-prompt"), std::pair("init-image", "--image"),
-        std::pair("W", "--width"), std::pair("H", "--height"), std::pair("host", "--server")}) {
+        std::pair("mask-image", "--mask"), std::pair("W", "--width"), std::pair("H", "--height"),
+        std::pair("host", "--server")}) {
     EXPECT_EQ(NearestOption(typed, known), meant) << typed;
   }
   EXPECT_THAT(NearestOption("prompt", known), HasSubstr("PROMPT"));

@@ -1,11 +1,37 @@
-// libFuzzer target: a byte for the syntax, then any bytes as a prompt.
+// libFuzzer target: a byte for the syntax, then any bytes as a prompt, which is cut into chunks.
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <vector>
 
 #include "absl/strings/string_view.h"
+#include "core/prompts/chunks.h"
 #include "core/prompts/parse.h"
+#include "core/tokenizer/clip_tokenizer.h"
+
+namespace {
+
+// Every token of the prompt is in a chunk, or counted as dropped.
+void CheckChunks(const std::vector<latentd::prompts::Piece>& pieces,
+                 latentd::prompts::Syntax syntax) {
+  static const auto& tokenizer =
+      *latentd::tokenizer::ClipTokenizer::BuiltIn("<|endoftext|>").value().release();
+  const auto chunks =
+      latentd::prompts::MakeChunks(pieces, syntax, latentd::prompts::LongPrompt::kChunk, tokenizer);
+  if (!chunks.ok() || chunks->chunks.empty()) std::abort();
+  if (chunks->chunks.size() > latentd::prompts::kMaxChunks) std::abort();
+  int64_t tokens = 0;
+  for (const latentd::prompts::Piece& piece : pieces) {
+    tokens += static_cast<int64_t>(tokenizer.Tokenize(piece.text).size());
+  }
+  if (chunks->tokens != tokens || chunks->dropped > tokens) std::abort();
+  for (const latentd::prompts::Chunk& chunk : chunks->chunks) {
+    if (chunk.ids.size() != 77 || chunk.weights.size() != 77) std::abort();
+  }
+}
+
+}  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size == 0) return 0;
@@ -21,5 +47,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   // Compel puts spaces behind commas and between words.
   if (bytes > 4 * text.size()) std::abort();
+  CheckChunks(*pieces, syntax);
   return 0;
 }

@@ -16,7 +16,7 @@ import zlib
 import diffusers
 import numpy
 import torch
-from diffusers import (AutoPipelineForImage2Image, StableDiffusionPipeline, StableDiffusionXLImg2ImgPipeline,
+from diffusers import (AutoPipelineForImage2Image, AutoPipelineForInpainting, StableDiffusionPipeline, StableDiffusionXLImg2ImgPipeline,
                        StableDiffusionXLPipeline)
 from PIL import Image
 from safetensors.torch import save_file
@@ -167,29 +167,42 @@ def scale(module, gains):
     return module
 
 
-def synthetic_pipeline(checkpoint, tokenizer, dtype, lists=None):
-    """Stable Diffusion 1 of an entry of checkpoints.json, and, in the file `lists`, its parameters."""
-    networks = {}
-    for component, config in checkpoint["networks"].items():
-        if component == "text_encoder":
-            module = CLIPTextModel(CLIPTextConfig(**config))
-            object.__setattr__(module, "text_model", module)  # transformers 5 has one module where diffusers sees two
-        else:
-            module = getattr(diffusers, config["_class_name"]).from_config(config)
-        fill_with_synthetic_weights(module)
+def synthetic_network(class_name, config):
+    if not class_name.startswith("CLIPText"):
+        return getattr(diffusers, class_name).from_config(config)
+    if class_name == "CLIPTextModelWithProjection":
+        return CLIPTextModelWithProjection(CLIPTextConfig(**config))
+    module = CLIPTextModel(CLIPTextConfig(**config))
+    object.__setattr__(module, "text_model", module)  # transformers 5 has one module where diffusers sees two
+    return module
+
+
+def synthetic_pipeline(checkpoint, like, tokenizer, dtype, lists=None):
+    """The pipeline of an entry of checkpoints.json and, in the file `lists`, the parameters of its own networks.
+
+    `like` is the entry that has the networks which this one lacks."""
+    index, networks = checkpoint["model_index"], {}
+    for component, config in {**like.get("networks", {}), **checkpoint["networks"]}.items():
+        module = fill_with_synthetic_weights(synthetic_network(index[component][1], config))
         networks[component] = scale(module, checkpoint.get("gains", {}).get(component, {})).to(dtype)
     if lists is not None:
         os.makedirs(os.path.dirname(lists), exist_ok=True)
         shapes = {
             component: {disk_name(module, name): list(p.shape) for name, p in module.named_parameters()}
-            for component, module in networks.items()
+            for component, module in networks.items() if component in checkpoint["networks"]
         }
         with open(lists, "w") as file:
             json.dump(shapes, file, indent=0)
     scheduler = getattr(diffusers, checkpoint["scheduler"]["_class_name"]).from_config(checkpoint["scheduler"])
+    tokenizers = {
+        name: CLIPTokenizer.from_pretrained(tokenizer) for name in index if name.startswith("tokenizer")}
+    if index["_class_name"] == "StableDiffusionXLPipeline":
+        return StableDiffusionXLPipeline(
+            **networks, **tokenizers, scheduler=scheduler, add_watermarker=False,
+            force_zeros_for_empty_prompt=index["force_zeros_for_empty_prompt"])
     return StableDiffusionPipeline(
-        **networks, tokenizer=CLIPTokenizer.from_pretrained(tokenizer), scheduler=scheduler, safety_checker=None,
-        feature_extractor=None, requires_safety_checker=False)
+        **networks, **tokenizers, scheduler=scheduler, safety_checker=None, feature_extractor=None,
+        requires_safety_checker=False)
 
 
 def demo_pipelines(model, dtype):
@@ -213,8 +226,9 @@ class Checkpoints:
             if name is None:
                 self.made[name] = demo_pipelines(self.model, self.dtype)
             else:
+                own = self.synthetic[name]
                 self.made[name] = Pipelines(synthetic_pipeline(
-                    self.synthetic[name], f"{self.model}/base/tokenizer", self.dtype,
+                    own, self.synthetic.get(own.get("like"), {}), f"{self.model}/base/tokenizer", self.dtype,
                     lists and f"{lists}/{name}.parameters.json"))
         return self.made[name]
 
@@ -244,7 +258,7 @@ class WeightedText:
         weighted = z * weights
         return weighted if self.is_xl else weighted * (z.mean() / weighted.mean())
 
-    def encode_pieces(self, encoder, tokenizer, pieces):
+    def encode_chunk(self, encoder, tokenizer, pieces):
         ids, weights = [tokenizer.bos_token_id], [1.0]
         for text, weight in pieces:
             tokens = tokenizer(text, add_special_tokens=False).input_ids
@@ -253,6 +267,19 @@ class WeightedText:
         ids += [tokenizer.pad_token_id] * (TOKENS - len(ids))
         z, pooled = self.encode(encoder, ids)
         return self.weigh(encoder, tokenizer, z, weights + [1.0] * (TOKENS - len(weights))), pooled
+
+    def encode_pieces(self, encoder, tokenizer, pieces):
+        """All chunks, which null divides, filled up with empty ones; and the first one's pooled state."""
+        chunks = [[]]
+        for piece in pieces:
+            if piece is None:
+                chunks.append([])
+            else:
+                chunks[-1].append(piece)
+        most = max(1 + all_pieces.count(None) for all_pieces in self.case["pieces"].values())
+        chunks += [[]] * (most - len(chunks))
+        results = [self.encode_chunk(encoder, tokenizer, chunk) for chunk in chunks]
+        return torch.cat([state for state, _ in results], 1), results[0][1]
 
     @torch.no_grad()
     def parameters(self):
@@ -273,7 +300,9 @@ class Pipelines:
     def __init__(self, base, refiner=None):
         self.base, self.refiner = base, refiner
         self.base_image = AutoPipelineForImage2Image.from_pipe(base)
-        pipelines = [pipeline for pipeline in (base, refiner, self.base_image) if pipeline is not None]
+        self.inpainting = AutoPipelineForInpainting.from_pipe(base)
+        known = (base, refiner, self.base_image, self.inpainting)
+        pipelines = [pipeline for pipeline in known if pipeline is not None]
         self.schedulers = {id(pipeline): pipeline.scheduler for pipeline in pipelines}
         for pipeline in pipelines:
             pipeline.set_progress_bar_config(disable=True)
@@ -289,7 +318,7 @@ class Pipelines:
             name: tuple(value) if name.endswith(("_size", "_left")) else value
             for name, value in case.items() if name in PARAMETERS
         }
-        if pipeline is self.base:
+        if pipeline in (self.base, self.inpainting):
             parameters.update(height=case["height"], width=case["width"])
         if "pieces" in case:
             parameters = {name: value for name, value in parameters.items() if name not in TEXT_PARAMETERS}
@@ -349,12 +378,17 @@ class Pipelines:
             cut = case["denoising_end"]
             handed_over, _ = self.run(self.base, case, denoising_end=cut, output_type="latent")
             return *self.run(self.refiner, case, image=handed_over, denoising_start=cut), handed_over
-        pipeline = {"image-to-image": self.base_image, "refiner-image-to-image": self.refiner}[task]
-        start = Image.open(f"{out}/{case['image']}-0.png")
-        return *self.run(pipeline, case, image=start, strength=case["strength"]), None
+        pipeline = {"image-to-image": self.base_image, "refiner-image-to-image": self.refiner,
+                    "inpainting": self.inpainting}[task]
+        more = {"image": Image.open(f"{out}/{case['image']}-0.png")}
+        if "strength" in case:
+            more["strength"] = case["strength"]
+        if "mask" in case:
+            more["mask_image"] = mask_image(out, case["mask"])
+        return *self.run(pipeline, case, **more), None
 
     def text(self, case):
-        if "pieces" in case:
+        if "pieces" in case or not case.get("text", True):
             return {}  # latentd weighs states in the graph that reads them
         pipeline = self.refiner if case["task"] == "refiner-image-to-image" else self.base
         wanted = TEXT_PARAMETERS - (NOT_OF_REFINER if pipeline is self.refiner else set())
@@ -364,6 +398,11 @@ class Pipelines:
             **parameters, device="cpu", num_images_per_prompt=1,
             do_classifier_free_guidance=case["guidance_scale"] > 1)
         return {name: tensor for name, tensor in zip(names, found) if tensor is not None}
+
+
+def mask_image(folder, name):
+    """A mask of `folder`, as diffusers.utils.load_image reads it."""
+    return Image.open(f"{folder}/masks/{name}.png").convert("RGB")
 
 
 def pixel_distance(a, b):

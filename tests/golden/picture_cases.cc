@@ -208,10 +208,27 @@ pipeline::LoadOptions LoadOptionsOf(const Options& options) {
   return load;
 }
 
-// A case's "checkpoint", of checkpoints.json; empty: the checkpoint of the options.
-std::string CheckpointOf(const json& picture_case) { return picture_case.value("checkpoint", ""); }
+// Facts of a case that its pipeline is loaded by.
+struct LoadedBy {
+  std::string checkpoint;  // a name in checkpoints.json; empty: the checkpoint of the options
+  std::string preset;
+  bool tiled = false;
 
-// The cases' pipelines, with and without tiles of the VAE, each loaded when first asked for.
+  auto operator<=>(const LoadedBy&) const = default;
+};
+
+LoadedBy LoadedByOf(const json& picture_case) {
+  return {picture_case.value("checkpoint", ""), picture_case.value("preset", ""),
+          picture_case.value("vae_tiling", false)};
+}
+
+// True if the results have the states of text encoders. Weights act behind these: the pictures show
+// them.
+bool HasText(const json& picture_case) {
+  return picture_case.value("text", true) && !picture_case.contains("pieces");
+}
+
+// The cases' pipelines, each loaded when first asked for.
 class Pipelines {
  public:
   Pipelines(const Options& options, backends::Backend& backend)
@@ -229,16 +246,16 @@ class Pipelines {
   }
 
   absl::StatusOr<const pipeline::Pipeline*> Of(const json& picture_case) {
-    const std::string checkpoint = CheckpointOf(picture_case);
-    const bool tiled = picture_case.value("vae_tiling", false);
-    std::unique_ptr<const pipeline::Pipeline>& loaded = loaded_[{checkpoint, tiled}];
+    const LoadedBy by = LoadedByOf(picture_case);
+    std::unique_ptr<const pipeline::Pipeline>& loaded = loaded_[by];
     if (loaded == nullptr) {
       pipeline::LoadOptions options = LoadOptionsOf(options_);
-      if (!checkpoint.empty()) {
-        ASSIGN_OR_RETURN(options.base, FolderOf(checkpoint));
+      if (!by.checkpoint.empty()) {
+        ASSIGN_OR_RETURN(options.base, FolderOf(by.checkpoint));
         options.refiner.clear();
       }
-      if (tiled) options.vae_tiling_above = 0;
+      options.preset = by.preset;
+      if (by.tiled) options.vae_tiling_above = 0;
       ASSIGN_OR_RETURN(loaded, pipeline::LoadPipeline(options, weights_, graphs_));
     }
     return loaded.get();
@@ -259,7 +276,7 @@ class Pipelines {
   metrics::Registry registry_;
   compiler::GraphStore graphs_;
   std::map<std::string, std::unique_ptr<const SyntheticCheckpoint>> written_;
-  std::map<std::pair<std::string, bool>, std::unique_ptr<const pipeline::Pipeline>> loaded_;
+  std::map<LoadedBy, std::unique_ptr<const pipeline::Pipeline>> loaded_;
   std::vector<pipeline::GraphHandle> kept_;
 };
 
@@ -272,9 +289,8 @@ absl::StatusOr<std::vector<Measure>> RunCase(const json& picture_case, const std
                    weights::ReadSafetensors(path + ".safetensors"));
   ASSIGN_OR_RETURN(const Pictures pictures, Draw(*pipeline, spec));
   pipelines.Keep(pictures.front()->request->graphs);
-  // Weights act behind the text encoders: the pictures show them.
   std::vector<Measure> measures;
-  if (!picture_case.contains("pieces")) {
+  if (HasText(picture_case)) {
     ASSIGN_OR_RETURN(const double text,
                      TextDistance(pipelines.device(), expected, *pictures.front()));
     measures.push_back({"text", text, kTextTolerance});

@@ -82,9 +82,12 @@ const std::map<std::string, Setter>& Setters() {
       {"name", Skip},
       {"task", SetTask},
       {"image", Skip},         // read by ReadPictureCase
+      {"mask", Skip},          // likewise
       {"latents_seed", Skip},  // likewise
       {"vae_tiling", Skip},    // set for the pipeline, not for a request
       {"checkpoint", Skip},    // likewise
+      {"preset", Skip},        // likewise
+      {"text", Skip},          // false: the results have no states of text encoders
       {"prompt", Set<&PictureSpec::prompt>},
       {"prompt_2", Set<&PictureSpec::prompt_2>},
       {"negative_prompt", Set<&PictureSpec::negative_prompt>},
@@ -99,6 +102,10 @@ const std::map<std::string, Setter>& Setters() {
       {"clip_skip", Set<&PictureSpec::clip_skip>},
       {"clip_skip_a1111", Set<&PictureSpec::clip_skip_a1111>},
       {"prompt_syntax", SetSyntax},
+      {"long_prompt",
+       [](const json& value, PictureSpec& spec) {
+         if (value.get<std::string>() == "chunk") spec.long_prompt = prompts::LongPrompt::kChunk;
+       }},
       {"pieces", Skip},  // diffusers' input in place of prompts with a syntax
       {"timesteps", Set<&PictureSpec::timesteps>},
       {"sigmas", Set<&PictureSpec::sigmas>},
@@ -131,6 +138,13 @@ absl::Status SetField(const std::string& name, const json& value, PictureSpec& s
   return absl::OkStatus();
 }
 
+// A preset has these, and diffusers is told them.
+void DropWhatThePresetDecides(PictureSpec& spec) {
+  spec.scheduler = {};
+  spec.num_inference_steps.reset();
+  spec.guidance_scale.reset();
+}
+
 // Drops fields for which diffusers' pipelines for the task have no parameter, which make.py leaves
 // out, and those that they pass over: the number of steps where the schedule is given.
 void DropWhatDoesNotCount(const std::string& task, bool has_image, PictureSpec& spec) {
@@ -147,7 +161,7 @@ void DropWhatDoesNotCount(const std::string& task, bool has_image, PictureSpec& 
 
 absl::Status CheckTask(const std::string& task) {
   for (const char* known :
-       {"text-to-image", "ensemble", "image-to-image", "refiner-image-to-image"}) {
+       {"text-to-image", "ensemble", "image-to-image", "refiner-image-to-image", "inpainting"}) {
     if (task == known) return absl::OkStatus();
   }
   return absl::InvalidArgumentError(absl::StrCat("the case's task ", task, " is not known"));
@@ -169,9 +183,15 @@ absl::StatusOr<PictureRequest> ReadPictureCase(const json& picture_case,
     const std::string path = absl::StrCat(pictures, "/", picture_case.value("image", ""), "-0.png");
     ASSIGN_OR_RETURN(spec.inputs.image, ReadFile(path, size_t{1} << 26));
   }
+  if (picture_case.contains("mask")) {
+    const std::string path =
+        absl::StrCat(pictures, "/masks/", picture_case.value("mask", ""), ".png");
+    ASSIGN_OR_RETURN(spec.inputs.mask_image, ReadFile(path, size_t{1} << 26));
+  }
   if (picture_case.contains("latents_seed")) {
     spec.inputs.latents = NoiseFile(picture_case.value("latents_seed", uint64_t{0}), spec);
   }
+  if (picture_case.contains("preset")) DropWhatThePresetDecides(spec);
   DropWhatDoesNotCount(task, !spec.inputs.image.empty(), spec);
   return spec;
 }

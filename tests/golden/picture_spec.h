@@ -14,8 +14,9 @@ struct PictureRequest : pipeline::PictureSpec {
   pipeline::Inputs inputs;
 };
 
-// `pictures` is the folder of the case's init image. INVALID_ARGUMENT names a field that is not
-// known or has another type: a case is never run in part.
+// `pictures` is the folder of the case's init image, and has its mask in a folder masks.
+// INVALID_ARGUMENT names a field that is not known or has another type: a case is never run in
+// part.
 absl::StatusOr<PictureRequest> ReadPictureCase(const nlohmann::json& picture_case,
                                                const std::string& pictures);
 

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include "tests/support/safetensors_writer.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temporary_directory.h"
@@ -72,6 +74,16 @@ TEST(PictureCase, ReadsTheInitImageAndKeepsItsSize) {
   EXPECT_EQ(spec.clip_skip, std::nullopt);
 }
 
+TEST(PictureCase, ReadsTheMask) {
+  const testing::TemporaryDirectory directory;
+  std::filesystem::create_directory(directory.File("masks"));
+  testing::WriteFile(directory.File("masks/disc.png"), "bytes of a mask");
+  ASSERT_OK_AND_ASSIGN(
+      const PictureRequest spec,
+      ReadPictureCase({{"task", "inpainting"}, {"mask", "disc"}}, directory.path()));
+  EXPECT_EQ(spec.inputs.mask_image, "bytes of a mask");
+}
+
 TEST(PictureCase, ForgetsTheNumberOfStepsWhereTheScheduleIsGiven) {
   ASSERT_OK_AND_ASSIGN(
       const PictureRequest spec,
@@ -81,11 +93,27 @@ TEST(PictureCase, ForgetsTheNumberOfStepsWhereTheScheduleIsGiven) {
   EXPECT_THAT(spec.sigmas, ElementsAre(14.0, 1.5));
 }
 
+// The case says them for diffusers; here they have to come from the preset.
+TEST(PictureCase, LeavesWhatAPresetDecidesToIt) {
+  const json picture_case = {{"task", "text-to-image"},
+                             {"checkpoint", "koala"},
+                             {"preset", "turbo"},
+                             {"scheduler", {{"class", "DDIMScheduler"}}},
+                             {"num_inference_steps", 1},
+                             {"guidance_scale", 0.0},
+                             {"width", 64}};
+  ASSERT_OK_AND_ASSIGN(const PictureRequest spec, ReadPictureCase(picture_case, ""));
+  EXPECT_EQ(spec.scheduler.name, "");
+  EXPECT_EQ(spec.num_inference_steps, std::nullopt);
+  EXPECT_EQ(spec.guidance_scale, std::nullopt);
+  EXPECT_EQ(spec.width, 64);
+}
+
 TEST(PictureCase, NamesWhatItDoesNotKnow) {
   EXPECT_THAT(ReadPictureCase({{"task", "text-to-image"}, {"tiling", true}}, ""),
               StatusIs(kInvalid, HasSubstr("tiling")));
-  EXPECT_THAT(ReadPictureCase({{"task", "inpainting"}}, ""),
-              StatusIs(kInvalid, HasSubstr("inpainting")));
+  EXPECT_THAT(ReadPictureCase({{"task", "outpainting"}}, ""),
+              StatusIs(kInvalid, HasSubstr("outpainting")));
   EXPECT_THAT(ReadPictureCase({{"task", "text-to-image"}, {"width", "wide"}}, ""),
               StatusIs(kInvalid, HasSubstr("width")));
 }

@@ -51,14 +51,21 @@ absl::StatusOr<std::unique_ptr<const SyntheticCheckpoint>> SyntheticCheckpoint::
   if (found == all.end()) {
     return absl::NotFoundError(absl::StrCat("checkpoints.json has no checkpoint ", name));
   }
-  const std::string list = absl::StrCat(options.cases, "/checkpoints/", name, ".parameters.json");
-  ASSIGN_OR_RETURN(const json parameters, ReadJsonFile(list));
+  // Networks, and their parameters; its own come over those of the one that it is like.
+  json networks = json::object(), parameters = json::object();
+  for (const std::string& from : {found->value("like", ""), name}) {
+    if (from.empty()) continue;
+    const std::string list = absl::StrCat(options.cases, "/checkpoints/", from, ".parameters.json");
+    ASSIGN_OR_RETURN(const json listed, ReadJsonFile(list));
+    networks.update(all.at(from).at("networks"));
+    parameters.update(listed);
+  }
   auto checkpoint = std::make_unique<const SyntheticCheckpoint>();
   const std::string root = checkpoint->path() + "/";
   testing::WriteFile(root + "model_index.json", found->at("model_index").dump());
   testing::WriteFile(root + "scheduler/scheduler_config.json", found->at("scheduler").dump());
   const json gains = found->value("gains", json::object());
-  for (const auto& [component, config] : found->at("networks").items()) {
+  for (const auto& [component, config] : networks.items()) {
     RETURN_IF_ERROR(WriteComponent(root + component, config, parameters.at(component),
                                    gains.value(component, json::object())));
   }

@@ -37,6 +37,15 @@ TEST(SyntheticCheckpoint, IsAFolderThatGoesWithIt) {
   EXPECT_FALSE(std::filesystem::exists(path));
 }
 
+TEST(SyntheticCheckpoint, HasTheNetworksOfTheOneThatItIsLike) {
+  ASSERT_OK_AND_ASSIGN(const auto written, SyntheticCheckpoint::Write(OptionsOf(), "lcm"));
+  ASSERT_OK_AND_ASSIGN(const auto checkpoint, weights::Checkpoint::Open({written->path()}));
+  for (const char* component : {"text_encoder", "unet", "vae"}) {
+    EXPECT_OK(checkpoint.LoadWeights(component)) << component;
+  }
+  EXPECT_TRUE(checkpoint.LoadWeights("unet")->contains("time_embedding.cond_proj.weight"));
+}
+
 // conv_out of the UNet is the one tensor of `sd15` that is scaled: by a quarter.
 TEST(SyntheticCheckpoint, ScalesWhatItsGainsName) {
   ASSERT_OK_AND_ASSIGN(const auto written, SyntheticCheckpoint::Write(OptionsOf(), "sd15"));

@@ -1,5 +1,6 @@
 """Pictures, from a stock client."""
 
+import concurrent.futures
 import json
 import os
 import re
@@ -118,6 +119,41 @@ class GenerateTest(SharedServerTestCase):
         self.assertGreater(times[STAGE_STEPS, "base"], 0)
         self.assertGreater(times[STAGE_STEPS, "refiner"], 0)
 
+    def masked(self, image, **fields):
+        """A request that draws over the right half of a picture of 64x64."""
+        mask = png.write(64, 64, bytes(32 * 3) + b"\xff" * 32 * 3)
+        return self.api.request(image=image, mask_image=mask, num_inference_steps=6, **fields)
+
+    def test_a_mask_says_what_is_drawn_over(self):
+        image = self.api.generate(self.api.request(prompt="a red circle on a blue background")).images[0].data
+        halves = []
+        for prompt in ("a green star on a white background", "a black ring on a yellow background"):
+            request = self.masked(image, prompt=prompt)
+            request.output.format = 5  # FORMAT_LATENT: the decoder mixes both halves
+            latents = struct.unpack("<256f", self.api.generate(request).images[0].data[-1024:])
+            halves.append([[latents[at:at + 4] for at in range(begin, 256, 8)] for begin in (0, 4)])
+        self.assertEqual(halves[0][0], halves[1][0])
+        self.assertNotEqual(halves[0][1], halves[1][1])
+        used = self.api.generate(self.masked(image)).completed.parameters
+        self.assertEqual((used.strength, used.mask_image), (0.9999, b""))
+
+    def test_pictures_with_and_without_a_mask_share_steps(self):
+        image = self.api.generate(self.api.request()).images[0].data
+        requests = [self.masked(image, seed=1), self.api.request(seed=2, num_inference_steps=8),
+                    self.masked(image, seed=3, scheduler="euler_ancestral"), self.api.request(seed=4, image=image)]
+        alone = [self.api.generate(request).images[0].data for request in requests]
+        with concurrent.futures.ThreadPoolExecutor(len(requests)) as pool:
+            together = list(pool.map(lambda request: self.api.generate(request).images[0].data, requests))
+        self.assertEqual(together, alone)
+
+    def test_a_mask_needs_an_image_and_to_be_one(self):
+        image = self.api.generate(self.api.request()).images[0].data
+        for fields in ({"mask_image": image}, {"image": image, "mask_image": b"no image"}, {"image": image, "mask_image": b""}):
+            with self.assertRaises(grpc.RpcError) as caught:
+                self.api.generate(self.api.request(**fields))
+            self.assertEqual(caught.exception.code(), grpc.StatusCode.INVALID_ARGUMENT)
+            self.assertIn("mask_image", caught.exception.details())
+
     def test_dropped_tokens_are_counted(self):
         response = self.api.generate(self.api.request(prompt="circle " * 100))
         self.assertGreater(response.completed.dropped_tokens, 0)
@@ -133,6 +169,8 @@ class GenerateTest(SharedServerTestCase):
         capabilities = self.api.capabilities()
         self.assertEqual([model.component for model in capabilities.models], ["base", "refiner"])
         self.assertTrue(capabilities.can_refine)
+        self.assertFalse(any(model.inpaints for model in capabilities.models))
+        self.assertEqual(capabilities.models[0].default_mask_strength, 0.9999)
         self.assertIn("euler", capabilities.schedulers)
 
     def test_a_scheduler_may_be_named_as_other_programs_name_it(self):

@@ -103,6 +103,18 @@ class LatentTest(unittest.TestCase):
         self.assertEqual(code, 0, error)
         self.assertNotEqual((self.folder / "first.png").read_bytes(), (self.folder / "second.png").read_bytes())
 
+    def test_a_mask_to_draw_in(self):
+        self.generate("--seed=1", "--output=first.png")
+        (self.folder / "mask.png").write_bytes(png.write(64, 64, bytes(32 * 3) + b"\xff" * 32 * 3))
+        common = ["generate", "a star", "--image=first.png", "--num-inference-steps=4", "--seed=2"]
+        for arguments in (["--output=all.png"], ["--mask=mask.png", "--output=half.png"]):
+            code, _, error = self.latent(*common, *arguments)
+            self.assertEqual(code, 0, error)
+        self.assertNotEqual((self.folder / "all.png").read_bytes(), (self.folder / "half.png").read_bytes())
+        code, _, error = self.latent("generate", "a star", "--mask=mask.png", *SMALL)
+        self.assertNotEqual(code, 0, error)
+        self.assertIn("--mask", error)
+
     def test_latents_to_keep_and_to_start_from(self):
         self.assertEqual(self.generate("--seed=1", "--output=noise.safetensors")[0], 0)
         for seed in (2, 3):

@@ -62,6 +62,20 @@ class WholeFileTest(SingleFileTestCase):
         self.assertEqual(self.draw_file(self.write()), expected)
         self.assertEqual(self.draw(f"--base={base()}", "--components-from=" + str(self.folder / "demo.safetensors")), expected)
 
+    def test_its_averaged_weights(self):
+        """Guard: WithEmaWeights in core/weights/containers/recognize/ema_weights.cc."""
+        tensors = ldm_file.sdxl(base())
+        unet = {name for name in tensors if name.startswith("model.diffusion_model.")}
+        averages = {"model_ema." + name.removeprefix("model.").replace(".", ""): tensors[name] for name in unet}
+        dtype, shape, data = tensors["model.diffusion_model.out.2.bias"]
+        tensors["model.diffusion_model.out.2.bias"] = dtype, shape, bytes(len(data))
+        path = self.folder / "averaged.safetensors"
+        ldm_file.write(path, {**tensors, **averages})
+        expected = self.draw(f"--base={base()}")
+        self.assertEqual(self.draw_file(path, "--ema"), expected)
+        self.assertNotEqual(self.draw_file(path), expected)
+        self.assert_fails(f"--base={self.write()}", "--ema", named=["no EMA weights", "--ema"])
+
     def test_what_it_was_recognised_as_is_said(self):
         path = self.write()
         server, api = self.start(f"--base={path}", f"--components-from={base()}")

@@ -1,5 +1,6 @@
 """Every flag, RPC and verb does something on a real server: those that no other file shows, and the list of all of them."""
 
+import concurrent.futures
 import fcntl
 import json
 import os
@@ -22,6 +23,7 @@ from server_process import Api, Server, checkpoint, facts, reason
 from test_graphs import latent
 
 HERE = pathlib.Path(__file__).resolve().parent
+CHUNK = 2  # latent.v1.LongPrompt
 DRAINING = 5  # latent.v1.ServerState
 DEBUG, ERROR = 1, 4  # latent.v1.LogLevel
 
@@ -39,6 +41,9 @@ FLAGS = {
     "--variant": "test_wiring.FlagsTest.test_variant_chooses_the_files",
     "--scheduler": "test_wiring.FlagsTest.test_scheduler_is_the_default_where_the_checkpoint_has_none",
     "--preset": "test_wiring.FlagsTest.test_a_preset_has_the_defaults",
+    "--model": "test_models.ModelsTest.test_a_model_is_loaded_for_its_first_request_and_draws_as_alone",
+    "--prediction-type": "test_wiring.FlagsTest.test_what_the_network_predicts_is_the_operators_to_say",
+    "--ema": "test_single_file.WholeFileTest.test_its_averaged_weights",
     "--backend": "test_wiring.FlagsTest.test_backend_is_the_one_that_runs",
     "--devices": "test_wiring.FlagsTest.test_devices_are_gpus",
     "--components": "test_wiring.FlagsTest.test_a_component_that_is_off_is_refused",
@@ -46,6 +51,7 @@ FLAGS = {
     "--buckets": "test_buckets.BucketsTest.test_a_size_that_is_not_listed_is_refused_with_the_list",
     "--rows": "test_wiring.FlagsTest.test_rows_are_those_that_graphs_are_compiled_for",
     "--max-shared-pixels": "test_wiring.FlagsTest.test_max_shared_pixels_bounds_the_rows_of_a_size",
+    "--prompt-chunks": "test_wiring.FlagsTest.test_prompt_chunks_are_ready_for_long_prompts_beside_short_ones",
     "--vae-tiling-above": "test_graphs.MemoryTest.test_large_pictures_are_decoded_in_tiles_above_a_threshold",
     "--cache-dir": "test_graphs.RestartTest.test_a_restart_compiles_nothing_and_draws_the_same",
     "--cache-max-bytes": "test_wiring.FlagsTest.test_cache_max_bytes_bounds_the_directory",
@@ -109,6 +115,10 @@ RPCS = {
     "Admin/GetMemoryReport": "test_graphs.MemoryTest.test_what_is_evicted_goes_back_to_the_system",
     "Admin/Drain": "test_wiring.AdminTest.test_drain_ends_the_server_and_who_watches_is_told",
     "Admin/SetLogLevel": "test_wiring.AdminTest.test_the_log_level_changes_what_is_logged",
+    "Models/ListModels": "test_models.ModelsTest.test_a_model_is_loaded_for_its_first_request_and_draws_as_alone",
+    "Models/LoadModel": "test_models.ModelsTest.test_operators_load_evict_and_pin",
+    "Models/EvictModel": "test_models.ModelsTest.test_operators_load_evict_and_pin",
+    "Models/PinModel": "test_models.ModelsTest.test_operators_load_evict_and_pin",
 }
 
 
@@ -225,6 +235,25 @@ class FlagsTest(WiringTestCase):
         self.assertEqual(unknown.wait(), 2)
         self.assertIn("noobai-v", unknown.lines[-1])
 
+    def test_what_the_network_predicts_is_the_operators_to_say(self):
+        _, api = self.start()
+        base = api.capabilities().models[0]
+        self.assertEqual(base.prediction_type, "epsilon")
+        self.assertIn("scheduler_config.json", base.prediction_decided_by)
+        own, velocity = self.picture(api, seed=1), self.picture(api, seed=1, prediction_type="v_prediction")
+        server, told = self.start("--prediction-type=v_prediction")
+        base = told.capabilities().models[0]
+        self.assertEqual((base.prediction_type, base.prediction_decided_by), ("v_prediction", "--prediction-type"))
+        self.assertEqual(self.picture(told, seed=1), velocity)
+        self.assertNotEqual(velocity, own)
+        code, output, _ = latent(server, "capabilities")
+        self.assertEqual(code, 0)
+        self.assertRegex(output, "predicts v_prediction, by --prediction-type")
+        unknown = Server("--prediction-type=magic")
+        self.addCleanup(unknown.kill)
+        self.assertEqual(unknown.wait(), 2)
+        self.assertIn("epsilon, v_prediction or sample", unknown.lines[-1])
+
     def test_backend_is_the_one_that_runs(self):
         server = Server("--backend=reference", buckets="64x64").start()
         self.addCleanup(server.kill)
@@ -261,6 +290,23 @@ class FlagsTest(WiringTestCase):
                 rows.setdefault(graph.bucket.width, set()).add(graph.rows)
         self.assertEqual(rows, {64: {1, 2, 4}, 128: {1, 2}})
         self.assertTrue(self.picture(api, width=128, height=64))
+
+    def test_prompt_chunks_are_ready_for_long_prompts_beside_short_ones(self):
+        long = {"prompt": "a red circle, " * 25, "long_prompt": CHUNK}
+        _, api = self.start("--prompt-chunks=2", "--forbid-compile-after-ready")
+        requests = [api.request(**fields) for fields in (long, {})]
+        alone = [api.generate(request) for request in requests]
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            beside = list(pool.map(api.generate, requests))
+        for one, other in zip(alone, beside):
+            self.assertEqual(one.images[0].data, other.images[0].data)
+        self.assertNotEqual(alone[0].images[0].data, self.picture(api, prompt=long["prompt"]))
+        done = alone[0].completed
+        self.assertEqual((done.prompt_tokens, done.prompt_chunks, done.dropped_tokens), (100, 2, 0))
+        longer = {**long, "prompt": long["prompt"] * 2}
+        refused = self.refusal(api, **longer)
+        self.assertEqual(refused.code(), grpc.StatusCode.FAILED_PRECONDITION)
+        self.assertIn("not ready for prompts of 3 chunks", refused.details())
 
     def test_cache_max_bytes_bounds_the_directory(self):
         cache = self.folder / "cache"
@@ -325,7 +371,8 @@ class FlagsTest(WiringTestCase):
     def test_operators_have_a_socket_that_is_their_users_alone(self):
         server, _ = self.start()
         with grpc.insecure_channel(server.address) as everybody:
-            for method in ("/latent.v1.Admin/Drain", "/latent.v1.Admin/GetServerStatus", "/latent.v1.GraphCache/ListGraphs"):
+            for method in ("/latent.v1.Admin/Drain", "/latent.v1.Admin/GetServerStatus", "/latent.v1.GraphCache/ListGraphs",
+                           "/latent.v1.Models/ListModels"):
                 with self.assertRaises(grpc.RpcError) as caught:
                     everybody.unary_unary(method)(b"", timeout=server_process.DEADLINE)
                 self.assertEqual(caught.exception.code(), grpc.StatusCode.UNIMPLEMENTED)
@@ -338,7 +385,7 @@ class FlagsTest(WiringTestCase):
         (self.folder / "latentd").mkdir(mode=0o755)
         server = Server(buckets="64x64", environment={"XDG_RUNTIME_DIR": str(self.folder)}).start()
         self.addCleanup(server.kill)
-        line = server.wait_for_log(lambda entry: entry["message"].startswith("GraphCache and Admin are off"))
+        line = server.wait_for_log(lambda entry: entry["message"].startswith("GraphCache, Admin and Models are off"))
         self.assertEqual(line["level"], "warning")
         self.assertIn("--admin-listen=unix:PATH", line["message"])
         self.assertNotIn("latent.v1.Admin", self.connect(server.address).services())

@@ -27,6 +27,7 @@ class FakeGraphAdmin : public engine::GraphAdmin {
   std::function<Results(const std::string& verb, const engine::GraphSelector&)> on_act;
   std::function<absl::StatusOr<engine::EntryResult>(std::string)> on_import;
   std::function<void()> on_read;  // called by List and Find
+  std::vector<engine::ModelStatus> models;
   engine::MemoryReport report;
 
   absl::StatusOr<std::vector<engine::GraphEntry>> List(
@@ -70,6 +71,13 @@ class FakeGraphAdmin : public engine::GraphAdmin {
   }
   absl::StatusOr<engine::EntryResult> Import(std::string artifact) override {
     return on_import(std::move(artifact));
+  }
+  absl::StatusOr<std::vector<engine::ModelStatus>> ListModels() const override { return models; }
+  absl::Status PinModel(const std::string& name, bool pinned) override {
+    for (engine::ModelStatus& model : models) {
+      if (model.name == name) model.pinned = pinned;
+    }
+    return absl::OkStatus();
   }
   engine::MemoryReport memory() const override { return report; }
 };

@@ -14,12 +14,18 @@
 namespace latentd::engine {
 
 struct ModelInfo {
-  std::string component;  // "base", "refiner"
+  std::string component;  // "base", "refiner", or its name in --model
   std::string path;
   std::string class_name;  // "StableDiffusionXLPipeline"
   std::string family;      // "sdxl"
   pipeline::ModelDefaults defaults;
   std::string preset;  // whose the defaults are; empty: the family's
+  bool inpaints = false;
+  // The network's prediction, where a request does not say, and what decided it.
+  std::string prediction_type, prediction_decided_by;
+  std::string default_scheduler;  // empty: requests have to name one
+  pipeline::Size default_size;    // the bucket nearest to its own size
+  pipeline::Residency residency = pipeline::Residency::kReady;
 };
 
 // Properties of the server that bound a client's requests.

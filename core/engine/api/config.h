@@ -15,6 +15,7 @@
 #include "core/pipeline/spec/components.h"
 #include "core/pipeline/spec/limits.h"
 #include "core/pipeline/spec/model_parts.h"
+#include "core/pipeline/spec/model_table.h"
 #include "core/pipeline/spec/picture_spec.h"
 #include "core/pipeline/spec/step_rows.h"
 
@@ -36,6 +37,7 @@ struct Config {
   std::string base;     // a checkpoint: a single file, or a diffusers directory
   std::string refiner;  // the same, or empty
   pipeline::ModelParts base_parts = {}, refiner_parts = {};
+  std::vector<pipeline::ModelSource> models = {};  // beside these; base may be empty then
   std::string variant;  // "fp16" reads *.fp16.safetensors; empty: files without a suffix, else fp16
   std::string backend = "cpu";  // "cpu", "cuda" or "reference"
   // GPUs by their number, of the cuda backend, each once; empty: the first. Of several, each has
@@ -66,6 +68,8 @@ struct Config {
   // Limit of a step of more rows than a picture has: rows x width x height (step_rows.h). 0: there
   // is none.
   int64_t max_shared_pixels = kDefaultSharedPixels;
+  // Chunks of prompts, 1 to prompts::kMaxChunks, that graphs are ready for at each bucket.
+  int prompt_chunks = 1;
   std::vector<std::string> skipped_passes;
   pipeline::ComponentModes components;
   pipeline::ComponentDTypes precision;  // dtypes by component; f32 for one not named

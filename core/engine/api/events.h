@@ -120,7 +120,8 @@ struct Completed {
   pipeline::PictureSpec effective;
   pipeline::Size executed_size;  // the bucket
   int prompt_tokens = 0;         // tokens of the longest prompt
-  int dropped_tokens = 0;        // tokens of one beyond the 75 that CLIP reads, at most
+  int prompt_chunks = 1;         // chunks of 75 tokens that are read of it
+  int dropped_tokens = 0;        // tokens of one that no text encoder reads, at most
   std::vector<std::string> warnings;
 };
 

@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "core/compiler/graph_state.h"
+#include "core/pipeline/spec/model_table.h"
 #include "core/pipeline/spec/picture_spec.h"
 
 namespace latentd::engine {
@@ -154,6 +155,18 @@ struct MemoryReport {
   }
 };
 
+// A model that requests can name.
+struct ModelStatus {
+  std::string name;
+  std::string checkpoint;
+  std::string family;
+  pipeline::Residency residency = pipeline::Residency::kReady;
+  bool pinned = false;
+  bool loaded = false;  // a device has all that images of one of its buckets need
+  int graphs_ready = 0, graphs_total = 0;  // graphs of its buckets that images need, on that device
+  absl::Time last_use = absl::InfinitePast();  // wall clock
+};
+
 class GraphAdmin {
  public:
   virtual ~GraphAdmin() = default;
@@ -190,6 +203,11 @@ class GraphAdmin {
   // FAILED_PRECONDITION; one that no served bucket needs is imported, and the result says so. The
   // caller checks whether a client may import graphs, and how large they are.
   virtual absl::StatusOr<EntryResult> Import(std::string artifact) = 0;
+
+  // The models that draw, in the order of the table.
+  virtual absl::StatusOr<std::vector<ModelStatus>> ListModels() const = 0;
+  // NOT_FOUND, reason NO_SUCH_MODEL, names those that there are.
+  virtual absl::Status PinModel(const std::string& name, bool pinned) = 0;
 
   virtual MemoryReport memory() const = 0;
 };

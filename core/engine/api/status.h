@@ -28,6 +28,7 @@ struct ServerStatus {
   };
   std::optional<GraphCount> shared_steps;
   struct Bucket {
+    std::string model;  // by its name; of those that hand over, the one that starts
     pipeline::Size size;
     bool ready = false;  // its graphs are there, or loaded when asked for: nothing is compiled
     std::string reason;  // why not

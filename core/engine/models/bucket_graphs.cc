@@ -1,9 +1,11 @@
 #include "core/engine/models/bucket_graphs.h"
 
 #include <algorithm>
+#include <iterator>
 #include <set>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/error_details.h"
 #include "core/base/status_macros.h"
@@ -68,9 +70,13 @@ void AddOnce(const GraphHandles& more, GraphHandles& all) {
   }
 }
 
-void ColdSizes::Keep(pipeline::Size size, const GraphHandles& graphs) {
+ModelBucket BucketOf(const pipeline::Plan& plan) {
+  return {plan.stages.front().model->row().leader, plan.executed_size};
+}
+
+void ColdSizes::Keep(const ModelBucket& size, const GraphHandles& graphs) {
   Touch(size);
-  if (sizes_.empty() || sizes_.front().size != size) sizes_.push_front({.size = size});
+  if (sizes_.empty() || !(sizes_.front().size == size)) sizes_.push_front({.size = size});
   Kept& kept = sizes_.front();
   for (const compiler::GraphHandle& graph : graphs) {
     const bool shared = GraphStore::LabelOf(graph).width == 0;
@@ -82,7 +88,7 @@ void ColdSizes::Keep(pipeline::Size size, const GraphHandles& graphs) {
   while (sizes_.size() > 1 && bytes() > max_bytes_) sizes_.pop_back();
 }
 
-void ColdSizes::Touch(pipeline::Size size) {
+void ColdSizes::Touch(const ModelBucket& size) {
   const auto found = std::find_if(sizes_.begin(), sizes_.end(),
                                   [&](const Kept& kept) { return kept.size == size; });
   if (found != sizes_.end()) sizes_.splice(sizes_.begin(), sizes_, found);
@@ -94,86 +100,132 @@ size_t ColdSizes::bytes() const {
   return bytes;
 }
 
-BucketGraphs::BucketGraphs(const pipeline::Pipeline& pipeline, GraphStore& store,
-                           std::vector<pipeline::Size> buckets)
-    : pipeline_(pipeline), store_(store), configured_(std::move(buckets)) {
-  std::stable_sort(configured_.begin(), configured_.end(),
-                   [](pipeline::Size a, pipeline::Size b) { return Area(a) > Area(b); });
+BucketGraphs::BucketGraphs(const pipeline::Pipeline& pipeline, GraphStore& store)
+    : pipeline_(pipeline), store_(store) {
+  for (const pipeline::ModelId leader : pipeline.table().Leaders()) {
+    for (const pipeline::Size size : pipeline.BucketsOf(leader)) {
+      configured_.push_back({leader, size});
+    }
+  }
+  std::stable_sort(
+      configured_.begin(), configured_.end(),
+      [](const ModelBucket& a, const ModelBucket& b) { return Area(a.size) > Area(b.size); });
   absl::MutexLock lock(&mutex_);
-  for (pipeline::Size bucket : configured_) {
+  for (const ModelBucket& bucket : configured_) {
     served_.push_back(Declare(bucket, RowCounts::kOfPicture));
   }
 }
 
-BucketGraphs::Served BucketGraphs::Declare(pipeline::Size bucket, RowCounts counts) const {
-  Served served{.size = bucket};
+BucketGraphs::Served BucketGraphs::Declare(const ModelBucket& bucket, RowCounts counts) const {
+  Served served{.bucket = bucket};
   absl::StatusOr<GraphHandles> graphs = GraphsOf(bucket, counts);
   served.outcome = graphs.status();
   if (graphs.ok()) served.graphs = *std::move(graphs);
   return served;
 }
 
-batching::Buckets BucketGraphs::buckets() const {
+std::vector<ModelBucket> BucketGraphs::buckets() const {
   absl::MutexLock lock(&mutex_);
-  std::vector<batching::Bucket> listed;
-  for (const Served& served : served_) listed.push_back({served.size.width, served.size.height});
-  return batching::Buckets(std::move(listed));
+  std::vector<ModelBucket> all;
+  for (const Served& served : served_) all.push_back(served.bucket);
+  return all;
 }
 
-absl::StatusOr<pipeline::Size> BucketGraphs::Choose(pipeline::Size size,
+std::vector<pipeline::Size> BucketGraphs::ConfiguredOf(pipeline::ModelId model) const {
+  std::vector<pipeline::Size> sizes;
+  for (const ModelBucket& bucket : configured_) {
+    if (bucket.model == model) sizes.push_back(bucket.size);
+  }
+  return sizes;
+}
+
+bool BucketGraphs::IsOnDemand(const ModelBucket& bucket) const {
+  return pipeline_.table()[bucket.model].residency == pipeline::Residency::kOnDemand;
+}
+
+std::string BucketGraphs::NameOf(const ModelBucket& bucket) const {
+  const pipeline::ModelRow& row = pipeline_.table()[bucket.model];
+  const bool is_first = row.id == pipeline_.table().first().id;
+  return is_first ? SizeText(bucket.size) : absl::StrCat(row.name, " ", SizeText(bucket.size));
+}
+
+absl::StatusOr<pipeline::Size> BucketGraphs::Choose(const ModelBucket& asked,
                                                     pipeline::BucketPolicy policy) const {
+  std::vector<batching::Bucket> listed;
   std::set<std::string> ready;
-  if (policy == pipeline::BucketPolicy::kSnap) {
-    for (const BucketState& state : BucketStates()) {
-      if (state.bucket.ready) ready.insert(SizeText(state.bucket.size));
+  {
+    absl::MutexLock lock(&mutex_);
+    for (const Served& served : served_) {
+      const auto& [model, size] = served.bucket;
+      if (model != asked.model) continue;
+      listed.push_back({size.width, size.height});
+      const bool matters = policy == pipeline::BucketPolicy::kSnap;
+      if (matters && StateOf(served).bucket.ready) ready.insert(SizeText(size));
     }
   }
   const auto is_ready = [&](batching::Bucket bucket) { return ready.contains(SizeText(bucket)); };
-  ASSIGN_OR_RETURN(const batching::Bucket bucket,
-                   buckets().Choose({size.width, size.height}, policy, is_ready));
+  ASSIGN_OR_RETURN(
+      const batching::Bucket bucket,
+      batching::Buckets(listed).Choose({asked.size.width, asked.size.height}, policy, is_ready));
   return pipeline::Size{bucket.width, bucket.height};
 }
 
-BucketGraphs::Served* BucketGraphs::Find(pipeline::Size bucket) {
+BucketGraphs::Served* BucketGraphs::Find(const ModelBucket& bucket) {
   return const_cast<Served*>(static_cast<const BucketGraphs*>(this)->Find(bucket));
 }
 
-const BucketGraphs::Served* BucketGraphs::Find(pipeline::Size bucket) const {
+const BucketGraphs::Served* BucketGraphs::Find(const ModelBucket& bucket) const {
   const auto found = std::find_if(served_.begin(), served_.end(),
-                                  [&](const Served& served) { return served.size == bucket; });
+                                  [&](const Served& served) { return served.bucket == bucket; });
   return found == served_.end() ? nullptr : &*found;
 }
 
-bool BucketGraphs::IsServed(pipeline::Size bucket) const {
+bool BucketGraphs::IsServed(const ModelBucket& bucket) const {
   absl::MutexLock lock(&mutex_);
   return Find(bucket) != nullptr;
 }
 
-void BucketGraphs::KeepCold(pipeline::Size size, const GraphHandles& graphs) {
+void BucketGraphs::KeepCold(const ModelBucket& bucket, const GraphHandles& graphs) {
   absl::MutexLock lock(&mutex_);
-  if (Find(size) == nullptr) cold_.Keep(size, graphs);
+  const Served* served = Find(bucket);
+  GraphHandles own;
+  absl::c_copy_if(graphs, std::back_inserter(own), [&](const compiler::GraphHandle& graph) {
+    return served == nullptr || !absl::c_linear_search(served->graphs, graph);
+  });
+  if (!own.empty()) cold_.Keep(bucket, own);
 }
 
-void BucketGraphs::Touch(pipeline::Size size) {
+void BucketGraphs::Touch(const ModelBucket& bucket) {
   absl::MutexLock lock(&mutex_);
-  cold_.Touch(size);
+  cold_.Touch(bucket);
 }
 
-absl::Status BucketGraphs::CheckRoomFor(absl::Span<const pipeline::Size> buckets) const {
-  std::set<std::pair<int, int>> more;
+// Counted for each model by itself.
+absl::Status BucketGraphs::CheckRoomFor(absl::Span<const ModelBucket> buckets) const {
+  std::map<int, std::set<std::pair<int, int>>> more;
   absl::MutexLock lock(&mutex_);
-  for (pipeline::Size bucket : buckets) {
-    if (Find(bucket) == nullptr) more.insert({bucket.width, bucket.height});
+  for (const ModelBucket& bucket : buckets) {
+    if (Find(bucket) == nullptr) {
+      more[bucket.model.value].insert({bucket.size.width, bucket.size.height});
+    }
   }
-  if (more.empty() || served_.size() + more.size() <= kMostServed) return absl::OkStatus();
-  return WithReason(
-      absl::ResourceExhaustedError(absl::StrCat(
-          "a server has at most ", kMostServed, " buckets; there are ", served_.size(), ", and ",
-          more.size(), " more are asked for: evict some that are not configured, from both tiers")),
-      "TOO_MANY_BUCKETS");
+  for (const auto& [model, sizes] : more) {
+    const auto is_its = [id = model](const Served& served) {
+      return served.bucket.model.value == id;
+    };
+    const auto there = static_cast<size_t>(std::count_if(served_.begin(), served_.end(), is_its));
+    if (there + sizes.size() <= kMostServed) continue;
+    return WithReason(
+        absl::ResourceExhaustedError(absl::StrCat(
+            "a model has at most ", kMostServed, " buckets; there are ", there, ", and ",
+            sizes.size(),
+            " more are asked for: evict some that are not configured, from both tiers")),
+        "TOO_MANY_BUCKETS");
+  }
+  return absl::OkStatus();
 }
 
-absl::Status BucketGraphs::Add(pipeline::Size bucket) {
+absl::Status BucketGraphs::Add(const ModelBucket& bucket) {
   Served added = Declare(bucket, RowCounts::kAll);
   RETURN_IF_ERROR(CheckRoomFor({bucket}));
   absl::MutexLock lock(&mutex_);
@@ -187,7 +239,7 @@ absl::Status BucketGraphs::Add(pipeline::Size bucket) {
 }
 
 void BucketGraphs::ForgetCold() {
-  const Infos infos = ById(store_.List());
+  const std::map<std::string, GraphStatus> infos = ById(store_.List());
   const auto is_cold = [&](const compiler::GraphHandle& graph) {
     const auto info = infos.find(GraphStore::IdOf(graph));
     return info == infos.end() || info->second.label.width == 0 ||
@@ -217,22 +269,24 @@ absl::Status BucketGraphs::CheckSize(pipeline::Size bucket) const {
   return violations.empty() ? absl::OkStatus() : InvalidFields(violations);
 }
 
-absl::StatusOr<GraphHandles> BucketGraphs::GraphsOf(pipeline::Size bucket, RowCounts counts) const {
-  RETURN_IF_ERROR(CheckSize(bucket));
+absl::StatusOr<GraphHandles> BucketGraphs::GraphsOf(const ModelBucket& bucket,
+                                                    RowCounts counts) const {
+  const auto& [model, size] = bucket;
+  RETURN_IF_ERROR(CheckSize(size));
   GraphHandles all;
-  for (int rows : pipeline_.RowCountsAt(bucket)) {
+  for (int rows : pipeline_.RowCountsAt(size)) {
     if (counts == RowCounts::kOfPicture && rows > pipeline::kMaxRowsOfPicture) continue;
-    ASSIGN_OR_RETURN(const GraphHandles graphs, pipeline_.GraphsOf(bucket, rows));
+    ASSIGN_OR_RETURN(const GraphHandles graphs, pipeline_.GraphsOf(model, size, rows));
     AddOnce(graphs, all);
   }
   if (counts == RowCounts::kOfPicture) return all;
-  ASSIGN_OR_RETURN(const GraphHandles previews, pipeline_.PreviewGraphsOf(bucket));
+  ASSIGN_OR_RETURN(const GraphHandles previews, pipeline_.PreviewGraphsOf(model, size));
   AddOnce(previews, all);
   return all;
 }
 
-absl::StatusOr<GraphHandles> BucketGraphs::AddSharedSteps(pipeline::Size bucket, int rows) {
-  ASSIGN_OR_RETURN(GraphHandles steps, pipeline_.GraphsOf(bucket, rows));
+absl::StatusOr<GraphHandles> BucketGraphs::AddSharedSteps(const ModelBucket& bucket, int rows) {
+  ASSIGN_OR_RETURN(GraphHandles steps, pipeline_.GraphsOf(bucket.model, bucket.size, rows));
   std::erase_if(steps, [](const compiler::GraphHandle& graph) {
     return !IsSharedStep(GraphStore::LabelOf(graph));
   });
@@ -240,13 +294,13 @@ absl::StatusOr<GraphHandles> BucketGraphs::AddSharedSteps(pipeline::Size bucket,
   return steps;
 }
 
-absl::StatusOr<GraphHandles> BucketGraphs::AddPreviews(pipeline::Size bucket) {
-  ASSIGN_OR_RETURN(GraphHandles previews, pipeline_.PreviewGraphsOf(bucket));
+absl::StatusOr<GraphHandles> BucketGraphs::AddPreviews(const ModelBucket& bucket) {
+  ASSIGN_OR_RETURN(GraphHandles previews, pipeline_.PreviewGraphsOf(bucket.model, bucket.size));
   Keep(bucket, previews);
   return previews;
 }
 
-void BucketGraphs::Keep(pipeline::Size bucket, const GraphHandles& graphs) {
+void BucketGraphs::Keep(const ModelBucket& bucket, const GraphHandles& graphs) {
   absl::MutexLock lock(&mutex_);
   if (Served* served = Find(bucket)) AddOnce(graphs, served->graphs);
 }
@@ -261,7 +315,7 @@ std::vector<BucketNeeds> BucketGraphs::Needs() const {
   std::vector<BucketNeeds> all;
   absl::MutexLock lock(&mutex_);
   for (const Served& served : served_) {
-    BucketNeeds& needs = all.emplace_back(BucketNeeds{served.size, {}});
+    BucketNeeds& needs = all.emplace_back(BucketNeeds{served.bucket.size, {}});
     for (const compiler::GraphHandle& graph : served.graphs) {
       needs.ids.insert(GraphStore::IdOf(graph));
     }
@@ -283,12 +337,10 @@ std::vector<GraphStatus> BucketGraphs::Known() const {
 absl::Status BucketGraphs::CheckKnownCompiled(const pipeline::Plan& plan) const {
   ASSIGN_OR_RETURN(const GraphHandles graphs,
                    pipeline_.HandlesOf(plan.graphs, pipeline::ModelGraphs::IfUnknown::kRefuse));
-  const Infos infos = ById(store_.Declared());
   std::set<std::string> cold;
   for (const compiler::GraphHandle& graph : graphs) {
-    const auto info = infos.find(GraphStore::IdOf(graph));
-    if (info == infos.end() || ColdnessOf(info->second.state) == nullptr) continue;
-    if (!info->second.loadable) cold.insert(ColdnessText(info->second));
+    const GraphStatus info = store_.StatusOf(graph);
+    if (ColdnessOf(info.state) != nullptr && !info.loadable) cold.insert(ColdnessText(info));
   }
   if (cold.empty()) return absl::OkStatus();
   return absl::FailedPreconditionError(
@@ -296,14 +348,14 @@ absl::Status BucketGraphs::CheckKnownCompiled(const pipeline::Plan& plan) const 
 }
 
 absl::StatusOr<MemoryPrediction> BucketGraphs::Predict(GraphHandles graphs,
-                                                       absl::Span<const pipeline::Size> buckets,
+                                                       absl::Span<const ModelBucket> buckets,
                                                        const Turn& take_turn) const {
   MemoryTally tally;
-  for (pipeline::Size bucket : buckets) {
+  for (const ModelBucket& bucket : buckets) {
     ASSIGN_OR_RETURN(const GraphHandles more, GraphsOf(bucket, RowCounts::kAll));
     graphs.insert(graphs.end(), more.begin(), more.end());
-    for (int rows : pipeline_.RowCountsAt(bucket)) {
-      tally.AddState(pipeline_.StateBytes(bucket, rows));
+    for (int rows : pipeline_.RowCountsAt(bucket.size)) {
+      tally.AddState(pipeline_.StateBytes(bucket.size, rows));
     }
   }
   std::set<compiler::GraphHandle> added;
@@ -318,22 +370,23 @@ absl::StatusOr<MemoryPrediction> BucketGraphs::Predict(GraphHandles graphs,
   return tally.prediction();
 }
 
-absl::Status BucketGraphs::OutcomeOf(pipeline::Size bucket,
-                                     const std::map<std::string, absl::Status>& failures) const {
+absl::Status BucketGraphs::OutcomeOf(
+    const ModelBucket& bucket,
+    const std::map<compiler::GraphHandle, absl::Status>& failures) const {
   ASSIGN_OR_RETURN(const GraphHandles graphs, GraphsOf(bucket, RowCounts::kOfPicture));
   for (const compiler::GraphHandle& graph : graphs) {
-    const auto failed = failures.find(GraphStore::IdOf(graph));
+    const auto failed = failures.find(graph);
     if (failed != failures.end()) return failed->second;
   }
   return absl::OkStatus();
 }
 
-void BucketGraphs::SetOutcome(pipeline::Size bucket, const absl::Status& outcome) {
+void BucketGraphs::SetOutcome(const ModelBucket& bucket, const absl::Status& outcome) {
   absl::MutexLock lock(&mutex_);
   if (Served* served = Find(bucket)) served->outcome = outcome;
 }
 
-absl::Status BucketGraphs::MemoryFailure(pipeline::Size bucket) {
+absl::Status BucketGraphs::MemoryFailure(const ModelBucket& bucket) {
   absl::MutexLock lock(&mutex_);
   const Served* served = Find(bucket);
   const bool failed = served != nullptr && absl::IsResourceExhausted(served->outcome);
@@ -341,29 +394,30 @@ absl::Status BucketGraphs::MemoryFailure(pipeline::Size bucket) {
 }
 
 std::vector<BucketGraphs::BucketState> BucketGraphs::BucketStates() const {
-  const Infos infos = ById(store_.Declared());
   absl::MutexLock lock(&mutex_);
   std::vector<BucketState> all;
-  for (const Served& served : served_) all.push_back(StateOf(served, infos));
+  for (const Served& served : served_) all.push_back(StateOf(served));
   for (size_t i = 0; i < all.size(); ++i) all[i].configured = i < configured_.size();
   return all;
 }
 
 // Errors that the graphs' states do not show count too: not declarable, or too large to fit.
-BucketGraphs::BucketState BucketGraphs::StateOf(const Served& served, const Infos& infos) const {
-  BucketState state{.bucket = {.size = served.size}};
+BucketGraphs::BucketState BucketGraphs::StateOf(const Served& served) const {
+  BucketState state{
+      .of = served.bucket,
+      .bucket = {.model = pipeline_.table()[served.bucket.model].name, .size = served.bucket.size}};
   if (served.graphs.empty() || absl::IsResourceExhausted(served.outcome)) {
     state.bucket.reason = std::string(served.outcome.message());
     return state;
   }
   state.warm = true;
   for (const compiler::GraphHandle& graph : served.graphs) {
-    const auto info = infos.find(GraphStore::IdOf(graph));
-    if (info == infos.end() || IsDispensable(info->second.label)) continue;
-    state.warm = state.warm && info->second.state == compiler::GraphState::kReady;
-    if (!state.bucket.reason.empty() || ColdnessOf(info->second.state) == nullptr) continue;
-    if (info->second.loadable && served.outcome.ok()) continue;
-    state.bucket.reason = ColdnessText(info->second);
+    if (IsDispensable(GraphStore::LabelOf(graph))) continue;
+    const GraphStatus info = store_.StatusOf(graph);
+    state.warm = state.warm && info.state == compiler::GraphState::kReady;
+    if (!state.bucket.reason.empty() || ColdnessOf(info.state) == nullptr) continue;
+    if (info.loadable && served.outcome.ok()) continue;
+    state.bucket.reason = ColdnessText(info);
   }
   state.bucket.ready = state.bucket.reason.empty();
   return state;

@@ -29,6 +29,17 @@ namespace latentd::engine {
 
 using GraphHandles = std::vector<compiler::GraphHandle>;
 
+// A size that a model is served at, and what it hands over to with it.
+struct ModelBucket {
+  pipeline::ModelId model;  // a leader
+  pipeline::Size size;
+
+  bool operator==(const ModelBucket&) const = default;
+};
+
+// The bucket that images of the plan are drawn in.
+ModelBucket BucketOf(const pipeline::Plan& plan);
+
 // Adds those that are not in `all`.
 void AddOnce(const GraphHandles& more, GraphHandles& all);
 
@@ -44,16 +55,16 @@ class ColdSizes {
   explicit ColdSizes(size_t max_bytes) : max_bytes_(max_bytes) {}
 
   // Keeps the graphs that one picture of the size needs, beside those that are kept already.
-  void Keep(pipeline::Size size, const GraphHandles& graphs);
+  void Keep(const ModelBucket& size, const GraphHandles& graphs);
   // The size was used. OK for one that is not kept.
-  void Touch(pipeline::Size size);
+  void Touch(const ModelBucket& size);
 
   size_t bytes() const;
   size_t count() const { return sizes_.size(); }
 
  private:
   struct Kept {
-    pipeline::Size size;
+    ModelBucket size;
     GraphHandles graphs;  // graphs of that size only: those that every size shares are kept anyway
     size_t bytes = 0;
   };
@@ -69,24 +80,32 @@ class BucketGraphs {
   // which has 300 KiB for each.
   static constexpr size_t kMostColdBytes = size_t{32} << 20;
 
-  // With the configured buckets. Pipeline and store must outlive this.
-  BucketGraphs(const pipeline::Pipeline& pipeline, compiler::GraphStore& store,
-               std::vector<pipeline::Size> buckets);
+  // With the configured buckets of every model (Pipeline::BucketsOf). Pipeline and store must
+  // outlive this.
+  BucketGraphs(const pipeline::Pipeline& pipeline, compiler::GraphStore& store);
 
   // Buckets that requests may ask for: configured ones and added ones. Configured ones are
   // first, the largest of them first of all.
-  batching::Buckets buckets() const ABSL_LOCKS_EXCLUDED(mutex_);
-  const std::vector<pipeline::Size>& configured() const { return configured_; }
+  std::vector<ModelBucket> buckets() const ABSL_LOCKS_EXCLUDED(mutex_);
+  const std::vector<ModelBucket>& configured() const { return configured_; }
+  // The configured sizes of one model.
+  std::vector<pipeline::Size> ConfiguredOf(pipeline::ModelId model) const;
+  // True for a bucket of a model that is loaded on demand: its graphs are compiled at the start,
+  // and loaded for the first request.
+  bool IsOnDemand(const ModelBucket& bucket) const;
+  // Its size, with its model's name where that is not the first one's: "512x512", "anime 512x512".
+  std::string NameOf(const ModelBucket& bucket) const;
 
-  // Size at which networks run for a picture of `size`; for kSnap one that needs no compiling, if
+  // Size at which networks run for a picture of `asked`; for kSnap one that needs no compiling, if
   // there is one. As batching::Buckets.
-  absl::StatusOr<pipeline::Size> Choose(pipeline::Size size, pipeline::BucketPolicy policy) const
+  absl::StatusOr<pipeline::Size> Choose(const ModelBucket& asked,
+                                        pipeline::BucketPolicy policy) const
       ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Serves it from now on, in every row count. RESOURCE_EXHAUSTED: there are too many.
-  absl::Status Add(pipeline::Size bucket) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status Add(const ModelBucket& bucket) ABSL_LOCKS_EXCLUDED(mutex_);
   // RESOURCE_EXHAUSTED, reason TOO_MANY_BUCKETS: Add would refuse one of these.
-  absl::Status CheckRoomFor(absl::Span<const pipeline::Size> buckets) const
+  absl::Status CheckRoomFor(absl::Span<const ModelBucket> buckets) const
       ABSL_LOCKS_EXCLUDED(mutex_);
   // No longer serves those that were added and of whose own graphs none is compiled any more.
   void ForgetCold() ABSL_LOCKS_EXCLUDED(mutex_);
@@ -99,22 +118,23 @@ class BucketGraphs {
   // previews too.
   enum class RowCounts : uint8_t { kOfPicture, kAll };
   // Graphs of the size, each once; or the error of CheckSize.
-  absl::StatusOr<GraphHandles> GraphsOf(pipeline::Size bucket, RowCounts counts) const;
+  absl::StatusOr<GraphHandles> GraphsOf(const ModelBucket& bucket, RowCounts counts) const;
   // The steps of so many rows, which are known and kept from now on where the bucket is served.
   // REQUIRES: one of SharedRowCounts.
-  absl::StatusOr<GraphHandles> AddSharedSteps(pipeline::Size bucket, int rows)
+  absl::StatusOr<GraphHandles> AddSharedSteps(const ModelBucket& bucket, int rows)
       ABSL_LOCKS_EXCLUDED(mutex_);
   // Likewise what draws previews: nothing, where no checkpoint has a tiny VAE.
-  absl::StatusOr<GraphHandles> AddPreviews(pipeline::Size bucket) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::StatusOr<GraphHandles> AddPreviews(const ModelBucket& bucket) ABSL_LOCKS_EXCLUDED(mutex_);
   // The row counts at that size that are more than a picture has, ascending.
   std::vector<int> SharedRowCounts(pipeline::Size bucket) const;
 
-  bool IsServed(pipeline::Size bucket) const ABSL_LOCKS_EXCLUDED(mutex_);
-  // Graphs of a size that is not served and was compiled for a request: the next one finds them.
-  // Those of sizes used least recently leave.
-  void KeepCold(pipeline::Size size, const GraphHandles& graphs) ABSL_LOCKS_EXCLUDED(mutex_);
-  // The size was used, whether it is served or not.
-  void Touch(pipeline::Size size) ABSL_LOCKS_EXCLUDED(mutex_);
+  bool IsServed(const ModelBucket& bucket) const ABSL_LOCKS_EXCLUDED(mutex_);
+  // Keeps graphs that were compiled for a request, of a size that is not served or of longer
+  // prompts than its size is served for: the next one finds them. Those of sizes used least
+  // recently leave.
+  void KeepCold(const ModelBucket& bucket, const GraphHandles& graphs) ABSL_LOCKS_EXCLUDED(mutex_);
+  // The bucket was used, whether it is served or not.
+  void Touch(const ModelBucket& bucket) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // The buckets that are served, with the graphs of each.
   std::vector<BucketNeeds> Needs() const ABSL_LOCKS_EXCLUDED(mutex_);
@@ -132,19 +152,21 @@ class BucketGraphs {
   // which runs it, or returns an error to stop.
   using Turn = std::function<absl::Status(const std::function<absl::Status()>& part)>;
   absl::StatusOr<MemoryPrediction> Predict(GraphHandles graphs,
-                                           absl::Span<const pipeline::Size> buckets,
+                                           absl::Span<const ModelBucket> buckets,
                                            const Turn& take_turn) const;
 
-  // Outcome of the bucket by the outcomes of graphs, by id: the first failure among those that a
+  // Outcome of the bucket by the outcomes of graphs: the first failure among those that a
   // picture needs.
-  absl::Status OutcomeOf(pipeline::Size bucket,
-                         const std::map<std::string, absl::Status>& failures) const;
+  absl::Status OutcomeOf(const ModelBucket& bucket,
+                         const std::map<compiler::GraphHandle, absl::Status>& failures) const;
   // Sets the outcome of the last try to have the bucket.
-  void SetOutcome(pipeline::Size bucket, const absl::Status& outcome) ABSL_LOCKS_EXCLUDED(mutex_);
+  void SetOutcome(const ModelBucket& bucket, const absl::Status& outcome)
+      ABSL_LOCKS_EXCLUDED(mutex_);
   // RESOURCE_EXHAUSTED if that was the outcome.
-  absl::Status MemoryFailure(pipeline::Size bucket) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status MemoryFailure(const ModelBucket& bucket) ABSL_LOCKS_EXCLUDED(mutex_);
 
   struct BucketState {
+    ModelBucket of;
     ServerStatus::Bucket bucket;
     bool configured = false;
     bool warm = false;  // every graph is loaded that a picture needs
@@ -154,21 +176,20 @@ class BucketGraphs {
 
  private:
   struct Served {
-    pipeline::Size size;
+    ModelBucket bucket;
     GraphHandles graphs;   // as far as they are known; kept, so that the store remembers them
     absl::Status outcome;  // result of declaring them, then of the last try to have them
   };
-  using Infos = std::map<std::string, compiler::GraphStatus>;  // by id
 
-  Served Declare(pipeline::Size bucket, RowCounts counts) const;
-  void Keep(pipeline::Size bucket, const GraphHandles& graphs) ABSL_LOCKS_EXCLUDED(mutex_);
-  BucketState StateOf(const Served& served, const Infos& infos) const;
-  Served* Find(pipeline::Size bucket) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  const Served* Find(pipeline::Size bucket) const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
+  Served Declare(const ModelBucket& bucket, RowCounts counts) const;
+  void Keep(const ModelBucket& bucket, const GraphHandles& graphs) ABSL_LOCKS_EXCLUDED(mutex_);
+  BucketState StateOf(const Served& served) const;
+  Served* Find(const ModelBucket& bucket) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  const Served* Find(const ModelBucket& bucket) const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
 
   const pipeline::Pipeline& pipeline_;
   compiler::GraphStore& store_;
-  std::vector<pipeline::Size> configured_;
+  std::vector<ModelBucket> configured_;
 
   mutable absl::Mutex mutex_;
   std::vector<Served> served_ ABSL_GUARDED_BY(mutex_);

@@ -42,17 +42,17 @@ absl::Status TooLarge(pipeline::Size size, int64_t needed, int64_t budget) {
 }
 
 // Adds what a program can ask for instead.
-absl::Status WithSizes(absl::Status refusal, const pipeline::PictureSpec& resolved,
+absl::Status WithSizes(absl::Status refusal, const ModelBucket& asked,
                        const BucketGraphs& buckets) {
   std::vector<std::string> ready;
   for (const BucketGraphs::BucketState& state : buckets.BucketStates()) {
-    if (state.bucket.ready && ready.size() < kMostSizes) {
+    const bool is_its = state.of.model == asked.model;
+    if (is_its && state.bucket.ready && ready.size() < kMostSizes) {
       ready.push_back(SizeText(state.bucket.size));
     }
   }
-  return WithFacts(std::move(refusal),
-                   {{"requested_size", SizeText(*resolved.width, *resolved.height)},
-                    {"buckets", absl::StrJoin(ready, ",")}});
+  return WithFacts(std::move(refusal), {{"requested_size", SizeText(asked.size)},
+                                        {"buckets", absl::StrJoin(ready, ",")}});
 }
 
 void AddTo(backends::MemoryNeeds& together, const backends::MemoryNeeds& more) {
@@ -105,10 +105,15 @@ std::vector<FieldViolation> Admission::FindViolations(const GenerateSpec& spec) 
   return violations;
 }
 
+ModelBucket Admission::AskedBucket(const pipeline::PictureSpec& resolved) const {
+  const pipeline::ModelRow& model = models_.pipeline->table().FindOrFirst(resolved.model);
+  return {model.leader, {*resolved.width, *resolved.height}};
+}
+
 absl::StatusOr<pipeline::Size> Admission::ChooseBucket(
     const pipeline::PictureSpec& resolved) const {
   const absl::StatusOr<pipeline::Size> bucket =
-      models_.buckets->Choose({*resolved.width, *resolved.height}, resolved.bucket_policy);
+      models_.buckets->Choose(AskedBucket(resolved), resolved.bucket_policy);
   return bucket.ok() ? bucket : NoSuchBucket(resolved, bucket.status());
 }
 
@@ -168,43 +173,72 @@ absl::Status Admission::NoSuchBucket(const pipeline::PictureSpec& resolved,
                                         : WhyNotCompiled());
   std::vector<FieldViolation> violations = GetFieldViolations(refusal);
   for (FieldViolation& violation : violations) absl::StrAppend(&violation.description, instead);
-  return WithSizes(WithReason(InvalidFields(violations), "NO_SUCH_BUCKET"), resolved,
+  return WithSizes(WithReason(InvalidFields(violations), "NO_SUCH_BUCKET"), AskedBucket(resolved),
                    *models_.buckets);
 }
 
+// " for prompts of 2 chunks (...)", or nothing.
+std::string Admission::ForLongPromptsText(const pipeline::Plan& plan) const {
+  const int chunks = plan.chunks();
+  if (chunks <= models_.pipeline->prompt_chunks()) return "";
+  return absl::StrCat(" for prompts of ", chunks, " chunks (--prompt-chunks of the server is ",
+                      models_.pipeline->prompt_chunks(), ")");
+}
+
 // "80x64 is not ready", or "80x64 is not one of 96x64, 64x64" where it is no bucket.
-std::string Admission::NotReadyText(pipeline::Size size) const {
-  const std::vector<pipeline::Size>& configured = models_.buckets->configured();
-  if (absl::c_linear_search(configured, size)) return absl::StrCat(SizeText(size), " is not ready");
+std::string Admission::NotReadyText(const pipeline::Plan& plan) const {
+  const ModelBucket bucket = BucketOf(plan);
+  const std::vector<pipeline::Size> configured = models_.buckets->ConfiguredOf(bucket.model);
+  const std::string name = models_.buckets->NameOf(bucket);
+  if (absl::c_linear_search(configured, bucket.size)) {
+    return absl::StrCat(name, " is not ready", ForLongPromptsText(plan));
+  }
   std::vector<std::string> names;
   for (const pipeline::Size& bucket : configured) names.push_back(SizeText(bucket));
-  return absl::StrCat(SizeText(size), " is not one of ", ListSome(names, kMostSizes));
+  return absl::StrCat(name, " is not one of ", ListSome(names, kMostSizes));
 }
 
 absl::Status Admission::ColdBucket(const pipeline::Plan& plan, const absl::Status& why) const {
   const pipeline::PictureSpec& resolved = plan.spec;
-  const std::string not_ready = NotReadyText(plan.executed_size);
+  const std::string not_ready = NotReadyText(plan);
   if (resolved.bucket_policy != BucketPolicy::kColdOk) {
     return WithSizes(
         WithReason(absl::FailedPreconditionError(absl::StrCat(not_ready, ": ", why.message())),
                    "BUCKET_COLD"),
-        resolved, *models_.buckets);
+        AskedBucket(resolved), *models_.buckets);
   }
   return WithSizes(WithReason(absl::FailedPreconditionError(absl::StrCat(
                                   not_ready, "; ", WhyNotCompiled(), ": ", why.message())),
                               "COMPILE_FORBIDDEN"),
-                   resolved, *models_.buckets);
+                   AskedBucket(resolved), *models_.buckets);
 }
 
 absl::Status Admission::CheckCold(const pipeline::Plan& plan) const {
-  RETURN_IF_ERROR(CheckRoom(plan.executed_size));
+  RETURN_IF_ERROR(CheckRoom(BucketOf(plan)));
   if (MayCompile(plan)) return CheckNotRefused(plan);
   const absl::Status compiled = models_.buckets->CheckKnownCompiled(plan);
   return compiled.ok() ? compiled : ColdBucket(plan, compiled);
 }
 
+absl::Status Admission::CheckLoadTime(const pipeline::Plan& plan, absl::Duration slack) const {
+  ASSIGN_OR_RETURN(
+      const GraphHandles graphs,
+      models_.pipeline->HandlesOf(plan.graphs, pipeline::ModelGraphs::IfUnknown::kBuild));
+  absl::Duration load;
+  for (const compiler::GraphHandle& graph : graphs) {
+    const compiler::GraphStatus info = store_.StatusOf(graph);
+    if (info.state != compiler::GraphState::kReady) load += info.load_time;
+  }
+  if (load <= slack) return absl::OkStatus();
+  return WithReason(
+      absl::DeadlineExceededError(absl::StrCat(
+          "the model has to be loaded first, which takes some ", absl::FormatDuration(load),
+          ", and the deadline is in ", absl::FormatDuration(slack))),
+      "PREDICTED_OVERRUN");
+}
+
 // Asks of a bucket that did not fit the last time if it does now, evicting what is idle.
-absl::Status Admission::CheckRoom(pipeline::Size bucket) const {
+absl::Status Admission::CheckRoom(const ModelBucket& bucket) const {
   absl::Status failure = models_.buckets->MemoryFailure(bucket);
   if (failure.ok()) return failure;
   ASSIGN_OR_RETURN(const GraphHandles graphs,
@@ -216,8 +250,15 @@ absl::Status Admission::CheckRoom(pipeline::Size bucket) const {
   return absl::OkStatus();
 }
 
+// True where the budget has been asked for what it needs: at start, or when its bucket was added.
+bool Admission::IsServed(const pipeline::Plan& plan) const {
+  const ModelBucket bucket = BucketOf(plan);
+  return plan.chunks() <= models_.pipeline->prompt_chunks() && models_.buckets->IsServed(bucket) &&
+         !models_.buckets->IsOnDemand(bucket);
+}
+
 absl::Status Admission::CheckNotRefused(const pipeline::Plan& plan) const {
-  if (models_.buckets->IsServed(plan.executed_size)) return absl::OkStatus();
+  if (IsServed(plan)) return absl::OkStatus();
   const auto needed = refused_.Find(plan.graphs);
   if (!needed.has_value() || *needed <= budget_.bytes()) return absl::OkStatus();
   return TooLarge(plan.executed_size, *needed, budget_.bytes());
@@ -229,7 +270,7 @@ absl::Status Admission::CheckFits(const pipeline::Plan& plan, const GraphHandles
                                   uint64_t evict_unused_since,
                                   absl::FunctionRef<bool()> is_wanted) {
   const pipeline::Size size = plan.executed_size;
-  if (models_.buckets->IsServed(size)) return absl::OkStatus();
+  if (IsServed(plan)) return absl::OkStatus();
   RETURN_IF_ERROR(CheckNotRefused(plan));
   const compiler::GraphLabel label = LabelOf(plan);
   const auto check_room = [&](const backends::MemoryNeeds& needs) {
@@ -238,7 +279,7 @@ absl::Status Admission::CheckFits(const pipeline::Plan& plan, const GraphHandles
   RETURN_IF_ERROR(check_room({}));  // planning itself needs memory
   backends::MemoryNeeds together;
   MemoryTally tally;
-  tally.AddState(models_.pipeline->StateBytes(size, label.rows));
+  tally.AddState(models_.pipeline->StateBytes(size, label.rows, plan.chunks()));
   for (const compiler::GraphHandle& graph : graphs) {
     if (!is_wanted()) return absl::CancelledError("the request was cancelled");
     if (store_.Get(graph, {.mode = compiler::GetMode::kReady}).ok()) continue;

@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
 #include "core/compiler/graph_store.h"
 #include "core/engine/api/config.h"
 #include "core/engine/api/generate_spec.h"
@@ -87,16 +88,24 @@ class Admission {
   absl::Status CheckFits(const pipeline::Plan& plan, const GraphHandles& graphs,
                          uint64_t evict_unused_since, absl::FunctionRef<bool()> is_wanted);
 
+  // DEADLINE_EXCEEDED, reason PREDICTED_OVERRUN: to load what the plan lacks took longer than
+  // `slack` the last time. OK where it was never loaded. REQUIRES: CheckCold is OK.
+  absl::Status CheckLoadTime(const pipeline::Plan& plan, absl::Duration slack) const;
+
  private:
   bool CompilesForRequests() const;
   // Reason why it does not compile, with the flag that says so.
   std::string WhyNotCompiled() const;
-  std::string NotReadyText(pipeline::Size size) const;
+  std::string NotReadyText(const pipeline::Plan& plan) const;
+  std::string ForLongPromptsText(const pipeline::Plan& plan) const;
+  bool IsServed(const pipeline::Plan& plan) const;
   std::vector<FieldViolation> FindViolations(const GenerateSpec& spec) const;
+  // The size that such a request asks for, of its model.
+  ModelBucket AskedBucket(const pipeline::PictureSpec& resolved) const;
   absl::StatusOr<pipeline::Size> ChooseBucket(const pipeline::PictureSpec& resolved) const;
   absl::Status NoSuchBucket(const pipeline::PictureSpec& resolved,
                             const absl::Status& refusal) const;
-  absl::Status CheckRoom(pipeline::Size bucket) const;
+  absl::Status CheckRoom(const ModelBucket& bucket) const;
   absl::Status CheckNotRefused(const pipeline::Plan& plan) const;
 
   const Config& config_;

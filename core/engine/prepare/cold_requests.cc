@@ -51,7 +51,7 @@ absl::Status ColdRequests::Order(const Job& job, Preparer::Order& order) {
   order.purpose = {.mode = may_compile ? GetMode::kCompile : GetMode::kLoad,
                    .reason = compiler::Reason::kColdRequest,
                    .evict_unused_since = parts_.graphs.MarkWanted(graphs)};
-  if (may_compile) {
+  if (may_compile || parts_.models.buckets->IsOnDemand(BucketOf(plan))) {
     RETURN_IF_ERROR(parts_.admission.CheckFits(plan, graphs, order.purpose.evict_unused_since,
                                                [&] { return parts_.loop.IsWanted(job); }));
   }
@@ -61,18 +61,19 @@ absl::Status ColdRequests::Order(const Job& job, Preparer::Order& order) {
 
 absl::Status ColdRequests::Begin(Job& job, const Preparer::Ended& ended) {
   BucketGraphs& buckets = *parts_.models.buckets;
-  const pipeline::Size size = job.plan->executed_size;
+  const ModelBucket bucket = BucketOf(*job.plan);
   // A failure of compiling is remembered with the graphs.
   const bool gone = absl::IsResourceExhausted(ended.status) || absl::IsCancelled(ended.status);
-  if (!gone && !ended.graphs.empty()) buckets.KeepCold(size, ended.graphs);
+  if (!gone && !ended.graphs.empty()) buckets.KeepCold(bucket, ended.graphs);
   RETURN_IF_ERROR(ended.status);
   std::optional<pipeline::SharedInputs> inputs = Take(job.handle);
   if (!inputs.has_value()) return CancelledByClient();
   ASSIGN_OR_RETURN(auto pictures,
                    parts_.models.pipeline->Start(job.plan, *std::move(inputs), ended.purpose));
-  buckets.KeepCold(size, pictures.front()->request->graphs);  // graphs for previews too
-  buckets.SetOutcome(size, absl::OkStatus());
+  buckets.KeepCold(bucket, pictures.front()->request->graphs);  // graphs for previews too
+  buckets.SetOutcome(bucket, absl::OkStatus());
   parts_.loop.Begin(job, std::move(pictures));
+  parts_.begun(bucket);
   return absl::OkStatus();
 }
 

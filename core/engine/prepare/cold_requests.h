@@ -34,7 +34,8 @@ class ColdRequests {
     Admission& admission;
     PictureLoop& loop;
     Preparer& preparer;
-    std::function<void()> changed;  // called when graphs came or went
+    std::function<void()> changed;                  // called when graphs came or went
+    std::function<void(const ModelBucket&)> begun;  // its images have begun
   };
   explicit ColdRequests(Parts parts) : parts_(std::move(parts)) {}
 

@@ -50,6 +50,11 @@ struct Preparer::Work {
   void Arrange() ABSL_LOCKS_EXCLUDED(mutex);
   // Null: nothing is left to begin.
   const Group* Begin() ABSL_LOCKS_EXCLUDED(mutex);
+  void NoteFailure(const compiler::GraphHandle& graph, const absl::Status& failure)
+      ABSL_LOCKS_EXCLUDED(mutex) {
+    absl::MutexLock lock(&mutex);
+    ended.failures.emplace(graph, failure);
+  }
   // An error ends the order.
   absl::Status Note(const Group& group, WarmProgress done, int WarmOutcome::*count)
       ABSL_LOCKS_EXCLUDED(mutex);
@@ -102,7 +107,6 @@ absl::Status Preparer::Work::Note(const Group& group, WarmProgress progress,
   absl::MutexLock lock(&mutex);
   ++(ended.counts.*count);
   const absl::Status& status = progress.entry.status;
-  if (!status.ok()) ended.failures.emplace(group.id, status);
   const bool is_told =
       !status.ok() && GetReason(status) != "GRAPH_COLD" && !device::IsFault(status);
   if (is_told) ended.failure_texts.push_back(FailureText(group.label(), status));
@@ -237,6 +241,7 @@ absl::Status Preparer::RunTask(Work& work) {
 
 absl::Status Preparer::Get(Work& work, const compiler::GraphHandle& graph,
                            const compiler::Purpose& purpose) {
+  if (work.order.compile_only) return store_.Compile(graph, purpose);
   ASSIGN_OR_RETURN(compiler::ExecutablePointer executable, store_.Get(graph, purpose));
   if (!work.order.whole) return absl::OkStatus();
   absl::MutexLock lock(&work.mutex);
@@ -249,12 +254,17 @@ absl::Status Preparer::PrepareNext(Work& work) {
   if (group == nullptr) return absl::OkStatus();
   const absl::Time begin = clock_.Monotonic();
   const auto before = store_.Find(group->id);
+  const bool was_ready = absl::c_all_of(group->uses, [this](const compiler::GraphHandle& use) {
+    return store_.StatusOf(use).state == GraphState::kReady;
+  });
   compiler::Purpose purpose = work.order.purpose;
   const bool again = before.ok() && before->state == GraphState::kFailed;
   if (again && purpose.mode == GetMode::kRetry) purpose.reason = compiler::Reason::kRetry;
   absl::Status status;
   for (const compiler::GraphHandle& use : group->uses) {
-    status.Update(Get(work, use, purpose));
+    const absl::Status gotten = Get(work, use, purpose);
+    if (!gotten.ok()) work.NoteFailure(use, gotten);
+    status.Update(gotten);
   }
   const compiler::GraphLabel& label = group->label();
   const auto after = store_.Find(group->id);
@@ -265,7 +275,6 @@ absl::Status Preparer::PrepareNext(Work& work) {
                 .status = status},
       .compiled = before.ok() && after.ok() && after->compilations > before->compilations,
       .duration = clock_.Monotonic() - begin};
-  const bool was_ready = before.ok() && before->state == GraphState::kReady;
   return work.Note(*group, done,
                    !status.ok()    ? &WarmOutcome::failed
                    : done.compiled ? &WarmOutcome::compiled

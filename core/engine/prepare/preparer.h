@@ -37,6 +37,9 @@ class Preparer {
     kSpare,   // graphs that the server does without
   };
 
+  // Graphs that failed: of several models that share one each has its own outcome.
+  using Failures = std::map<compiler::GraphHandle, absl::Status>;
+
   struct Ended {
     // OK: all graphs were tried. CANCELLED: the Preparer stops, or `progress` returned false;
     // INTERNAL, reason DEVICE_FAULT: the device has failed. Else a task's error; or a graph's, if
@@ -44,9 +47,9 @@ class Preparer {
     absl::Status status;
     GraphHandles graphs;
     compiler::Purpose purpose;
-    WarmOutcome counts;                            // without a prediction
-    std::map<std::string, absl::Status> failures;  // failed graphs, by id
-    std::vector<std::string> failure_texts;        // without refusals to compile and device faults
+    WarmOutcome counts;  // without a prediction
+    Failures failures;
+    std::vector<std::string> failure_texts;  // without refusals to compile and device faults
     std::vector<compiler::ExecutablePointer> executables;  // held for a whole order
   };
 
@@ -63,6 +66,8 @@ class Preparer {
     // If it displaces_nothing, a graph that there is no memory for leaves out the next ones that
     // have its label but for the rows.
     compiler::Purpose purpose;
+    // Graphs are compiled or found, and none is loaded: for models that are loaded on demand.
+    bool compile_only = false;
     // Run before the first graph. They may change purpose and graphs; an error ends the order.
     std::vector<Task> tasks;
     // References to one entry count as one graph, which is ready when each of them is.

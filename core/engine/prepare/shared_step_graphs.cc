@@ -19,61 +19,78 @@ constexpr absl::Duration kBetweenLooks = absl::Minutes(1);
 
 }  // namespace
 
-// All are declared before the first is tried: lists show what is to come.
+// Larger rows of a model on demand are compiled behind those that are loaded: they come with it.
 void SharedStepGraphs::Begin() {
+  Shapes loaded, compiled;
   const BucketGraphs& buckets = *parts_.models.buckets;
-  std::vector<std::pair<int, pipeline::Size>> shapes;
   for (const BucketGraphs::BucketState& state : buckets.BucketStates()) {
     if (!state.configured || !state.bucket.ready) continue;
-    for (int rows : buckets.SharedRowCounts(state.bucket.size)) {
-      shapes.emplace_back(rows, state.bucket.size);
-    }
+    Shapes& shapes = buckets.IsOnDemand(state.of) ? compiled : loaded;
+    for (int rows : buckets.SharedRowCounts(state.of.size)) shapes.emplace_back(rows, state.of);
   }
-  if (shapes.empty()) return End({});
+  if (loaded.empty()) {
+    End({});
+  } else {
+    Submit(std::move(loaded), /*compile_only=*/false);
+  }
+  if (!compiled.empty()) Submit(std::move(compiled), /*compile_only=*/true);
+}
+
+// All are declared before the first is tried: lists show what is to come.
+void SharedStepGraphs::Submit(Shapes shapes, bool compile_only) {
   absl::c_stable_sort(shapes, [](const auto& a, const auto& b) { return a.first < b.first; });
   Preparer::Order order = {
       .priority = Preparer::Priority::kSpare,
       .purpose = {.mode = parts_.config.compile_at_start ? GetMode::kCompile : GetMode::kLoad,
                   .reason = compiler::Reason::kStartup,
                   .displaces_nothing = true},
+      .compile_only = compile_only,
       // Later graphs would fail with it too.
       .progress =
           [](const auto& done) {
             return GetReason(done.entry.status) != weights::kCheckpointChanged;
           },
-      .end = [this](const Preparer::Ended& ended) { End(ended); }};
+      .end =
+          [this, compile_only](const Preparer::Ended& ended) {
+            compile_only ? Warn(ended.failure_texts) : End(ended);
+          }};
   for (const auto& [rows, bucket] : shapes) {
     order.tasks.push_back(Declare(bucket, rows, /*evicted=*/false));
   }
   parts_.preparer.Submit(std::move(order));
 }
 
-void SharedStepGraphs::LoadAgain(pipeline::Size bucket) {
+void SharedStepGraphs::LoadAgain(const ModelBucket& bucket) {
   if (!parts_.models.buckets->IsServed(bucket) || !MayLookAt(bucket)) return;
   Preparer::Order order = {.priority = Preparer::Priority::kSpare,
                            .purpose = {.mode = GetMode::kLoad, .displaces_nothing = true},
                            .tasks = {Declare(bucket, /*rows=*/0, /*evicted=*/true)}};
-  for (int rows : parts_.models.buckets->SharedRowCounts(bucket)) {
+  for (int rows : parts_.models.buckets->SharedRowCounts(bucket.size)) {
     order.tasks.push_back(Declare(bucket, rows, /*evicted=*/true));
   }
   parts_.preparer.Submit(std::move(order));
 }
 
-bool SharedStepGraphs::MayLookAt(pipeline::Size bucket) {
+bool SharedStepGraphs::MayLookAt(const ModelBucket& bucket) {
   if (!start_is_over_) return false;
   const absl::Time now = parts_.clock.Monotonic();
   absl::MutexLock lock(&mutex_);
-  absl::Time& next = next_look_.try_emplace(SizeText(bucket), absl::InfinitePast()).first->second;
+  absl::Time& next =
+      next_look_.try_emplace(parts_.models.buckets->NameOf(bucket), absl::InfinitePast())
+          .first->second;
   if (now < next) return false;
   next = now + kBetweenLooks;
   return true;
 }
 
-Preparer::Task SharedStepGraphs::Declare(pipeline::Size bucket, int rows, bool evicted) const {
+Preparer::Task SharedStepGraphs::Declare(const ModelBucket& bucket, int rows, bool evicted) const {
   return [=, this](Preparer::Order& order) {
     BucketGraphs& buckets = *parts_.models.buckets;
-    const auto graphs =
-        rows == 0 ? buckets.AddPreviews(bucket) : buckets.AddSharedSteps(bucket, rows);
+    auto graphs = rows == 0 ? buckets.AddPreviews(bucket) : buckets.AddSharedSteps(bucket, rows);
+    if (graphs.ok() && rows == 0 && buckets.IsOnDemand(bucket)) {
+      const auto others = buckets.GraphsOf(bucket, BucketGraphs::RowCounts::kOfPicture);
+      if (others.ok()) AddOnce(*others, *graphs);
+    }
     if (!graphs.ok()) {
       if (!evicted) Warn({std::string(graphs.status().message())});
       return absl::OkStatus();
@@ -85,9 +102,8 @@ Preparer::Task SharedStepGraphs::Declare(pipeline::Size bucket, int rows, bool e
 }
 
 bool SharedStepGraphs::CanBeLoaded(const compiler::GraphHandle& graph) const {
-  const auto info = parts_.graphs.Find(compiler::GraphStore::IdOf(graph));
-  return info.ok() && info->state != GraphState::kReady &&
-         (IsCompiled(info->state) || info->loadable);
+  const compiler::GraphStatus info = parts_.graphs.StatusOf(graph);
+  return info.state != GraphState::kReady && (IsCompiled(info.state) || info.loadable);
 }
 
 // The state stays as it is: every image that may be asked for can be drawn, and is the same; it

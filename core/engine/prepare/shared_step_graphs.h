@@ -9,6 +9,7 @@
 
 #include <atomic>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -40,21 +41,27 @@ class SharedStepGraphs {
   };
   explicit SharedStepGraphs(Parts parts) : parts_(parts) {}
 
-  // Orders graphs of configured, ready buckets: the rest of the start, which may compile where the
+  // Orders graphs of configured, ready buckets: the rest of
+  // the start, which may compile where the
   // start may, in strict mode too. The status reports the outcome, when the device has given back
   // what their first runs took. Call once, when the server serves.
   void Begin();
 
-  // Images of that size have begun without some, or without what would draw their previews: what
-  // was evicted is loaded, and nothing compiled. Looks for it once a minute at most, however often
-  // this is called.
-  void LoadAgain(pipeline::Size bucket) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Images of that bucket have begun without some, or without what would draw their previews: what
+  // was evicted is loaded, and nothing compiled; of a model that is loaded on demand also what
+  // other requests of the bucket need. Looks for it once a minute at most, however often this is
+  // called.
+  void LoadAgain(const ModelBucket& bucket) ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
-  bool MayLookAt(pipeline::Size bucket) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Adds to an order the steps of so many rows, or for 0 graphs of previews; `evicted`: only those
-  // that can be loaded and are not.
-  Preparer::Task Declare(pipeline::Size bucket, int rows, bool evicted) const;
+  using Shapes = std::vector<std::pair<int, ModelBucket>>;  // with their rows
+
+  void Submit(Shapes shapes, bool compile_only);
+  bool MayLookAt(const ModelBucket& bucket) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Adds to an order the steps of so many rows, or for 0 graphs of previews, and of a model that is
+  // loaded on demand those of other requests; `evicted`: only those that can be loaded and are
+  // not.
+  Preparer::Task Declare(const ModelBucket& bucket, int rows, bool evicted) const;
   bool CanBeLoaded(const compiler::GraphHandle& graph) const;
   void End(const Preparer::Ended& ended);
   void Warn(const std::vector<std::string>& reasons) const;

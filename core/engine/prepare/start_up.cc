@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/error_details.h"
 #include "core/base/status_macros.h"
@@ -48,6 +49,7 @@ absl::Status StartUp::LoadModels() {
                                 .refiner = parts_.config.refiner,
                                 .base_parts = parts_.config.base_parts,
                                 .refiner_parts = parts_.config.refiner_parts,
+                                .models = parts_.config.models,
                                 .variant = parts_.config.variant,
                                 .memory_bytes = parts_.config.memory_bytes,
                                 .give_up = &parts_.stop,
@@ -59,6 +61,7 @@ absl::Status StartUp::LoadModels() {
                                 .buckets = parts_.config.buckets,
                                 .row_counts = parts_.config.rows,
                                 .max_shared_pixels = parts_.config.max_shared_pixels,
+                                .prompt_chunks = parts_.config.prompt_chunks,
                                 .vae_tiling_above = parts_.config.vae_tiling_above,
                                 .scheduler = parts_.config.scheduler,
                                 .preset = parts_.config.preset};
@@ -75,20 +78,23 @@ absl::Status StartUp::LoadModels() {
 
 absl::Status StartUp::OpenBuckets() {
   ASSIGN_OR_RETURN(const AvailableMemory available, parts_.stores.weights.device().Available());
-  const std::vector<pipeline::Size> buckets = parts_.config.buckets.empty()
-                                                  ? parts_.models.pipeline->DefaultBuckets()
-                                                  : parts_.config.buckets;
+  const pipeline::Pipeline& pipeline = *parts_.models.pipeline;
+  parts_.models.buckets = std::make_unique<BucketGraphs>(pipeline, parts_.stores.graphs);
+  std::vector<pipeline::Size> buckets;  // sizes that are loaded together
   std::vector<std::string> labels;
-  labels.reserve(buckets.size());
-  for (pipeline::Size bucket : buckets) labels.push_back(SizeText(bucket));
+  for (const ModelBucket& bucket : parts_.models.buckets->configured()) {
+    if (!absl::c_linear_search(labels, SizeText(bucket.size))) {
+      labels.push_back(SizeText(bucket.size));
+    }
+    if (!parts_.models.buckets->IsOnDemand(bucket)) buckets.push_back(bucket.size);
+  }
   parts_.registry.Declare(metrics::Declared::kBuckets, labels);
   parts_.budget.Open({.bytes = MemoryBudget::BytesOf(parts_.config.memory_bytes, available.bytes),
                       .configured = buckets,
                       .state_bytes = [&models = parts_.models](pipeline::Size bucket, int rows) {
                         return models.pipeline->StateBytes(bucket, rows);
                       }});
-  parts_.models.buckets =
-      std::make_unique<BucketGraphs>(*parts_.models.pipeline, parts_.stores.graphs, buckets);
+  PinModels();
   return absl::OkStatus();
 }
 
@@ -108,49 +114,71 @@ void StartUp::ShowPhases(absl::Duration weights, absl::Duration total) {
 
 // The largest bucket first: it needs the largest arena, and what does not fit is known early.
 absl::Status StartUp::WarmBuckets() {
-  GraphHandles graphs, previews;
+  BucketGraphs& buckets = *parts_.models.buckets;
+  GraphHandles graphs, previews, on_demand;
   std::set<std::string> ids;
-  for (pipeline::Size bucket : parts_.models.buckets->configured()) {
+  for (const ModelBucket& bucket : buckets.configured()) {
     const absl::StatusOr<GraphHandles> its =
-        parts_.models.buckets->GraphsOf(bucket, BucketGraphs::RowCounts::kOfPicture);
+        buckets.GraphsOf(bucket, BucketGraphs::RowCounts::kOfPicture);
     if (!its.ok()) continue;
-    graphs.insert(graphs.end(), its->begin(), its->end());
-    const absl::StatusOr<GraphHandles> shown = parts_.models.buckets->AddPreviews(bucket);
-    if (shown.ok()) previews.insert(previews.end(), shown->begin(), shown->end());
+    GraphHandles& wanted = buckets.IsOnDemand(bucket) ? on_demand : graphs;
+    wanted.insert(wanted.end(), its->begin(), its->end());
+    const absl::StatusOr<GraphHandles> shown = buckets.AddPreviews(bucket);
+    if (!shown.ok()) continue;
+    GraphHandles& also = buckets.IsOnDemand(bucket) ? on_demand : previews;
+    also.insert(also.end(), shown->begin(), shown->end());
   }
   for (const GraphHandles* all : {&graphs, &previews}) {
     for (const compiler::GraphHandle& graph : *all) ids.insert(GraphStore::IdOf(graph));
   }
+  std::erase_if(on_demand, [&](const compiler::GraphHandle& graph) {
+    return ids.contains(GraphStore::IdOf(graph));
+  });
+  for (const compiler::GraphHandle& graph : on_demand) ids.insert(GraphStore::IdOf(graph));
   parts_.status.Update([&](ServerStatus& status) {
     status.state = State::kWarming;
     status.graphs_total = static_cast<int>(ids.size());
   });
-  ASSIGN_OR_RETURN(const Preparer::Ended ended, Prepare(graphs, /*displaces_nothing=*/false));
+  ASSIGN_OR_RETURN(Preparer::Ended ended, Prepare(graphs, How::kLoad));
   RETURN_IF_ERROR(WarmPreviews(previews));
-  for (pipeline::Size bucket : parts_.models.buckets->configured()) {
-    parts_.models.buckets->SetOutcome(bucket,
-                                      parts_.models.buckets->OutcomeOf(bucket, ended.failures));
+  RETURN_IF_ERROR(CompileOnDemand(on_demand, ended.failures));
+  for (const ModelBucket& bucket : buckets.configured()) {
+    buckets.SetOutcome(bucket, buckets.OutcomeOf(bucket, ended.failures));
   }
   return absl::OkStatus();
 }
 
+absl::Status StartUp::CompileOnDemand(const GraphHandles& graphs, Preparer::Failures& failures) {
+  if (graphs.empty()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const Preparer::Ended ended, Prepare(graphs, How::kCompileOnly));
+  failures.insert(ended.failures.begin(), ended.failures.end());
+  return absl::OkStatus();
+}
+
+void StartUp::PinModels() {
+  for (const pipeline::ModelRow& model : parts_.models.pipeline->table().rows()) {
+    const bool pinned = model.residency == pipeline::Residency::kPinned;
+    if (pinned) parts_.stores.graphs.SetModelPinned(model.name, true);
+  }
+}
+
 // Last, and where nothing else has to leave memory for them: without them previews are in colours.
 absl::Status StartUp::WarmPreviews(const GraphHandles& previews) {
-  ASSIGN_OR_RETURN(const Preparer::Ended ended, Prepare(previews, /*displaces_nothing=*/true));
+  ASSIGN_OR_RETURN(const Preparer::Ended ended, Prepare(previews, How::kLoadBesideOthers));
   if (ended.failure_texts.empty() || !parts_.config.warn) return absl::OkStatus();
   parts_.config.warn(absl::StrCat("previews of some sizes are in colours, not by the tiny VAE: ",
                                   ListSome(ended.failure_texts, kMostNamed, "; ")));
   return absl::OkStatus();
 }
 
-absl::StatusOr<Preparer::Ended> StartUp::Prepare(const GraphHandles& graphs,
-                                                 bool displaces_nothing) {
+absl::StatusOr<Preparer::Ended> StartUp::Prepare(const GraphHandles& graphs, How how) {
   using compiler::GetMode;
   Preparer::Ended ended = parts_.preparer.Prepare(
       {.priority = Preparer::Priority::kStart,
        .purpose = {.mode = parts_.config.compile_at_start ? GetMode::kCompile : GetMode::kLoad,
                    .reason = compiler::Reason::kStartup,
-                   .displaces_nothing = displaces_nothing},
+                   .displaces_nothing = how == How::kLoadBesideOthers},
+       .compile_only = how == How::kCompileOnly,
        .graphs = graphs,
        .progress = [this](const WarmProgress& progress) {
          ShowProgress(progress);
@@ -158,7 +186,7 @@ absl::StatusOr<Preparer::Ended> StartUp::Prepare(const GraphHandles& graphs,
        }});
   RETURN_IF_ERROR(ended.status);
   // Started again, it finds one content or the other.
-  for (const auto& [id, failure] : ended.failures) {
+  for (const auto& [graph, failure] : ended.failures) {
     if (GetReason(failure) == weights::kCheckpointChanged) return failure;
   }
   return ended;

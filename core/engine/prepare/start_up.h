@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <functional>
 #include <utility>
 
@@ -48,8 +49,12 @@ class StartUp {
   absl::Status OpenBuckets();
   absl::Status WarmBuckets();
   absl::Status WarmPreviews(const GraphHandles& previews);
+  // Compiles what models need that are loaded on demand. Adds what failed.
+  absl::Status CompileOnDemand(const GraphHandles& graphs, Preparer::Failures& failures);
+  void PinModels();
   // An error ends the start.
-  absl::StatusOr<Preparer::Ended> Prepare(const GraphHandles& graphs, bool displaces_nothing);
+  enum class How : uint8_t { kLoad, kLoadBesideOthers, kCompileOnly };
+  absl::StatusOr<Preparer::Ended> Prepare(const GraphHandles& graphs, How how);
   void ShowProgress(const WarmProgress& progress);
   void ShowPhases(absl::Duration weights, absl::Duration total);
 

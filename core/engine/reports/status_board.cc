@@ -43,8 +43,9 @@ std::vector<ServerStatus::Bucket> MergedBuckets(const Statuses& statuses) {
   std::vector<ServerStatus::Bucket> all;
   for (const ServerStatus& status : statuses) {
     for (const ServerStatus::Bucket& bucket : status.buckets) {
-      const auto found = absl::c_find_if(
-          all, [&](const ServerStatus::Bucket& other) { return other.size == bucket.size; });
+      const auto found = absl::c_find_if(all, [&](const ServerStatus::Bucket& other) {
+        return other.model == bucket.model && other.size == bucket.size;
+      });
       if (found == all.end()) {
         all.push_back(bucket);
       } else if (bucket.ready) {

@@ -31,7 +31,8 @@ uint64_t ContentOf(const GenerateSpec& spec) {
   uint64_t content =
       absl::HashOf(output.format, output.quality, output.embed_parameters, asked.scheduler.config);
   if (spec.inputs != nullptr) {
-    content = absl::HashOf(content, spec.inputs->image, spec.inputs->latents);
+    content =
+        absl::HashOf(content, spec.inputs->image, spec.inputs->mask_image, spec.inputs->latents);
   }
   for (const pipeline::Field& field : pipeline::Fields()) {
     VisitField(field, asked,

@@ -90,6 +90,7 @@ Completed Job::Completion() const {
                       .effective = plan->spec,
                       .executed_size = plan->executed_size,
                       .prompt_tokens = static_cast<int>(plan->prompt_tokens()),
+                      .prompt_chunks = plan->chunks(),
                       .dropped_tokens = static_cast<int>(plan->dropped_tokens()),
                       .warnings = plan->warnings};
   {
@@ -97,7 +98,7 @@ Completed Job::Completion() const {
     completed.timings.Add(Stage::kEncodeFile, last_model, encode_time_);
   }
   for (const std::string& warning : image_warnings) {
-    completed.warnings.push_back(absl::StrCat("image: ", warning));
+    completed.warnings.push_back(warning);
   }
   if (completed.dropped_tokens > 0) {
     completed.warnings.push_back(absl::StrFormat(

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/error_details.h"
 #include "core/base/text.h"
@@ -57,10 +58,8 @@ EmphasisOrigin OriginOf(const prompts::Chunk& chunk, Syntax syntax) {
   return syntax == Syntax::kA1111 ? EmphasisOrigin::kZeros : EmphasisOrigin::kEmpty;
 }
 
-std::vector<float> EmphasisOf(const prompts::Chunk& chunk) {
-  std::vector<float> emphasis;
+void AppendEmphasis(const prompts::Chunk& chunk, std::vector<float>& emphasis) {
   for (const double weight : chunk.weights) emphasis.push_back(static_cast<float>(weight - 1));
-  return emphasis;
 }
 
 // Host inputs for the means of weighted states: 1 where a row wants them restored; and shares of
@@ -90,13 +89,26 @@ Value MeanOf(GraphBuilder& b, const MeanRule& rule, Value x) {
   return b.Matmul(b.Matmul(rule.tokens, x), rule.features);
 }
 
-// The weighted state, in rows that want it scaled to the mean that it had before.
+// The weighted state of a chunk, in rows that want it scaled to the mean that it had before.
 Value RestoreMean(GraphBuilder& b, const MeanRule& rule, Value state, Value weighted) {
   const Shape shape = b.shape(state);
   const int64_t elements = shape[1] * shape[2];
   const Value scaled = b.Mul(weighted, b.Div(MeanOf(b, rule, state), MeanOf(b, rule, weighted)));
   const auto entry = [&](Value x) { return b.Reshape(x, {shape[0], 1, elements}); };
   return b.Reshape(b.Select(b.Concat({entry(weighted), entry(scaled)}, 1), rule.restores), shape);
+}
+
+// The same chunk by chunk.
+Value RestoreMeans(GraphBuilder& b, const MeanRule& rule, Value state, Value weighted,
+                   int64_t chunks) {
+  if (chunks == 1) return RestoreMean(b, rule, state, weighted);
+  const int64_t tokens = b.shape(state)[1] / chunks;
+  std::vector<Value> restored;
+  for (int64_t i = 0; i < chunks; ++i) {
+    const auto chunk = [&](Value x) { return b.Slice(x, 1, i * tokens, (i + 1) * tokens); };
+    restored.push_back(RestoreMean(b, rule, chunk(state), chunk(weighted)));
+  }
+  return b.Concat(restored, 1);
 }
 
 }  // namespace
@@ -135,13 +147,19 @@ absl::Status AddClipPrompt(const TextEncoder& encoder, const PromptText& prompt,
   if (const absl::Status weighs = CheckWeights(*pieces, resolved.prompt_syntax); !weighs.ok()) {
     return in_field(weighs);
   }
-  auto tokens = prompts::FirstChunk(*pieces, *encoder.tokenizer);
+  auto tokens = prompts::MakeChunks(*pieces, resolved.prompt_syntax, resolved.long_prompt,
+                                    *encoder.tokenizer);
   if (!tokens.ok()) return in_field(tokens.status());
-  const prompts::Chunk& chunk = tokens->chunks.front();
-  row.text.push_back({.prompt = RunOf(encoder, chunk.ids, layer),
-                      .empty = RunOf(encoder, prompts::EmptyChunk(*encoder.tokenizer).ids, layer),
-                      .origin = OriginOf(chunk, resolved.prompt_syntax)});
-  row.request.push_back({EmphasisInput(encoder.component), EmphasisOf(chunk)});
+  TextInputs& text = row.text.emplace_back(
+      TextInputs{.empty = RunOf(encoder, prompts::EmptyChunk(*encoder.tokenizer).ids, layer)});
+  std::vector<float> emphasis;
+  for (const prompts::Chunk& chunk : tokens->chunks) {
+    text.chunks.push_back(
+        {RunOf(encoder, chunk.ids, layer), OriginOf(chunk, resolved.prompt_syntax)});
+    AppendEmphasis(chunk, emphasis);
+  }
+  row.request.push_back({EmphasisInput(encoder.component), std::move(emphasis)});
+  row.chunks = std::max(row.chunks, static_cast<int>(text.chunks.size()));
   row.tokens = std::max(row.tokens, tokens->tokens);
   row.dropped_tokens = std::max(row.dropped_tokens, tokens->dropped);
   return absl::OkStatus();
@@ -152,12 +170,29 @@ void AddNoPrompt(const TextEncoder& encoder, RowInputs& row) {
       {EmphasisInput(encoder.component), std::vector<float>(encoder.tokenizer->max_length())});
 }
 
+void PadChunks(const ModelConfigs& configs, int chunks, RowInputs& row) {
+  for (TextInputs& text : row.text) {
+    while (text.chunks.size() < static_cast<size_t>(chunks)) text.chunks.push_back({text.empty});
+  }
+  for (const TextEncoder& encoder : configs.text_encoders) {
+    const auto input = absl::c_find_if(row.request, [&](const HostInput& one) {
+      return one.name == EmphasisInput(encoder.component);
+    });
+    const auto tokens = static_cast<size_t>(encoder.tokenizer->max_length());
+    std::get<std::vector<float>>(input->values).resize(tokens * static_cast<size_t>(chunks));
+  }
+  row.chunks = chunks;
+}
+
 void AddMeanRule(const TextEncoder& encoder, RowInputs& row) {
   const auto shares = [](int64_t count) {
     return std::vector<float>(static_cast<size_t>(count), 1 / static_cast<float>(count));
   };
   // Zeros are the origin of A1111's weights, where a prompt has any.
-  const auto restores = static_cast<int64_t>(row.text.back().origin == EmphasisOrigin::kZeros);
+  const auto restores =
+      static_cast<int64_t>(absl::c_any_of(row.text.back().chunks, [](const TextChunk& chunk) {
+        return chunk.origin == EmphasisOrigin::kZeros;
+      }));
   row.request.push_back({kRestoresMean, std::vector<int64_t>{restores}});
   row.request.push_back({kTokenShares, shares(encoder.tokenizer->max_length())});
   row.request.push_back({kFeatureShares, shares(encoder.config.hidden_size)});
@@ -167,11 +202,11 @@ std::string EmphasisOriginInput(absl::string_view component) {
   return absl::StrCat("emphasis_origin.", component);
 }
 
-Value JoinHiddenStates(GraphBuilder& b, const ModelConfigs& configs, int64_t rows,
+Value JoinHiddenStates(GraphBuilder& b, const ModelConfigs& configs, int64_t rows, int chunks,
                        EmphasisMean mean) {
   std::vector<Value> states;
   for (const TextEncoder& encoder : configs.text_encoders) {
-    const int64_t tokens = encoder.tokenizer->max_length();
+    const int64_t tokens = int64_t{chunks} * encoder.tokenizer->max_length();
     const auto input = [&](const std::string& name, Shape shape) {
       return b.Input(name, DType::kF32, std::move(shape), Rate::kRequest);
     };
@@ -182,7 +217,7 @@ Value JoinHiddenStates(GraphBuilder& b, const ModelConfigs& configs, int64_t row
     const Value away = b.Mul(b.Sub(state, origin), b.Reshape(emphasis, {rows, tokens, 1}));
     Value weighted = b.Add(state, away);
     if (mean == EmphasisMean::kRestored) {
-      weighted = RestoreMean(b, AddMeanInputs(b, encoder, rows), state, weighted);
+      weighted = RestoreMeans(b, AddMeanInputs(b, encoder, rows), state, weighted, chunks);
     }
     states.push_back(weighted);
   }

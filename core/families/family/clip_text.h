@@ -53,6 +53,9 @@ absl::Status AddClipPrompt(const TextEncoder& encoder, const PromptText& prompt,
 // The same without a prompt, for a row of zeros.
 void AddNoPrompt(const TextEncoder& encoder, RowInputs& row);
 
+// Fills all prompts of a row up to so many chunks with empty ones.
+void PadChunks(const ModelConfigs& configs, int chunks, RowInputs& row);
+
 // Adds the request inputs by which JoinHiddenStates restores means, of rows in A1111's syntax.
 void AddMeanRule(const TextEncoder& encoder, RowInputs& row);
 
@@ -60,12 +63,12 @@ void AddMeanRule(const TextEncoder& encoder, RowInputs& row);
 // away from: "emphasis_origin.text_encoder".
 std::string EmphasisOriginInput(absl::string_view component);
 
-// Adds the request inputs for the hidden states of all encoders, for so many rows: these, their
-// origins, and "emphasis.text_encoder" [rows, tokens], each token's weight less 1. Where means are
-// restored, of one encoder, also what AddMeanRule gives for them. Returns the weighted states,
-// joined along the features, [rows, tokens, features]. A state with no weights is left as it is:
-// state + (state - origin) * 0.
+// Adds the request inputs for the hidden states of all encoders, for so many rows of so many
+// chunks, which stand behind each other: these, their origins, and "emphasis.text_encoder" [rows,
+// tokens], each token's weight less 1. Where means are restored, of one encoder and chunk by chunk,
+// also what AddMeanRule gives for them. Returns the weighted states, joined along the features,
+// [rows, tokens, features]. A state with no weights is left as it is: state + (state - origin) * 0.
 graph::Value JoinHiddenStates(graph::GraphBuilder& builder, const ModelConfigs& configs,
-                              int64_t rows, EmphasisMean mean);
+                              int64_t rows, int chunks, EmphasisMean mean);
 
 }  // namespace latentd::families

@@ -42,17 +42,24 @@ enum class EmphasisOrigin : uint8_t {
   kEmpty,  // the empty prompt's
 };
 
+// One chunk of a prompt (core/prompts/chunks.h).
+struct TextChunk {
+  TextRun run;
+  EmphasisOrigin origin = EmphasisOrigin::kPrompt;
+};
+
 // A row's prompt for one text graph.
 struct TextInputs {
-  TextRun prompt;
+  std::vector<TextChunk> chunks;
   TextRun empty;  // the empty prompt's
-  EmphasisOrigin origin = EmphasisOrigin::kPrompt;
 };
 
 // Host inputs of one row of an image.
 struct RowInputs {
-  // By text graph. Empty: none runs, and all that they would give is zeros.
+  // By text graph, as many chunks for each. Empty: none runs, and all that they would give is
+  // zeros.
   std::vector<TextInputs> text;
+  int chunks = 1;
   // Inputs of the request graph, beside the results of the text graphs.
   std::vector<HostInput> request;
   int64_t tokens = 0;          // tokens of the longest prompt
@@ -84,9 +91,10 @@ struct Family {
   // The graph of a text encoder. Its outputs are inputs of the request graph under their names, one
   // row each, and "finite" u8 [1].
   absl::StatusOr<graph::Graph> (*text_graph)(const ModelConfigs& configs, size_t encoder);
-  // The network's prediction for rows of latents. Adds the inputs of Rate::kRequest that it reads.
+  // The network's prediction for rows of latents, from so many chunks of prompts. Adds the inputs
+  // of Rate::kRequest that it reads.
   graph::Value (*predict)(graph::GraphBuilder& builder, const ModelConfigs& configs,
-                          graph::Value latents, graph::Value timestep);
+                          graph::Value latents, graph::Value timestep, int chunks);
   // Inputs of the row of the prompt, or of the negative prompt. `resolved` has every default.
   // INVALID_ARGUMENT names the field of a prompt that cannot be read.
   absl::StatusOr<RowInputs> (*row)(const ModelConfigs& configs,

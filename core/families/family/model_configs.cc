@@ -147,6 +147,31 @@ void WarnOfUnknown(const std::string& file, const std::vector<std::string>& fiel
       file, ": fields that are not known, and ignored: ", ListSome(fields, kMostNamed)));
 }
 
+// The file with all that is laid over it, in the order in which it counts.
+absl::StatusOr<schedulers::SchedulerFile> WithSettings(schedulers::SchedulerFile file,
+                                                       const weights::Checkpoint& checkpoint,
+                                                       const pipeline::Preset* preset) {
+  for (const absl::string_view settings :
+       {absl::string_view(checkpoint.scheduler_settings()),
+        preset == nullptr ? absl::string_view() : preset->scheduler_config,
+        absl::string_view(checkpoint.said_prediction())}) {
+    ASSIGN_OR_RETURN(file, file.Over(settings));
+  }
+  return file;
+}
+
+// The last that says it, of those.
+std::string PredictionDecidedBy(const weights::Checkpoint& checkpoint,
+                                const pipeline::Preset* preset) {
+  const bool preset_says =
+      preset != nullptr && absl::StrContains(preset->scheduler_config, "prediction_type");
+  if (checkpoint.said_prediction().empty() && preset_says) {
+    return absl::StrCat("the preset ", preset->name);
+  }
+  return checkpoint.prediction_decided_by().empty() ? checkpoint.ConfigName("scheduler")
+                                                    : checkpoint.prediction_decided_by();
+}
+
 absl::Status ReadScheduler(const Family& family, const weights::Checkpoint& checkpoint,
                            const std::string& name, const pipeline::Preset* preset,
                            ModelConfigs& configs) {
@@ -158,14 +183,15 @@ absl::Status ReadScheduler(const Family& family, const weights::Checkpoint& chec
   if (!parsed.ok()) {
     return absl::InvalidArgumentError(absl::StrCat(file, ": ", parsed.status().message()));
   }
-  ASSIGN_OR_RETURN(configs.scheduler,
-                   parsed->Over(preset == nullptr ? "" : preset->scheduler_config));
+  ASSIGN_OR_RETURN(configs.scheduler, WithSettings(*parsed, checkpoint, preset));
   const auto own = configs.scheduler->With({.name = name});
   const auto any = own.ok() || !name.empty() ? own : AnyScheduler(configs);
   if (!any.ok()) {
     return absl::InvalidArgumentError(absl::StrCat(file, ": ", any.status().message()));
   }
   if (!own.ok()) SetNoDefault(file, own.status(), configs);
+  configs.prediction_type = std::string(schedulers::NameOf(any->prediction_type));
+  configs.prediction_decided_by = PredictionDecidedBy(checkpoint, preset);
   WarnOfUnknown(file, any->unknown_fields, configs);
   return absl::OkStatus();
 }
@@ -196,13 +222,21 @@ absl::Status CheckText(const weights::Checkpoint& checkpoint, const ModelConfigs
                    configs.joined_features(), " of the text encoders together"));
 }
 
-absl::Status CheckLatents(const weights::Checkpoint& checkpoint, const ModelConfigs& configs) {
-  const int64_t channels = LatentChannelsOf(configs.vae);
-  if (configs.unet.in_channels != channels || configs.unet.out_channels != channels) {
+// A UNet for inpainting reads latents, a mask of one channel and latents of what is not masked.
+absl::Status CheckLatents(const Family& family, const weights::Checkpoint& checkpoint,
+                          const ModelConfigs& configs) {
+  const int64_t channels = LatentChannelsOf(configs.vae), in = configs.unet.in_channels;
+  const int64_t inpainting = 2 * channels + 1;
+  if ((in != channels && in != inpainting) || configs.unet.out_channels != channels) {
     return Misfit(checkpoint, "unet",
-                  absl::StrCat("in_channels ", configs.unet.in_channels, " and out_channels ",
-                               configs.unet.out_channels, " are not the VAE's latent_channels ",
-                               channels, " (inpainting UNets are not supported)"));
+                  absl::StrCat("in_channels ", in, " and out_channels ", configs.unet.out_channels,
+                               " are not the VAE's latent_channels ", channels,
+                               "; an inpainting UNet has in_channels ", inpainting));
+  }
+  if (in == inpainting && family.starts_from_image) {
+    return Misfit(checkpoint, "unet",
+                  absl::StrCat("in_channels ", in, " is an inpainting UNet's, and ", family.title,
+                               " has none: give it as the base"));
   }
   return absl::OkStatus();
 }
@@ -236,7 +270,7 @@ absl::StatusOr<ModelConfigs> ReadModelConfigs(const Family& family,
   if (has_tiny_vae) RETURN_IF_ERROR(ReadTinyVae(checkpoint, configs));
   RETURN_IF_ERROR(family.check(checkpoint, configs));
   RETURN_IF_ERROR(CheckText(checkpoint, configs));
-  RETURN_IF_ERROR(CheckLatents(checkpoint, configs));
+  RETURN_IF_ERROR(CheckLatents(family, checkpoint, configs));
   WarnOfUnknownFields(checkpoint, configs);
   return configs;
 }

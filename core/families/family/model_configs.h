@@ -33,7 +33,9 @@ struct TextEncoder {
 struct ModelConfigs {
   std::optional<schedulers::SchedulerFile> scheduler;  // there, once read
   std::string default_scheduler;  // for requests that name none; empty: the checkpoint's own
-  std::string no_default;         // why there is none, for requests that name none; empty: there is
+  // The default scheduler's, and the end of a sentence of what decided it: "the tensor v_pred".
+  std::string prediction_type, prediction_decided_by;
+  std::string no_default;  // why there is none, for requests that name none; empty: there is
   std::vector<TextEncoder> text_encoders;  // one or two, in the order of their states
   networks::Unet2dConditionConfig unet;
   networks::VaeConfig vae;
@@ -43,6 +45,11 @@ struct ModelConfigs {
   bool requires_aesthetics_score = false;
   std::vector<std::string> warnings;  // a sentence for each file of which something is ignored
 
+  // True if the UNet reads a mask and an image beside the latents: it draws into images only.
+  bool inpaints() const { return unet.in_channels > unet.out_channels; }
+  // True if the UNet is told the guidance scale (guidance_embedding.h), as latent consistency
+  // models are: an evaluation is of one row, and no negative prompt has a part in it.
+  bool embeds_guidance() const { return unet.time_cond_proj_dim > 0; }
   // Features of all text encoders' states together.
   int64_t joined_features() const;
 };
@@ -51,8 +58,9 @@ struct ModelConfigs {
 // tokenizer with more tokens than the encoder has embeddings, states of another width than the UNet
 // attends to, ...
 // Nothing of vae_tiny is read where that is off. The preset's settings are laid over the
-// scheduler's file; `scheduler` becomes the default_scheduler, which the file must fit; without
-// one, a file or class that makes none of our schedulers but that fits others leaves none.
+// scheduler's file, and over both what the operator says of the prediction; `scheduler` becomes the
+// default_scheduler, which the file must fit; without one, a file or class that makes none of our
+// schedulers but that fits others leaves none.
 absl::StatusOr<ModelConfigs> ReadModelConfigs(const Family& family,
                                               const weights::Checkpoint& checkpoint,
                                               const pipeline::ComponentModes& modes = {},

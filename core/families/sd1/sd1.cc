@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "core/families/family/clip_text.h"
+#include "core/families/family/guidance_embedding.h"
 
 namespace latentd::families::sd1 {
 namespace {
@@ -29,7 +30,9 @@ absl::Status Check(const weights::Checkpoint& checkpoint, const ModelConfigs& co
 // A1111 counts from the last layer.
 constexpr int kFirstClipSkipA1111 = 1;
 
-pipeline::ModelReads Reads(const ModelConfigs&) { return {.clip_skip = true, .sizes = false}; }
+pipeline::ModelReads Reads(const ModelConfigs& configs) {
+  return {.clip_skip = true, .sizes = false, .negative_prompt = !configs.embeds_guidance()};
+}
 
 int MaxClipSkip(const ModelConfigs& configs) {
   return static_cast<int>(configs.text_encoders.front().config.num_hidden_layers);
@@ -44,12 +47,14 @@ absl::StatusOr<graph::Graph> TextGraph(const ModelConfigs& configs, size_t index
   return std::move(b).Build();
 }
 
-Value Predict(GraphBuilder& b, const ModelConfigs& configs, Value latents, Value timestep) {
+Value Predict(GraphBuilder& b, const ModelConfigs& configs, Value latents, Value timestep,
+              int chunks) {
   networks::Unet2dConditionInputs inputs;
   inputs.sample = latents;
   inputs.timestep = timestep;
   inputs.encoder_hidden_states =
-      JoinHiddenStates(b, configs, b.shape(latents)[0], EmphasisMean::kRestored);
+      JoinHiddenStates(b, configs, b.shape(latents)[0], chunks, EmphasisMean::kRestored);
+  inputs.timestep_cond = GuidanceInput(b, configs, b.shape(latents)[0]);
   return networks::Unet2dCondition(b, configs.unet, "unet", inputs);
 }
 
@@ -65,6 +70,7 @@ absl::StatusOr<RowInputs> Row(const ModelConfigs& configs, const PictureSpec& re
   RETURN_IF_ERROR(AddClipPrompt(encoder, {negative ? "negative_prompt" : "prompt", prompt},
                                 resolved, encoder.config.num_hidden_layers - skip, row));
   AddMeanRule(encoder, row);
+  AddGuidance(configs, resolved, row);
   return row;
 }
 

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "core/families/family/clip_text.h"
+#include "core/families/family/guidance_embedding.h"
 
 namespace latentd::families::sdxl {
 namespace {
@@ -57,6 +58,7 @@ absl::Status CheckBase(const weights::Checkpoint& checkpoint, const ModelConfigs
 pipeline::ModelReads RefinerReads(const ModelConfigs& configs) {
   return {.second_prompts = configs.text_encoders.size() == 2,
           .aesthetic_scores = configs.requires_aesthetics_score,
+          .negative_prompt = !configs.embeds_guidance(),
           .zeros_for_negative = configs.force_zeros_for_empty_prompt};
 }
 
@@ -83,7 +85,8 @@ absl::StatusOr<graph::Graph> TextGraph(const ModelConfigs& configs, size_t encod
   return std::move(b).Build();
 }
 
-Value Predict(GraphBuilder& b, const ModelConfigs& configs, Value latents, Value timestep) {
+Value Predict(GraphBuilder& b, const ModelConfigs& configs, Value latents, Value timestep,
+              int chunks) {
   const int64_t rows = b.shape(latents)[0];
   const auto request = [&](const char* name, int64_t features) {
     return b.Input(name, device::DType::kF32, {rows, features}, graph::Rate::kRequest);
@@ -91,10 +94,11 @@ Value Predict(GraphBuilder& b, const ModelConfigs& configs, Value latents, Value
   networks::Unet2dConditionInputs inputs;
   inputs.sample = latents;
   inputs.timestep = timestep;
-  inputs.encoder_hidden_states = JoinHiddenStates(b, configs, rows, EmphasisMean::kFree);
+  inputs.encoder_hidden_states = JoinHiddenStates(b, configs, rows, chunks, EmphasisMean::kFree);
   inputs.text_embeds =
       request("text_embeds", configs.text_encoders.back().config.pooled_features());
   inputs.time_ids = request("time_ids", TimeIdsOf(configs));
+  inputs.timestep_cond = GuidanceInput(b, configs, rows);
   return networks::Unet2dCondition(b, configs.unet, "unet", inputs);
 }
 
@@ -179,6 +183,7 @@ absl::StatusOr<RowInputs> Row(const ModelConfigs& configs, const PictureSpec& re
   }
   row.request.push_back(
       {"time_ids", TimeIds(resolved, configs.requires_aesthetics_score, negative)});
+  AddGuidance(configs, resolved, row);
   return row;
 }
 
@@ -209,6 +214,7 @@ constexpr Family Make(bool is_refiner) {
           .defaults = {.steps = 50,
                        .guidance_scale = 5.0,
                        .strength = 0.3,
+                       .mask_strength = 0.9999,
                        .denoising_end = 0.8,
                        .clip_skip_a1111 = kPenultimate},
           .sample_side = 128,

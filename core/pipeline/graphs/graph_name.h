@@ -17,25 +17,28 @@ enum class GraphKind : uint8_t {
   kPreview,  // kDecode by the tiny VAE
 };
 
-// Rows of an evaluation and the size of its latents, the same for all rows.
+// Rows of an evaluation and the size of its latents, the same for all rows; and chunks of their
+// prompts.
 struct StepShape {
   int rows = 1;
   int height = 0;
   int width = 0;
+  int chunks = 1;
   bool operator==(const StepShape&) const = default;
 };
 
 struct GraphName {
   GraphKind kind = GraphKind::kStep;
-  // kText and kRequest have one for all sizes; only kStep has more rows than one.
+  // kText and kRequest have one for all sizes; only kStep has more rows than one, and only kStep
+  // and kRequest more chunks.
   StepShape shape = {};
   int encoder = 0;  // index of a kText
 
   bool operator==(const GraphName&) const = default;
   template <typename H>
   friend H AbslHashValue(H h, const GraphName& name) {
-    const auto& [rows, height, width] = name.shape;
-    return H::combine(std::move(h), name.kind, rows, height, width, name.encoder);
+    const auto& [rows, height, width, chunks] = name.shape;
+    return H::combine(std::move(h), name.kind, rows, height, width, chunks, name.encoder);
   }
 };
 

@@ -53,11 +53,17 @@ absl::StatusOr<std::shared_ptr<const weights::WeightSet>> LoadWeights(
   return weights;
 }
 
+ModelRow WithOwnFacts(ModelRow row, const families::Family& family, const ModelConfigs& configs) {
+  row.defaults = WithPreset(family.defaults, row.preset, configs.embeds_guidance());
+  row.inpaints = configs.inpaints();
+  return row;
+}
+
 }  // namespace
 
 LoadedModel::LoadedModel(const ModelRow& row, const families::Family& family,
                          const weights::Checkpoint& checkpoint, ModelConfigs configs)
-    : row_(row),
+    : row_(WithOwnFacts(row, family, configs)),
       family_(family),
       path_(checkpoint.path()),
       pipeline_class_(checkpoint.pipeline_class()),
@@ -67,8 +73,8 @@ absl::StatusOr<std::unique_ptr<const LoadedModel>> LoadedModel::Load(
     const ModelRow& row, const families::Family& family, const weights::Checkpoint& checkpoint,
     weights::WeightStore& store, compiler::GraphStore& graphs, const ModelOptions& options) {
   ASSIGN_OR_RETURN(ModelConfigs configs,
-                   families::ReadModelConfigs(family, checkpoint, options.components,
-                                              options.scheduler, row.preset));
+                   families::ReadModelConfigs(family, checkpoint, options.components, row.scheduler,
+                                              row.preset));
   if (options.vae_tiling_above) RETURN_IF_ERROR(CheckTiles(checkpoint, configs.vae));
   std::unique_ptr<LoadedModel> model(new LoadedModel(row, family, checkpoint, std::move(configs)));
   model->files_read_ = checkpoint.files_read();

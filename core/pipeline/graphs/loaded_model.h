@@ -31,6 +31,7 @@ class LoadedModel {
       const ModelRow& row, const families::Family& family, const weights::Checkpoint& checkpoint,
       weights::WeightStore& store, compiler::GraphStore& graphs, const ModelOptions& options = {});
 
+  // The row that it was loaded for, with the defaults of its family and preset.
   const ModelRow& row() const { return row_; }
   const families::Family& family() const { return family_; }
   const ModelConfigs& configs() const { return configs_; }
@@ -39,14 +40,14 @@ class LoadedModel {
   // A sentence for each of the checkpoint's files of which something is ignored.
   const std::vector<std::string>& warnings() const { return configs_.warnings; }
   // The noise scheduler that a request names, or the default one, over the checkpoint's settings,
-  // with what the request changes of them; see ParseSchedulerConfig. Where there is no default, a
+  // with what the request changes of them; see SchedulerFile::With. Where there is no default, a
   // violation of "scheduler".
   absl::StatusOr<schedulers::SchedulerConfig> SchedulerWith(
       const schedulers::Overrides& overrides) const;
   // In the order of their graphs.
   const std::vector<TextEncoder>& text_encoders() const { return configs_.text_encoders; }
   const VaeConfig& vae() const { return configs_.vae; }
-  int64_t latent_channels() const { return configs_.unet.in_channels; }
+  int64_t latent_channels() const { return configs_.unet.out_channels; }
   // The files that its configurations and tokenizers were read from.
   const std::vector<std::shared_ptr<const weights::WatchedFile>>& files_read() const {
     return files_read_;

@@ -1,7 +1,9 @@
 #include "core/pipeline/graphs/model_graphs.h"
 
+#include <iterator>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/error_details.h"
 #include "core/base/status_macros.h"
@@ -95,9 +97,16 @@ int64_t ModelGraphs::request_bytes() const {
   return bytes;
 }
 
-std::vector<RowPort> ModelGraphs::StepPorts(int64_t elements) const {
+std::vector<RowPort> ModelGraphs::StepPorts(int64_t elements, int chunks) const {
   std::vector<RowPort> ports = pipeline::StepPorts(elements);
-  ports.insert(ports.end(), packed_.begin(), packed_.end());
+  if (configs_.inpaints()) {
+    const int64_t channels = configs_.unet.out_channels;
+    absl::c_move(InpaintingPorts(channels, elements / channels), std::back_inserter(ports));
+  }
+  for (RowPort packed : packed_) {
+    packed.row = {packed.row[0] * chunks};
+    ports.push_back(std::move(packed));
+  }
   return ports;
 }
 
@@ -127,7 +136,7 @@ GraphHandle ModelGraphs::FindKept(const GraphName& name) {
 
 absl::StatusOr<GraphHandle> ModelGraphs::Find(const GraphName& name, IfUnknown unknown) {
   if (name.kind == GraphKind::kText) return text_[static_cast<size_t>(name.encoder)];
-  if (name.kind == GraphKind::kRequest) return request_;
+  if (name.kind == GraphKind::kRequest && name.shape.chunks == 1) return request_;
   if (GraphHandle known = FindKept(name)) return known;
   if (unknown == IfUnknown::kRefuse) {
     return WithReason(
@@ -140,12 +149,14 @@ absl::StatusOr<GraphHandle> ModelGraphs::Find(const GraphName& name, IfUnknown u
   absl::MutexLock lock(&mutex_);
   absl::erase_if(shapes_, [](const auto& shape) { return shape.second.expired(); });
   shapes_[name] = declared;
+  if (name.kind == GraphKind::kRequest) long_requests_.push_back(declared);
   return declared;
 }
 
 absl::StatusOr<graph::Graph> ModelGraphs::Build(const GraphName& name) const {
   ASSIGN_OR_RETURN(const graph::Graph whole, BuildWhole(name));
   ASSIGN_OR_RETURN(graph::SplitGraphs split, Split(LabelOf(name), whole));
+  if (name.kind == GraphKind::kRequest) return *std::move(split.request);
   return std::move(split.step);
 }
 
@@ -156,15 +167,16 @@ absl::StatusOr<graph::Graph> ModelGraphs::BuildWhole(const GraphName& name) cons
     case GraphKind::kDecodeFallback:
       return MakeDecodeGraph(configs_.vae, TilesOf(shape));
     case GraphKind::kEncode:
-      return MakeEncodeGraph(configs_.vae, TilesOf(shape));
+      return MakeEncodeGraph(configs_.vae, TilesOf(shape), configs_.inpaints());
     case GraphKind::kPreview:
       return MakeDecodeGraph(*configs_.vae_tiny, TileGrid::Whole({shape.height, shape.width}),
                              kVaeTinyName);
     case GraphKind::kSample:
       return MakeSampleGraph(configs_.vae, shape.height, shape.width);
+    case GraphKind::kRequest:
+      return MakeStepGraph(family_, configs_, {1, kProbeSide, kProbeSide, shape.chunks});
     case GraphKind::kStep:
     case GraphKind::kText:
-    case GraphKind::kRequest:
       break;
   }
   return MakeStepGraph(family_, configs_, shape);
@@ -203,9 +215,10 @@ compiler::GraphLabel ModelGraphs::LabelOf(const GraphName& name) const {
     label.component = "vae_encoder";
   if (name.kind == GraphKind::kPreview) label.component = std::string(kVaeTinyName);
   if (name.kind == GraphKind::kSample) label.part = kSamplePart;
-  if (name.kind == GraphKind::kStep) {
+  if (name.kind == GraphKind::kStep || name.kind == GraphKind::kRequest) {
     label.component = std::string(kUnetName);
-    label.part = "step";
+    label.part = name.kind == GraphKind::kStep ? "step" : "request";
+    if (name.shape.chunks > 1) absl::StrAppend(&label.part, "_", name.shape.chunks, "_chunks");
   }
   label.dtype = PrecisionFor(label).dtype;
   return label;

@@ -43,7 +43,6 @@ struct ModelOptions {
   backends::Backend* reference = nullptr;  // runs those of kReference; must outlive the model
   // Pictures of more pixels go through the autoencoder in tiles (tiles.h). Unset: none does.
   std::optional<int64_t> vae_tiling_above;
-  std::string scheduler;  // for requests that name none; empty: the checkpoint's own
 };
 
 class ModelGraphs {
@@ -67,15 +66,16 @@ class ModelGraphs {
   absl::StatusOr<GraphHandle> Find(const GraphName& name, IfUnknown unknown = IfUnknown::kBuild)
       ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Ports of a step's graph, of latents of so many elements: quick, whether it is known or not.
-  std::vector<RowPort> StepPorts(int64_t elements) const;
+  // Ports of a step's graph, of latents of so many elements: quick, whether it is known or not. Of
+  // several chunks all that steps read of a prompt counts as often, of which a little is read once.
+  std::vector<RowPort> StepPorts(int64_t elements, int chunks = 1) const;
 
   int text_count() const { return static_cast<int>(text_.size()); }
 
-  // Bytes of the text graphs' results for one row.
+  // Bytes of the text graphs' results for one chunk of a row.
   int64_t text_bytes() const { return text_bytes_; }
-  // Bytes of one row of what the request part makes of those: what a step reads of them, packed by
-  // dtype (core/graph/split.h).
+  // Bytes of one row of what the request part makes of one chunk: what a step reads of it, packed
+  // by dtype (core/graph/split.h).
   int64_t request_bytes() const;
 
   // True where decoding is in f16: bf16 overflows where f32 does.
@@ -126,6 +126,9 @@ class ModelGraphs {
   std::vector<RowPort> packed_;  // its results
 
   absl::Mutex mutex_;
+  // Request parts of several chunks that were asked for: as few as there are, and of no size that
+  // would keep them.
+  std::vector<GraphHandle> long_requests_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<GraphName, WeakGraphHandle> shapes_ ABSL_GUARDED_BY(mutex_);
 };
 

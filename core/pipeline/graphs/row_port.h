@@ -48,7 +48,7 @@ struct RowPort {
 };
 
 // An image's value for the port of that name: a number for all of its rows, or a buffer, of which
-// the last rows are theirs.
+// the last rows are theirs; where it has fewer, the first row is for those too.
 struct RowValue {
   std::string name;
   std::variant<float, device::Buffer> value;

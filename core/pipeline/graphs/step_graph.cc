@@ -1,5 +1,6 @@
 #include "core/pipeline/graphs/step_graph.h"
 
+#include <iterator>
 #include <string>
 #include <utility>
 
@@ -24,11 +25,12 @@ constexpr char kGuidanceScale[] = "guidance_scale", kGuidanceRescale[] = "guidan
 
 class StepGraph {
  public:
-  StepGraph(GraphBuilder& builder, const StepShape& shape, int64_t channels)
+  StepGraph(GraphBuilder& builder, const StepShape& shape, int64_t channels, bool inpaints)
       : b_(builder),
         rows_(shape.rows),
         sample_{shape.rows, channels, shape.height, shape.width},
         elements_(channels * shape.height * shape.width),
+        inpaints_(inpaints),
         inputs_(AddInputs()),
         line_(b_.Select(Input(kTable), Input(kStep))) {}
 
@@ -36,7 +38,11 @@ class StepGraph {
 
   Value NetworkInput() {
     const Value x = b_.Reshape(b_.Slice(Input(kState), 1, 0, 1), sample_);
-    return b_.Mul(x, b_.Reshape(FromLine(schedulers::kLineInputScale), {rows_, 1, 1, 1}));
+    const Value scaled =
+        b_.Mul(x, b_.Reshape(FromLine(schedulers::kLineInputScale), {rows_, 1, 1, 1}));
+    if (!inpaints_) return scaled;
+    const Value mask = b_.Reshape(Input(kMaskPort), {rows_, 1, sample_[2], sample_[3]});
+    return b_.Concat({scaled, mask, b_.Reshape(Input(kMaskedLatentsPort), sample_)}, 1);
   }
 
   // Classifier-free guidance, then the rescaling of section 3.4 of "Common Diffusion Noise
@@ -68,7 +74,11 @@ class StepGraph {
  private:
   absl::flat_hash_map<std::string, Value> AddInputs() {
     absl::flat_hash_map<std::string, Value> inputs;
-    for (const RowPort& port : StepPorts(elements_)) {
+    std::vector<RowPort> ports = StepPorts(elements_);
+    if (inpaints_) {
+      absl::c_move(InpaintingPorts(sample_[1], sample_[2] * sample_[3]), std::back_inserter(ports));
+    }
+    for (const RowPort& port : ports) {
       if (port.role == PortRole::kFinite) continue;
       inputs[port.name] = b_.Input(port.name, port.dtype, port.WithRows(rows_), Rate::kStep);
     }
@@ -86,6 +96,7 @@ class StepGraph {
   const int64_t rows_;
   const Shape sample_;  // as the network reads latents
   const int64_t elements_;
+  const bool inpaints_;
   const absl::flat_hash_map<std::string, Value> inputs_;
   const Value line_;
 };
@@ -107,8 +118,16 @@ std::vector<RowPort> StepPorts(int64_t elements) {
           {.name = kFinite, .role = Role::kFinite, .dtype = DType::kU8}};
 }
 
+// Inputs of the step's rate, though they do not change: they lie apart from prompts then, whose
+// memory is the same for all sizes (lane_memory.cc).
+std::vector<RowPort> InpaintingPorts(int64_t channels, int64_t elements) {
+  return {{.name = kMaskPort, .rate = PortRate::kStep, .row = {elements}},
+          {.name = kMaskedLatentsPort, .rate = PortRate::kStep, .row = {channels * elements}}};
+}
+
 std::vector<RowPort> StepPortsOf(const backends::ExecutableInfo& step) {
-  const std::vector<RowPort> known = StepPorts(/*elements=*/0);
+  std::vector<RowPort> known = StepPorts(/*elements=*/0);
+  absl::c_move(InpaintingPorts(/*channels=*/0, /*elements=*/0), std::back_inserter(known));
   std::vector<RowPort> ports;
   for (const auto* all : {&step.inputs, &step.outputs}) {
     for (const backends::Port& port : *all) {
@@ -135,9 +154,9 @@ absl::StatusOr<graph::Graph> MakeStepGraph(const families::Family& family,
                                            const families::ModelConfigs& configs,
                                            const StepShape& shape) {
   GraphBuilder b;
-  StepGraph step(b, shape, configs.unet.in_channels);
+  StepGraph step(b, shape, configs.unet.out_channels, configs.inpaints());
   const Value latents = step.NetworkInput(), timestep = step.Timestep();
-  step.Advance(step.Guide(family.predict(b, configs, latents, timestep)));
+  step.Advance(step.Guide(family.predict(b, configs, latents, timestep, shape.chunks)));
   return std::move(b).Build();
 }
 

@@ -13,6 +13,9 @@
 //   negative_rows i64 [R], text_rows i64 [R]
 //                             for each row, which rows are conditioned on its negative prompt and
 //                             on its prompt: the same row twice where there is no guidance
+//   mask [R, 1 * n], masked_latents [R, N]
+//                             of a UNet for inpainting alone, with n latents in a channel: 1 where
+//                             it draws, and the latents of the image that has grey there
 //   request rate: what the family's network reads besides (core/families/family/family.h)
 // Outputs: state and step, which update the inputs of that name; finite u8 [R]: 1 where all of a
 // row's state is.
@@ -32,9 +35,15 @@ namespace latentd::pipeline {
 
 // The inputs of the step rate, and "finite", for latents of so many elements.
 std::vector<RowPort> StepPorts(int64_t elements);
+// The ports that a UNet for inpainting reads besides, of latents of so many channels and elements
+// of each.
+std::vector<RowPort> InpaintingPorts(int64_t channels, int64_t elements);
 // All ports of a step: those, and what the request part gave (core/graph/split.h), which an image
 // brings when it joins.
 std::vector<RowPort> StepPortsOf(const backends::ExecutableInfo& step);
+
+// Names of InpaintingPorts.
+inline constexpr char kMaskPort[] = "mask", kMaskedLatentsPort[] = "masked_latents";
 
 // An image's values for them: the request part's results, [n, ...] each, and its guidance.
 std::vector<RowValue> StepValues(const backends::NamedBuffers& request, double guidance_scale,

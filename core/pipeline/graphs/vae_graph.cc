@@ -112,13 +112,19 @@ absl::StatusOr<graph::Graph> MakeDecodeGraph(const VaeConfig& config, const Tile
   return std::move(b).Build();
 }
 
-absl::StatusOr<graph::Graph> MakeEncodeGraph(const VaeConfig& config, const TileGrid& tiles) {
+absl::StatusOr<graph::Graph> MakeEncodeGraph(const VaeConfig& config, const TileGrid& tiles,
+                                             bool masked) {
   GraphBuilder b;
   const int64_t scale = DownscaleOf(config);
   const int64_t height = tiles.image().height * scale, width = tiles.image().width * scale;
   const Value pixels = b.Input("image", DType::kU8, {1, height, width, 3}, Rate::kStep);
   const Value unit = b.Div(b.Cast(pixels, DType::kF32), b.Scalar(255));
-  const Value image = b.Permute(b.Sub(b.Mul(unit, b.Scalar(2)), b.Scalar(1)), {0, 3, 1, 2});
+  Value signed_unit = b.Sub(b.Mul(unit, b.Scalar(2)), b.Scalar(1));
+  if (masked) {
+    const Value keep = b.Input("keep", DType::kU8, {1, height, width, 1}, Rate::kStep);
+    signed_unit = b.Mul(signed_unit, b.Cast(keep, DType::kF32));
+  }
+  const Value image = b.Permute(signed_unit, {0, 3, 1, 2});
   const auto encode = [&](Value tile) {
     return std::visit([&](const auto& vae) { return EncodeWith(b, vae, tile); }, config);
   };
@@ -144,7 +150,10 @@ absl::StatusOr<graph::Graph> MakeSampleGraph(const VaeConfig& config, int64_t he
   const auto scale = [&](const char* name) { return b.Reshape(Step(b, name, {1}), {1, 1, 1, 1}); };
   const Value image_scale = scale("image_scale"), noise_scale = scale("noise_scale");
   latents = Scale(b, latents, ScalingOf(config));
-  b.Output("latents", b.Add(b.Mul(image_scale, latents), b.Mul(noise_scale, noise)));
+  const Value mask = Step(b, "mask", {1, 1, height, width});
+  const Value kept = b.Add(b.Mul(image_scale, latents), b.Mul(noise_scale, noise));
+  const Value drawn = b.Mul(mask, Step(b, "drawn", shape));
+  b.Output("latents", b.Add(b.Mul(b.Sub(b.Scalar(1), mask), kept), drawn));
   return std::move(b).Build();
 }
 

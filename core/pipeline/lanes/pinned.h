@@ -22,4 +22,10 @@ absl::StatusOr<device::Buffer> Pinned(device::Device& device, device::DType dtyp
   return buffer;
 }
 
+// A graph's input of one number.
+inline absl::StatusOr<device::Buffer> ScaleOf(device::Device& device, double value) {
+  const auto scale = static_cast<float>(value);
+  return Pinned<float>(device, device::DType::kF32, {1}, {&scale, 1});
+}
+
 }  // namespace latentd::pipeline

@@ -160,7 +160,7 @@ absl::Status StepLane::CopyValue(const LanePort& port, const Rows& rows, const L
   const auto& values = std::get<Buffer>(given->value);
   const int before = static_cast<int>(values.shape()[0]) - static_cast<int>(rows.size());
   for (int i = 0; i < static_cast<int>(rows.size()); ++i) {
-    const Buffer from = RowOf(values, before + i);
+    const Buffer from = RowOf(values, std::max(before + i, 0));
     RETURN_IF_ERROR(device_.Copy(from, RowOf(port.memory, rows[i]), stream));
   }
   return absl::OkStatus();
@@ -262,6 +262,15 @@ absl::Status StepLane::ReadState(const LanePlace& place, int index, const Buffer
                                  device::Stream& stream) const {
   const Buffer row = RowOf(MemoryOf(PortRole::kState), RowsOf(place).front());
   return device_.Copy(PartOf(row, index), latents, stream);
+}
+
+absl::Status StepLane::WriteLatents(const LanePlace& place, const device::ConstBuffer& latents,
+                                    device::Stream& stream) {
+  const Buffer& state = MemoryOf(PortRole::kState);
+  for (int row : RowsOf(place)) {
+    RETURN_IF_ERROR(device_.Copy(latents, PartOf(RowOf(state, row), 0), stream));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status StepLane::ReadNoise(const LanePlace& place, const Buffer& latents,

@@ -139,6 +139,10 @@ class StepLane : public std::enable_shared_from_this<StepLane> {
   absl::Status ReadNoise(const LanePlace& place, const device::Buffer& latents,
                          device::Stream& stream) const;
 
+  // Puts `latents` [1, C, H, W] in the place of the picture's x.
+  absl::Status WriteLatents(const LanePlace& place, const device::ConstBuffer& latents,
+                            device::Stream& stream);
+
   // x of the picture to `latents` [1, C, H, W], and whether its last step left all of it finite (1
   // or 0) to `finite` u8 [1].
   absl::Status Read(const LanePlace& place, const device::Buffer& latents,

@@ -12,15 +12,18 @@ class GraphList {
  public:
   explicit GraphList(const GraphNeeds& needs) : needs_(needs) {}
 
-  void AddStage(const LoadedModel* model) {
+  void AddStage(const LoadedModel* model, int chunks) {
     for (int encoder = 0; encoder < model->graphs().text_count(); ++encoder) {
       all_.push_back({model->row().id, {.kind = GraphKind::kText, .encoder = encoder}});
     }
-    all_.push_back({model->row().id, {.kind = GraphKind::kRequest}});
-    for (int rows : needs_.rows) Add(model, GraphKind::kStep, rows);
+    const ModelId id = model->row().id;
+    all_.push_back({id, {.kind = GraphKind::kRequest, .shape = {.chunks = chunks}}});
+    for (int rows : needs_.rows) {
+      all_.push_back({id, {GraphKind::kStep, {rows, needs_.height, needs_.width, chunks}}});
+    }
   }
-  void Add(const LoadedModel* model, GraphKind kind, int rows = 1) {
-    all_.push_back({model->row().id, {kind, {rows, needs_.height, needs_.width}}});
+  void Add(const LoadedModel* model, GraphKind kind) {
+    all_.push_back({model->row().id, {kind, {1, needs_.height, needs_.width}}});
   }
 
   std::vector<PlannedGraph> Take() { return std::move(all_); }
@@ -36,7 +39,7 @@ bool IsAsLarge(const PlannedGraph& larger, const PlannedGraph& smaller, bool gro
     return larger == smaller;
   }
   const StepShape &a = larger.name.shape, &b = smaller.name.shape;
-  return a.rows >= b.rows && a.height >= b.height && a.width >= b.width;
+  return a.rows >= b.rows && a.height >= b.height && a.width >= b.width && a.chunks >= b.chunks;
 }
 
 int64_t MostOf(const Plan& plan, int64_t families::RowInputs::*count) {
@@ -59,6 +62,12 @@ int Plan::total_steps() const {
   return stages.back().first_step + stages.back().schedule.denoising_steps();
 }
 
+int Plan::chunks() const {
+  int most = 1;
+  for (const PlannedStage& stage : stages) most = std::max(most, stage.chunks());
+  return most;
+}
+
 int64_t Plan::prompt_tokens() const { return MostOf(*this, &families::RowInputs::tokens); }
 
 int64_t Plan::dropped_tokens() const { return MostOf(*this, &families::RowInputs::dropped_tokens); }
@@ -67,7 +76,9 @@ bool Plan::has_weights() const {
   return absl::c_any_of(stages, [](const PlannedStage& stage) {
     return absl::c_any_of(stage.prompts, [](const families::RowInputs& row) {
       return absl::c_any_of(row.text, [](const families::TextInputs& text) {
-        return text.origin != families::EmphasisOrigin::kPrompt;
+        return absl::c_any_of(text.chunks, [](const families::TextChunk& chunk) {
+          return chunk.origin != families::EmphasisOrigin::kPrompt;
+        });
       });
     });
   });
@@ -81,7 +92,8 @@ bool Plan::wants_tiny_vae() const {
 
 std::vector<PlannedGraph> GraphsFor(const GraphNeeds& needs) {
   GraphList graphs(needs);
-  for (const LoadedModel* model : needs.models) graphs.AddStage(model);
+  for (size_t i = 0; i < needs.models.size(); ++i)
+    graphs.AddStage(needs.models[i], needs.chunks[i]);
   const LoadedModel *first = needs.models.front(), *last = needs.models.back();
   if (needs.image) {
     graphs.Add(first, GraphKind::kEncode);
@@ -108,7 +120,7 @@ bool Covers(absl::Span<const PlannedGraph> larger, absl::Span<const PlannedGraph
 
 // As _is_cfg_enabled of diffusers' ClassifierFreeGuidance counts, but that the two evaluations of a
 // step of Heun's method are one step.
-void PlanRows(const GuidanceInterval& interval, int rows, std::vector<PlannedStage>& stages) {
+void PlanRows(const GuidanceInterval& interval, std::vector<PlannedStage>& stages) {
   const PlannedStage& last = stages.back();
   const int total = last.first_step + last.schedule.denoising_steps();
   const int begin = static_cast<int>(interval.start * total);
@@ -116,7 +128,7 @@ void PlanRows(const GuidanceInterval& interval, int rows, std::vector<PlannedSta
   for (PlannedStage& stage : stages) {
     for (const schedulers::StepCoefficients& line : stage.schedule.steps) {
       const int step = stage.first_step + line.denoising_index;
-      stage.rows.push_back(step >= begin && step < end ? rows : 1);
+      stage.rows.push_back(step >= begin && step < end ? stage.most_rows() : 1);
     }
   }
 }

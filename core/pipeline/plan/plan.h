@@ -35,8 +35,13 @@ struct PlannedStage {
   schedulers::Schedule schedule;
   std::vector<int> rows;  // rows of an image's evaluations, by the lines of the schedule
   // An image's rows, in order: the negative prompt's where there is guidance, the prompt's.
+  // All have as many chunks.
   std::vector<families::RowInputs> prompts;
+
+  int chunks() const { return prompts.front().chunks; }
   int first_step = 0;  // steps, as users count them, of the stages before
+
+  int most_rows() const { return static_cast<int>(prompts.size()); }
 };
 
 struct PlannedGraph {
@@ -57,6 +62,7 @@ struct Plan {
   // Numbers of rows that evaluations have.
   std::set<int> row_counts() const;
   int total_steps() const;  // steps as users count them, of all stages
+  int chunks() const;       // chunks of prompts, of the stage that has most
   // Tokens of the longest prompt; and those of one that no text encoder reads, at most.
   int64_t prompt_tokens() const;
   int64_t dropped_tokens() const;
@@ -90,6 +96,7 @@ using SharedPlan = std::shared_ptr<const Plan>;
 // Facts that decide which graphs images need.
 struct GraphNeeds {
   std::vector<const LoadedModel*> models;  // in the order of their stages
+  std::vector<int> chunks;                 // chunks of their prompts
   int height = 0, width = 0;               // size of the latents
   std::vector<int> rows;                   // numbers of rows of their steps by themselves
   bool image = false;                      // image-to-image
@@ -105,9 +112,9 @@ std::vector<PlannedGraph> GraphsFor(const GraphNeeds& needs);
 bool Covers(absl::Span<const PlannedGraph> larger, absl::Span<const PlannedGraph> smaller,
             bool grows);
 
-// Gives evaluations that are guided so many rows, and one the others; steps of all stages are
-// counted together, as users do, those that are run only.
-void PlanRows(const GuidanceInterval& interval, int rows, std::vector<PlannedStage>& stages);
+// Gives evaluations that are guided a row for each of the stage's prompts, and one the others;
+// steps of all stages are counted together, as users do, those that are run only.
+void PlanRows(const GuidanceInterval& interval, std::vector<PlannedStage>& stages);
 
 // The units of images with these stages, in order.
 std::vector<PlannedUnit> UnitsFor(size_t stages, bool image, bool decoded);

@@ -23,10 +23,10 @@ int64_t TextBytes(const Models& models) {
 
 // Bytes of one row: results of its encoders for its prompts, until the request part has run (the
 // first steps may be enqueued by then), and that part's results.
-int64_t ConditioningBytes(const Models& models) {
+int64_t ConditioningBytes(const Models& models, int chunks) {
   int64_t conditioning = 0;
   for (const LoadedModel* model : models) conditioning += model->graphs().request_bytes();
-  return TextBytes(models) + conditioning;
+  return chunks * (TextBytes(models) + conditioning);
 }
 
 // The old latents until a stage has left its own, and what one model hands over to the next.
@@ -46,7 +46,8 @@ int64_t LaneBytes(const Models& models, const StepShape& shape) {
   int64_t bytes = 0;
   for (const LoadedModel* model : models) {
     const int64_t elements = model->latent_channels() * shape.height * shape.width;
-    bytes = std::max(bytes, StepLane::Bytes(model->graphs().StepPorts(elements), shape.rows));
+    bytes = std::max(
+        bytes, StepLane::Bytes(model->graphs().StepPorts(elements, shape.chunks), shape.rows));
   }
   return bytes;
 }
@@ -54,11 +55,21 @@ int64_t LaneBytes(const Models& models, const StepShape& shape) {
 }  // namespace
 
 int64_t RequestBytes(const Models& models, const StepShape& shape, Size size, int pictures) {
-  return shape.rows * ConditioningBytes(models) + pictures * PictureBytes(models, shape) +
-         ImageBytes(models, shape) + DecodeBytes(size);
+  return shape.rows * ConditioningBytes(models, shape.chunks) +
+         pictures * PictureBytes(models, shape) + ImageBytes(models, shape) + DecodeBytes(size);
 }
 
-int64_t EmphasisBytes(const Models& models, int rows) { return rows * TextBytes(models); }
+int64_t EmphasisBytes(const Models& models, const StepShape& shape) {
+  return shape.rows * shape.chunks * TextBytes(models);
+}
+
+// The mask in pixels and in latents; two draws of noise, or the encoded masked image and its
+// latents; and around each of two steps that may be enqueued the latents before and after.
+int64_t MaskBytes(const Models& models, const StepShape& shape, Size size) {
+  const int64_t of_mask =
+      int64_t{size.width} * size.height + shape.height * shape.width * kFloatBytes;
+  return of_mask + 7 * LatentsBytes(models, shape);
+}
 
 // Two steps may be enqueued. For a tiny VAE one waits more, whose sum and pixels are on the device
 // and on the host.
@@ -73,8 +84,8 @@ int64_t PreviewBytes(const Models& models, const StepShape& shape, Size size) {
 }
 
 int64_t StateBytes(const Models& models, const StepShape& shape, Size size) {
-  const int64_t of_row =
-      ConditioningBytes(models) + PictureBytes(models, shape) + ImageBytes(models, shape);
+  const int64_t of_row = ConditioningBytes(models, shape.chunks) + PictureBytes(models, shape) +
+                         ImageBytes(models, shape);
   return LaneBytes(models, shape) + shape.rows * of_row + DecodeBytes(size);
 }
 

@@ -16,7 +16,10 @@ int64_t RequestBytes(const std::vector<const LoadedModel*>& models, const StepSh
 
 // Bytes that rows hold in addition if tokens of their prompts have weights: the states that these
 // move the prompts' away from.
-int64_t EmphasisBytes(const std::vector<const LoadedModel*>& models, int rows);
+int64_t EmphasisBytes(const std::vector<const LoadedModel*>& models, const StepShape& shape);
+
+// Bytes that a picture of that size holds in addition if its init image has a mask.
+int64_t MaskBytes(const std::vector<const LoadedModel*>& models, const StepShape& shape, Size size);
 
 // Bytes that a picture of that size holds in addition if its steps are read for previews.
 int64_t PreviewBytes(const std::vector<const LoadedModel*>& models, const StepShape& shape,

@@ -1,6 +1,6 @@
 #include "core/pipeline/spec/components.h"
 
-#include <vector>
+#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -24,7 +24,8 @@ bool IsReference(const ComponentModes& modes, absl::string_view component) {
 }
 
 std::string FlagNameOf(absl::string_view component, absl::string_view model) {
-  return component == kUnetName ? absl::StrCat(component, "_", model) : std::string(component);
+  if (component != kUnetName) return std::string(component);
+  return model == "refiner" ? "unet_refiner" : "unet_base";
 }
 
 absl::Status CheckComponents(const ComponentModes& modes, const ModelTable& models) {
@@ -32,11 +33,12 @@ absl::Status CheckComponents(const ComponentModes& modes, const ModelTable& mode
     if (IsComponentName(name)) continue;
     return absl::InvalidArgumentError(NoSuchComponent(name));
   }
-  std::vector<std::string> off;
+  std::set<std::string> off;
   for (const ModelRow& model : models.rows()) {
-    off.push_back(FlagNameOf(kUnetName, model.name));
+    const std::string unet = FlagNameOf(kUnetName, model.name);
     const bool lacks_image = model.is_refiner && IsOff(modes, "vae_encoder");
-    if (!IsOff(modes, off.back()) && !lacks_image) return absl::OkStatus();
+    if (!IsOff(modes, unet) && !lacks_image) return absl::OkStatus();
+    off.insert(unet);
   }
   return absl::InvalidArgumentError(
       absl::StrCat("no model could draw: a server needs ", absl::StrJoin(off, " or "),

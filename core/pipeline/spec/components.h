@@ -56,7 +56,8 @@ inline std::string NoSuchComponent(absl::string_view name) {
                       absl::StrJoin(kComponentNames, ", "));
 }
 
-// The name of a model's component among these: each model has a UNet of its own, "unet_base".
+// The name of a model's component among these. The refiner has a UNet of its own, "unet_refiner";
+// "unet_base" is that of the base, and of every model that --model gives.
 std::string FlagNameOf(absl::string_view component, absl::string_view model);
 
 // By name; what is not named is compiled.

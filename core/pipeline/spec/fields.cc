@@ -54,14 +54,14 @@ void IsSchedule(const Field& field, const AskedSpec& asked, Violations& found) {
 }
 
 void IsClipSkip(const Field& field, const AskedSpec& asked, Violations& found) {
-  found.CheckRange(field, {0, static_cast<double>(asked.traits.max_clip_skip)}, asked.spec);
+  const ModelRow& model = asked.traits.models.FindOrFirst(asked.spec.model);
+  found.CheckRange(field, {0, static_cast<double>(model.max_clip_skip)}, asked.spec);
 }
 
 // The least number skips none; a model whose states begin further back reads it as their first.
 void IsClipSkipA1111(const Field& field, const AskedSpec& asked, Violations& found) {
-  const ModelRow* model = asked.traits.models.Find(asked.spec.model);
-  const ModelRow& first = model == nullptr ? asked.traits.models.rows().front() : *model;
-  const int most = first.defaults.clip_skip_a1111 + asked.traits.max_clip_skip;
+  const ModelRow& model = asked.traits.models.FindOrFirst(asked.spec.model);
+  const int most = model.defaults.clip_skip_a1111 + model.max_clip_skip;
   found.CheckRange(field, {1, static_cast<double>(most)}, asked.spec);
   if (asked.spec.clip_skip && asked.spec.clip_skip_a1111) {
     found.Add(field.name, "counts otherwise what clip_skip says: unset one");
@@ -99,7 +99,7 @@ void IsDenoisingEnd(const Field& field, const AskedSpec& asked, Violations& foun
 // Rules of several fields.
 
 void CheckPixels(const Field&, const AskedSpec& asked, Violations& found) {
-  const Size& own = asked.traits.default_size;
+  const Size& own = asked.traits.models.FindOrFirst(asked.spec.model).default_size;
   const int64_t pixels =
       int64_t{asked.spec.width.value_or(own.width)} * asked.spec.height.value_or(own.height);
   if (pixels <= kMaxPixels) return;
@@ -141,16 +141,23 @@ void CheckDraws(absl::string_view field, const ModelRow& model, const Traits& tr
 
 void AddNoModel(absl::string_view field, absl::string_view name, const Traits& traits,
                 Violations& found) {
-  const ModelRow& first = traits.models.rows().front();
-  const std::string why = first.has_refiners
-                              ? absl::StrCat("start it with --", Excerpt(name), "=DIR")
-                              : absl::StrCat("models of the family ", first.family, " have none");
-  found.Add(field, "this server has no ", Excerpt(name), " (", why, ")");
+  const ModelRow& first = traits.models.first();
+  if (name != "refiner") {
+    found.Add(field, "there is no model ", Excerpt(name), "; there are ",
+              ListSome(traits.models.Names(), kMaxModels));
+  } else if (first.has_refiners) {
+    found.Add(field, "this server has no refiner (start it with --refiner=DIR)");
+  } else {
+    found.Add(field, "this server has no refiner (models of the family ", first.family,
+              " have none)");
+  }
 }
 
 void CheckHandsOver(const ModelRow& model, const Traits& traits, Violations& found) {
   if (model.hands_over_to) {
     CheckDraws("refine", traits.models[*model.hands_over_to], traits, found);
+  } else if (model.id != traits.models.first().id && !model.is_refiner) {
+    found.Add("refine", "the model ", model.name, " hands over to no refiner");
   } else if (!model.is_refiner) {
     AddNoModel("refine", "refiner", traits, found);
   }
@@ -168,9 +175,21 @@ void CheckModels(const Field& field, const AskedSpec& asked, Violations& found) 
   if (asked.spec.has_image) CheckIsOn("image", "vae_encoder", traits, found);
 }
 
+void CheckMask(const AskedSpec& asked, const ModelRow* model, Violations& found) {
+  const bool inpaints = model != nullptr && model->inpaints;
+  if (asked.spec.has_mask && !asked.spec.has_image) {
+    found.Add("mask_image", "says what of an image to draw over: set image too");
+  } else if (inpaints && !asked.spec.has_mask) {
+    found.Add("mask_image", "the ", model->name,
+              " is an inpainting model, which draws into an image and nothing else: set image and "
+              "mask_image");
+  }
+}
+
 void CheckStages(const Field& field, const AskedSpec& asked, Violations& found) {
   const ModelRow* model = asked.traits.models.Find(asked.spec.model);
   const bool is_refiner = model != nullptr && model->is_refiner;
+  CheckMask(asked, model, found);
   if (is_refiner && !asked.spec.has_image) {
     found.Add("image", "the refiner starts from an image: set image, or use the base with refine");
   }
@@ -186,8 +205,7 @@ void CheckStages(const Field& field, const AskedSpec& asked, Violations& found) 
 // Steps of the spec, or those of its model; of the first one where there is no such model.
 int StepsToRun(const AskedSpec& asked) {
   if (HasSteps(asked.spec)) return StepsOf(asked.spec);
-  const ModelRow* model = asked.traits.models.Find(asked.spec.model);
-  return (model == nullptr ? asked.traits.models.rows().front() : *model).defaults.steps;
+  return asked.traits.models.FindOrFirst(asked.spec.model).defaults.steps;
 }
 
 void CheckFractions(const Field& field, const AskedSpec& asked, Violations& found) {
@@ -241,7 +259,7 @@ void FillSteps(const Field&, P& spec, const Sources& from) {
 }
 
 void FillGuidance(const Field&, P& spec, const Sources& from) {
-  spec.guidance_scale = from.model.guidance_scale;
+  spec.guidance_scale = spec.has_mask ? from.model.mask_guidance_scale : from.model.guidance_scale;
 }
 
 // A model's eta is for its own scheduler.
@@ -254,7 +272,8 @@ void FillDenoisingEnd(const Field&, P& spec, const Sources& from) {
 }
 
 void FillStrength(const Field&, P& spec, const Sources& from) {
-  if (spec.has_image && !spec.denoising_start) spec.strength = from.model.strength;
+  if (!spec.has_image || spec.denoising_start) return;
+  spec.strength = spec.has_mask ? from.model.mask_strength : from.model.strength;
 }
 
 // Reasons for which a field has no effect.
@@ -313,6 +332,9 @@ bool IsOtherCrop(const Uses& uses) {
 }
 
 constexpr Idle kNeedsGuidance = {NoGuidance, "it needs a guidance_scale above 1"};
+constexpr Idle kNeedsNegativePrompt = {
+    Unread<&ModelReads::negative_prompt>,
+    "the model's network is told guidance_scale, and draws without a negative prompt"};
 constexpr Idle kNeedsRefiner = {NoScores, "only a refiner reads it: set refine, or the model"};
 constexpr Idle kNeedsBase = {Unread<&ModelReads::clip_skip>, "only the base reads it"};
 constexpr Idle kNeedsBothSizes = {
@@ -364,14 +386,15 @@ std::vector<Field> PromptAndSize() {
       FIELD(negative_prompt)
           .In(kText)
           .Rules({IsPrompt<&P::negative_prompt>})
-          .Unused({kNeedsGuidance}),
+          .Unused({kNeedsNegativePrompt, kNeedsGuidance}),
       FIELD(negative_prompt_2)
           .In(kText)
           .Rules({IsPrompt<&P::negative_prompt_2>})
-          .Unused({kNeedsGuidance, one_negative, kNeedsNegative}),
+          .Unused({kNeedsNegativePrompt, kNeedsGuidance, one_negative, kNeedsNegative}),
       FIELD(width).Rules({IsSide<&P::width>}).Default(FillWidth).Limits(sides),
       FIELD(height).Rules({IsSide<&P::height>, CheckPixels}).Default(FillHeight).Limits(sides),
       FIELD(prompt_syntax),
+      FIELD(long_prompt),
       FIELD(bucket_policy),
   };
 }
@@ -391,14 +414,17 @@ std::vector<Field> Denoising() {
           .In(kFraction)
           .Neutral(0)
           .Default(FillNeutral)
-          .Unused({kNeedsGuidance}),
+          .Unused({kNeedsNegativePrompt, kNeedsGuidance}),
       FIELD(eta).In(kFraction).Neutral(0).Default(FillEta).Unused(
           {{Unread<&ModelReads::eta>, "only the schedulers ddim and tcd read it"}}),
       FIELD(clip_skip).Rules({IsClipSkip}).Neutral(0).Unused({kNeedsBase}),
       FIELD(clip_skip_a1111).Rules({IsClipSkipA1111}).Neutral(1).Unused({kNeedsBase}),
       FIELD(timesteps).Rules({IsSchedule<&P::timesteps, 0>}).Limits(steps),
       FIELD(sigmas).Rules({IsSchedule<&P::sigmas, 1>, CheckOneSchedule}).Limits(steps),
-      FIELD(guidance_interval).Rules({IsInterval}).Default(FillNeutral).Unused({kNeedsGuidance}),
+      FIELD(guidance_interval)
+          .Rules({IsInterval})
+          .Default(FillNeutral)
+          .Unused({kNeedsNegativePrompt, kNeedsGuidance}),
       Row("scheduler", InScheduler<&Overrides::name>),
       SCHEDULER_FIELD(timestep_spacing),
       SCHEDULER_FIELD(prediction_type),
@@ -438,19 +464,20 @@ std::vector<Field> ImagesAndConditioning() {
           .Unused({{Unread<&ModelReads::sizes>, kNoSizes, IsOtherCrop}}),
       FIELD(negative_original_size)
           .In(kTold)
-          .Unused({kNeedsSizes, kNeedsGuidance, kNeedsBothSizes}),
+          .Unused({kNeedsSizes, kNeedsNegativePrompt, kNeedsGuidance, kNeedsBothSizes}),
       FIELD(negative_target_size)
           .In(kTold)
-          .Unused({kNeedsSizes, kNeedsGuidance, only_scores, kNeedsBothSizes}),
+          .Unused(
+              {kNeedsSizes, kNeedsNegativePrompt, kNeedsGuidance, only_scores, kNeedsBothSizes}),
       FIELD(negative_crops_coords_top_left)
           .In(kTold)
-          .Unused({kNeedsSizes, kNeedsGuidance, kNeedsNegativeCrop}),
+          .Unused({kNeedsSizes, kNeedsNegativePrompt, kNeedsGuidance, kNeedsNegativeCrop}),
       FIELD(aesthetic_score).In(kScore).Neutral(6).Default(FillNeutral).Unused({kNeedsRefiner}),
       FIELD(negative_aesthetic_score)
           .In(kScore)
           .Neutral(2.5)
           .Default(FillNeutral)
-          .Unused({kNeedsRefiner, kNeedsGuidance}),
+          .Unused({kNeedsRefiner, kNeedsNegativePrompt, kNeedsGuidance}),
       FIELD(model).Rules({CheckModels}),
       FIELD(refine).Rules({CheckStages}),
       FIELD(denoising_end).Rules({IsDenoisingEnd}).Default(FillDenoisingEnd),

@@ -7,6 +7,9 @@
 
 namespace latentd::pipeline {
 
+// Models of one server.
+inline constexpr int kMaxModels = 32;
+
 inline constexpr int kMinSide = 64;
 inline constexpr int kMaxSide = 2048;
 inline constexpr int64_t kMaxPixels = int64_t{4} << 20;

@@ -1,5 +1,5 @@
-// Places of a model's components beside its checkpoint, as flags give them
-// (core/weights/containers/checkpoint_paths.h has more). Plain data.
+// Facts of a model beside its checkpoint's path, as flags give them: places of components, and what
+// counts over the files (core/weights/containers/checkpoint_paths.h has more). Plain data.
 #pragma once
 
 #include <map>
@@ -12,6 +12,8 @@ struct ModelParts {
   std::map<std::string, std::string> components = {};
   // Another checkpoint, for what this one lacks or does not say; empty: none.
   std::string components_from = {};
+  std::string prediction_type = {};  // "epsilon", "v_prediction", "sample"; empty: as files say
+  bool ema = false;                  // the averaged weights of the UNet's single file
 };
 
 }  // namespace latentd::pipeline

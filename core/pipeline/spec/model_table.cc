@@ -1,15 +1,35 @@
 #include "core/pipeline/spec/model_table.h"
 
 #include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
 
 namespace latentd::pipeline {
 
-ModelTable ModelTable::FromFlags(const std::string& base, const std::string& refiner) {
+ModelTable ModelTable::FromFlags(const std::string& base, const std::string& refiner,
+                                 const std::vector<ModelSource>& more) {
   ModelTable table;
-  table.rows_.push_back({.id = {0}, .name = "base", .checkpoint = base});
-  if (refiner.empty()) return table;
-  table.rows_.front().hands_over_to = ModelId{1};
-  table.rows_.push_back({.id = {1}, .name = "refiner", .checkpoint = refiner, .is_refiner = true});
+  const auto add = [&table](ModelRow row) {
+    row.id = row.leader = {static_cast<int>(table.rows_.size())};
+    table.rows_.push_back(std::move(row));
+  };
+  if (!base.empty()) add({.name = "base", .flag = "base", .checkpoint = base});
+  if (!refiner.empty()) {
+    add({.name = "refiner", .flag = "refiner", .checkpoint = refiner, .is_refiner = true});
+    table.rows_.back().leader = ModelId{0};
+    table.rows_.front().hands_over_to = ModelId{1};
+  }
+  for (const ModelSource& model : more) {
+    add({.name = model.name,
+         .flag = absl::StrCat("model=", model.name),
+         .checkpoint = model.checkpoint,
+         .parts = model.parts,
+         .preset_name = model.preset,
+         .scheduler = model.scheduler,
+         .buckets = model.buckets,
+         .residency = model.residency});
+  }
   return table;
 }
 
@@ -18,6 +38,19 @@ const ModelRow* ModelTable::Find(absl::string_view name) const {
   const auto found = std::find_if(rows_.begin(), rows_.end(),
                                   [name](const ModelRow& row) { return row.name == name; });
   return found == rows_.end() ? nullptr : &*found;
+}
+
+const ModelRow& ModelTable::FindOrFirst(absl::string_view name) const {
+  const ModelRow* found = Find(name);
+  return found == nullptr ? first() : *found;
+}
+
+std::vector<ModelId> ModelTable::Leaders() const {
+  std::vector<ModelId> leaders;
+  for (const ModelRow& row : rows_) {
+    if (row.leader == row.id) leaders.push_back(row.id);
+  }
+  return leaders;
 }
 
 std::vector<std::string> ModelTable::Names() const {

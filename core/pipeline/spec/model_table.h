@@ -8,6 +8,8 @@
 
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "core/pipeline/spec/model_parts.h"
+#include "core/pipeline/spec/picture_spec.h"
 
 namespace latentd::pipeline {
 
@@ -27,39 +29,81 @@ struct ModelDefaults {
   double eta = 0;
   double guidance_scale = 5.0;
   double strength = 0.3;
+  double mask_guidance_scale = 7.5;  // with a mask, as the next
+  double mask_strength = 1;
   double denoising_end = 0.8;  // the part after which it hands over
   int clip_skip_a1111 = 1;     // skips no layer that would be read
+};
+
+// The place of a model's weights while no request wants it.
+enum class Residency : uint8_t {
+  kPinned,    // on the device from the start on; they never leave memory
+  kReady,     // on the device from the start on, until others need the memory
+  kOnDemand,  // in its files, until the first request; then as kReady
+};
+
+// A model that an operator names.
+struct ModelSource {
+  std::string name;
+  std::string checkpoint;  // a single file, or a diffusers directory
+  ModelParts parts = {};
+  std::string preset = {};         // presets.h; empty: its family's defaults
+  std::string scheduler = {};      // for requests that name none; empty: the checkpoint's own
+  std::vector<Size> buckets = {};  // empty: the server's, or its own where there are none
+  Residency residency = Residency::kReady;
+
+  bool operator==(const ModelSource&) const = default;
 };
 
 // A model as it is known before its checkpoint is read.
 struct ModelRow {
   ModelId id;
-  std::string name;        // to requests, graphs, metrics and logs; its flag is "--" and this
-  std::string checkpoint;  // its directory
+  std::string name;        // to requests, graphs, metrics and logs
+  std::string flag;        // the flag that names its checkpoint: "base", "model=anime"
+  std::string checkpoint;  // its file or directory
+  ModelParts parts = {};
+  std::string preset_name = {};
+  std::string scheduler = {};      // for requests that name none; empty: the checkpoint's own
+  std::vector<Size> buckets = {};  // empty: the server's, or its family's where there are none
   // The model that goes on from its latents, where a request asks to refine.
   std::optional<ModelId> hands_over_to;
   // Draws over images, and over latents that are handed over; not from noise alone.
   bool is_refiner = false;
+  // The model that hands over to it; where it is no refiner, its own id.
+  ModelId leader = {};
+  Residency residency = Residency::kReady;
 
   // Facts of its family (core/families), once its checkpoint is opened.
   std::string family;  // "sdxl"
   bool has_refiners = true;
   ModelDefaults defaults;
+  bool inpaints = false;           // its UNet draws into an image with a mask, and nothing else
   const Preset* preset = nullptr;  // the defaults are its; null: the family's
+  Size default_size;               // for requests that set none
+  std::string default_scheduler;   // by its short name; empty: requests have to name one
+  int max_clip_skip = 0;           // hidden states that can be skipped in all text encoders
 };
 
 class ModelTable {
  public:
-  // The rows that --base and --refiner make. Without `refiner` there is one.
-  static ModelTable FromFlags(const std::string& base, const std::string& refiner);
+  // The rows that --base, --refiner and each --model make, in this order; without `base` the first
+  // of `more` is the first. REQUIRES: there is one.
+  static ModelTable FromFlags(const std::string& base, const std::string& refiner,
+                              const std::vector<ModelSource>& more = {});
 
   // The model of that name, or the first one for an empty name; null: there is none.
   const ModelRow* Find(absl::string_view name) const;
   // REQUIRES: the id is of this table.
   const ModelRow& operator[](ModelId id) const { return rows_[static_cast<size_t>(id.value)]; }
   ModelRow& operator[](ModelId id) { return rows_[static_cast<size_t>(id.value)]; }
+  // The first, for requests that name none.
+  const ModelRow& first() const { return rows_.front(); }
+  // As Find; the first where there is no such model.
+  const ModelRow& FindOrFirst(absl::string_view name) const;
   // In the order of their ids.
   const std::vector<ModelRow>& rows() const { return rows_; }
+  // Models that start pictures, each with those that it may hand over to.
+  std::vector<ModelId> Leaders() const;
   std::vector<std::string> Names() const;
   std::vector<std::string> NamesOf(const std::vector<ModelId>& ids) const;
 

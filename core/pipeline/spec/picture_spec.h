@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/batching/buckets.h"
+#include "core/prompts/chunks.h"
 #include "core/prompts/parse.h"
 #include "core/schedulers/config/options.h"
 
@@ -42,6 +43,7 @@ struct PictureSpec {
       negative_prompt;  // absent: zeros if the checkpoint forces zeros for empty prompts, else ""
   std::optional<std::string> negative_prompt_2;            // absent: negative_prompt
   prompts::Syntax prompt_syntax = prompts::Syntax::kNone;  // the syntax of all prompts
+  prompts::LongPrompt long_prompt = prompts::LongPrompt::kTruncate;
   std::optional<int> width;
   std::optional<int> height;
   BucketPolicy bucket_policy = BucketPolicy::kExact;
@@ -82,6 +84,7 @@ struct PictureSpec {
 
   // Kinds of inputs (inputs.h) that the request brings beside this. Pipeline::Resolve sets them.
   bool has_image = false;
+  bool has_mask = false;
   bool has_latents = false;
 
   std::optional<double> strength;  // image-to-image: how much of the schedule to redo

@@ -72,6 +72,7 @@ constexpr Preset Lcm(absl::string_view family) {
           .family = family,
           .steps = 4,
           .guidance_scale = 1,
+          .told_guidance_scale = 8,
           .scheduler_config = kLcm,
           .most_steps = 8,
           .most_guidance = 2};
@@ -135,12 +136,20 @@ bool Speaks(absl::string_view file, const Preset& preset) {
   return found != absl::string_view::npos && (found == 0 || !absl::ascii_isalnum(file[found - 1]));
 }
 
-std::string NamesFor(absl::string_view family) {
-  std::vector<absl::string_view> names;
+std::vector<const Preset*> PresetsOf(absl::string_view family) {
+  std::vector<const Preset*> presets;
   for (const Preset& preset : kPresets) {
-    if (preset.family == family) names.push_back(preset.name);
+    if (preset.family == family) presets.push_back(&preset);
   }
-  return names.empty() ? "there are none" : absl::StrCat("there are ", absl::StrJoin(names, ", "));
+  return presets;
+}
+
+std::string NamesOf(const std::vector<const Preset*>& presets) {
+  if (presets.empty()) return "there are none";
+  const auto name = [](std::string* out, const Preset* preset) {
+    absl::StrAppend(out, preset->name);
+  };
+  return absl::StrCat("there are ", absl::StrJoin(presets, ", ", name));
 }
 
 }  // namespace
@@ -162,12 +171,13 @@ absl::Status CheckPresetName(absl::string_view name) {
 
 absl::StatusOr<const Preset*> FindPreset(absl::string_view name, absl::string_view family) {
   if (name.empty() || name == kNone) return nullptr;
-  for (const Preset& preset : kPresets) {
-    if (preset.name == name && preset.family == family) return &preset;
-  }
+  const std::vector<const Preset*> presets = PresetsOf(family);
+  const auto found =
+      absl::c_find_if(presets, [name](const Preset* preset) { return preset->name == name; });
+  if (found != presets.end()) return *found;
   return absl::InvalidArgumentError(absl::StrCat("there is no preset ", Excerpt(name),
                                                  " for a checkpoint of the family ", family, "; ",
-                                                 NamesFor(family)));
+                                                 NamesOf(presets)));
 }
 
 const Preset* GuessPreset(absl::string_view path, absl::string_view family) {
@@ -175,26 +185,33 @@ const Preset* GuessPreset(absl::string_view path, absl::string_view family) {
   const std::string last = (whole.has_filename() ? whole : whole.parent_path()).filename();
   const std::string file = absl::AsciiStrToLower(last);
   const Preset* guess = nullptr;
-  for (const Preset& preset : kPresets) {
-    const bool closer = guess == nullptr || preset.name.size() > guess->name.size();
-    if (preset.family == family && closer && Speaks(file, preset)) guess = &preset;
+  for (const Preset* preset : PresetsOf(family)) {
+    const bool closer = guess == nullptr || preset->name.size() > guess->name.size();
+    if (closer && Speaks(file, *preset)) guess = preset;
   }
   return guess;
 }
 
-ModelDefaults WithPreset(ModelDefaults defaults, const Preset* preset) {
+ModelDefaults WithPreset(ModelDefaults defaults, const Preset* preset, bool is_told_guidance) {
   if (preset == nullptr) return defaults;
   defaults.steps = preset->steps;
   defaults.timesteps = preset->timesteps;
-  defaults.guidance_scale = preset->guidance_scale;
+  defaults.guidance_scale = is_told_guidance
+                                ? preset->told_guidance_scale.value_or(defaults.guidance_scale)
+                                : preset->guidance_scale;
   defaults.eta = preset->eta;
+  defaults.mask_guidance_scale =
+      is_told_guidance ? preset->told_guidance_scale.value_or(defaults.mask_guidance_scale)
+                       : preset->guidance_scale;
   // Image-to-image runs one step at least.
-  defaults.strength = std::max(defaults.strength, std::min(1.0, 1.0 / preset->steps));
+  const double least = std::min(1.0, 1.0 / preset->steps);
+  defaults.strength = std::max(defaults.strength, least);
+  defaults.mask_strength = std::max(defaults.mask_strength, least);
   return defaults;
 }
 
 std::vector<std::string> FindMisuse(const Preset& preset, const PictureSpec& resolved,
-                                    bool is_trailing) {
+                                    const DrawnBy& drawn) {
   std::vector<std::string> found;
   const auto add = [&](absl::string_view value, absl::string_view made_for) {
     found.push_back(absl::StrCat(value, " is not what a checkpoint of the preset ", preset.name,
@@ -210,11 +227,12 @@ std::vector<std::string> FindMisuse(const Preset& preset, const PictureSpec& res
     add("num_inference_steps without timesteps",
         absl::StrCat("timesteps ", absl::StrJoin(preset.timesteps, ", ")));
   }
-  if (preset.most_guidance > 0 && *resolved.guidance_scale > preset.most_guidance) {
+  if (preset.most_guidance > 0 && !drawn.is_told_guidance &&
+      *resolved.guidance_scale > preset.most_guidance) {
     add(absl::StrCat("guidance_scale ", *resolved.guidance_scale),
         absl::StrCat("at most ", preset.most_guidance));
   }
-  if (preset.needs_trailing && !is_trailing) add("the timestep_spacing", "trailing");
+  if (preset.needs_trailing && !drawn.is_trailing) add("the timestep_spacing", "trailing");
   return found;
 }
 

@@ -26,6 +26,8 @@ struct Preset {
   int steps = 0;
   absl::Span<const double> timesteps = {};  // instead of steps, where there are some
   double guidance_scale = 0;
+  // The same of a checkpoint whose network is told it; absent: the family's.
+  std::optional<double> told_guidance_scale = {};
   double eta = 0;
   std::optional<Size> size = {};  // trained at; absent: the checkpoint's own
   // A JSON object, laid over the checkpoint's scheduler_config.json; its _class_name is the
@@ -53,12 +55,18 @@ absl::StatusOr<const Preset*> FindPreset(absl::string_view name, absl::string_vi
 // null: none. A guess, to tell an operator and for nothing else.
 const Preset* GuessPreset(absl::string_view path, absl::string_view family);
 
-// `defaults` with the preset's laid over; as they are without one.
-ModelDefaults WithPreset(ModelDefaults defaults, const Preset* preset);
+// `defaults` with the preset's laid over; as they are without one. `is_told_guidance`: the
+// checkpoint's network is told the guidance scale.
+ModelDefaults WithPreset(ModelDefaults defaults, const Preset* preset, bool is_told_guidance);
+
+// Facts of the checkpoint and of the schedule that it is drawn with.
+struct DrawnBy {
+  bool is_trailing = false;       // timestep_spacing is trailing, or has no effect
+  bool is_told_guidance = false;  // the network is told the guidance scale, and any is fine
+};
 
 // A sentence for each value of `resolved` that the preset's checkpoints are not made for.
-// `is_trailing` says that its timestep_spacing is trailing, or has no effect.
 std::vector<std::string> FindMisuse(const Preset& preset, const PictureSpec& resolved,
-                                    bool is_trailing);
+                                    const DrawnBy& drawn);
 
 }  // namespace latentd::pipeline

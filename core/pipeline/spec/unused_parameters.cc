@@ -22,6 +22,10 @@ bool AsksForMore(const Field& field, const PictureSpec& asked) {
   });
 }
 
+bool AnyGuides(absl::Span<const ModelReads> models) {
+  return absl::c_any_of(models, [](const ModelReads& model) { return model.negative_prompt; });
+}
+
 bool Applies(const Idle& idle, const Field& field, const Uses& uses) {
   const bool asked =
       idle.is_asked == nullptr ? AsksForMore(field, uses.asked) : idle.is_asked(uses);
@@ -33,7 +37,7 @@ bool Applies(const Idle& idle, const Field& field, const Uses& uses) {
 std::vector<std::string> FindUnusedParameters(const PictureSpec& asked, const PictureSpec& resolved,
                                               absl::Span<const ModelReads> models) {
   const Uses uses = {
-      asked, resolved, models, UsesGuidance(resolved),
+      asked, resolved, models, UsesGuidance(resolved) && AnyGuides(models),
       resolved.negative_original_size.has_value() && resolved.negative_target_size.has_value()};
   std::vector<std::string> found;
   for (const Field& field : Fields()) {

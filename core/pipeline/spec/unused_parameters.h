@@ -20,6 +20,7 @@ struct ModelReads {
   bool eta = false;               // its noise scheduler does: DDIM
   bool sizes = true;              // and crops
   bool aesthetic_scores = false;  // instead of target sizes
+  bool negative_prompt = true;    // with guidance; else the network itself is told how much
   bool zeros_for_negative =
       false;  // an absent negative_prompt is zeros, whatever the second one is
   // Some of its steps are in guidance_interval.
@@ -32,7 +33,7 @@ struct Uses {
   const PictureSpec& asked;
   const PictureSpec& resolved;
   absl::Span<const ModelReads> models;
-  bool guidance = false;
+  bool guidance = false;        // guidance_scale is above 1, and some model has a negative prompt
   bool negative_sizes = false;  // both are given: text-to-image looks at neither alone
 
   bool AnyModel(bool ModelReads::*reads) const {

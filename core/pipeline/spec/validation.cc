@@ -73,7 +73,7 @@ PictureSpec WithDefaults(PictureSpec spec, const Traits& traits, const Size* ima
   const ModelRow& model = *traits.models.Find(spec.model);
   spec.model = model.name;
   const DefaultSources sources = {
-      image_size ? CutTo(traits.side_multiple, *image_size) : traits.default_size, model.defaults};
+      image_size ? CutTo(traits.side_multiple, *image_size) : model.default_size, model.defaults};
   for (const Field& field : Fields()) {
     if (field.fill != nullptr && !IsSet(field, spec)) field.fill(field, spec, sources);
   }

@@ -19,9 +19,7 @@ struct Range;  // fields.h
 
 // Facts about the loaded checkpoints that validation needs.
 struct Traits {
-  Size default_size;
-  int side_multiple = 8;      // the VAE's
-  int max_clip_skip = 0;      // hidden states that can be skipped in both text encoders
+  int side_multiple = 8;      // the VAEs'
   ModelTable models;          // has one at least
   std::set<std::string> off;  // components (components.h)
 };

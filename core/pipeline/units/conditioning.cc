@@ -4,6 +4,7 @@
 #include <utility>
 #include <variant>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "core/families/family/clip_text.h"
@@ -17,6 +18,7 @@ using device::DType;
 using families::EmphasisOrigin;
 using families::HostInput;
 using families::RowInputs;
+using families::TextChunk;
 using families::TextInputs;
 using families::TextRun;
 
@@ -42,9 +44,10 @@ absl::Status AddInputs(const StageGraphs& to, const std::vector<HostInput>& inpu
   return absl::OkStatus();
 }
 
-absl::StatusOr<EncodedPrompt> EncodeOne(const StageGraphs& to, size_t index, const TextRun& run) {
+// `ports` may have outputs, which are written there.
+absl::StatusOr<NamedBuffers> EncodeOne(const StageGraphs& to, size_t index, const TextRun& run,
+                                       NamedBuffers ports = {}) {
   const LoadedModel& model = to.stage.model;
-  NamedBuffers ports;
   RETURN_IF_ERROR(AddInputs(to, run, ports));
   ASSIGN_OR_RETURN(NamedBuffers outputs, EnqueueGraph(to.stage.text[index], ports,
                                                       /*to_host=*/{"finite"}, to.stream, to.work));
@@ -55,52 +58,90 @@ absl::StatusOr<EncodedPrompt> EncodeOne(const StageGraphs& to, size_t index, con
   return outputs;
 }
 
-// The state that weights move the prompt's away from.
-absl::StatusOr<Buffer> OriginOf(const StageGraphs& to, size_t index, const TextInputs& text,
-                                const std::string& state, const EncodedPrompt& prompt) {
-  switch (text.origin) {
-    case EmphasisOrigin::kPrompt:
-      break;
-    case EmphasisOrigin::kZeros:
-      return to.device().Allocate(DType::kF32, prompt.at(state).shape(), device::Place::kDevice);
-    case EmphasisOrigin::kEmpty: {
-      ASSIGN_OR_RETURN(const EncodedPrompt empty, EncodeOne(to, index, text.empty));
-      return empty.at(state);
-    }
-  }
-  return prompt.at(state);
-}
+// Runs an encoder for all chunks of a row's prompts.
+class ChunkEncoder {
+ public:
+  ChunkEncoder(const StageGraphs& to, size_t index, int chunks)
+      : to_(to),
+        index_(index),
+        chunks_(chunks),
+        component_(to.stage.model.text_encoders()[index].component),
+        state_name_(families::HiddenStatesInput(component_)) {}
 
-// Zeros in place of all that the stage's text graphs would give.
-absl::StatusOr<EncodedPrompt> Zeros(const Stage& stage) {
-  EncodedPrompt zeros;
-  for (const ExecutablePointer& text : stage.text) {
-    for (const backends::Port& port : text->outputs()) {
-      ASSIGN_OR_RETURN(zeros[port.name],
-                       stage.device().Allocate(port.dtype, port.shape, device::Place::kDevice));
+  absl::Status Encode(const TextInputs& text, EncodedPrompt& encoded) {
+    ASSIGN_OR_RETURN(Buffer states, Allocate());
+    for (int i = chunks_; i-- > 0;) {
+      // The pooled state is the first chunk's.
+      ASSIGN_OR_RETURN(NamedBuffers outputs, EncodeOne(to_, index_, text.chunks[i].run,
+                                                       {{state_name_, states.Rows(i, i + 1)}}));
+      outputs.erase(state_name_);
+      if (i == 0) encoded.merge(outputs);
     }
+    ASSIGN_OR_RETURN(const Buffer origins, OriginsOf(text, states));
+    Add(states, origins, encoded);
+    return absl::OkStatus();
   }
-  zeros.erase("finite");
-  return zeros;
-}
+
+  // Zeros in place of all that runs would give.
+  absl::Status AddZeros(EncodedPrompt& encoded) const {
+    for (const backends::Port& port : to_.stage.text[index_]->outputs()) {
+      if (port.name == "finite" || port.name == state_name_) continue;
+      ASSIGN_OR_RETURN(encoded[port.name],
+                       to_.device().Allocate(port.dtype, port.shape, device::Place::kDevice));
+    }
+    ASSIGN_OR_RETURN(const Buffer states, Allocate());
+    Add(states, states, encoded);
+    return absl::OkStatus();
+  }
+
+ private:
+  // [chunks, tokens, features] of 0.
+  absl::StatusOr<Buffer> Allocate() const {
+    const auto& outputs = to_.stage.text[index_]->outputs();
+    const auto port = absl::c_find_if(
+        outputs, [&](const backends::Port& output) { return output.name == state_name_; });
+    return to_.device().Allocate(port->dtype, {chunks_, port->shape[1], port->shape[2]},
+                                 device::Place::kDevice);
+  }
+
+  // The states that weights move those of the chunks away from: `states` where there are none.
+  absl::StatusOr<Buffer> OriginsOf(const TextInputs& text, const Buffer& states) const {
+    const auto has = [&](EmphasisOrigin origin) {
+      return absl::c_any_of(text.chunks,
+                            [&](const TextChunk& chunk) { return chunk.origin == origin; });
+    };
+    if (!has(EmphasisOrigin::kZeros) && !has(EmphasisOrigin::kEmpty)) return states;
+    ASSIGN_OR_RETURN(Buffer origins, Allocate());
+    if (!has(EmphasisOrigin::kEmpty)) return origins;
+    const Buffer first = origins.Rows(0, 1);
+    RETURN_IF_ERROR(EncodeOne(to_, index_, text.empty, {{state_name_, first}}).status());
+    for (int i = 1; i < chunks_; ++i) {
+      RETURN_IF_ERROR(to_.device().Copy(first, origins.Rows(i, i + 1), to_.stream));
+    }
+    return origins;
+  }
+
+  void Add(const Buffer& states, const Buffer& origins, EncodedPrompt& encoded) const {
+    const device::Shape& shape = states.shape();
+    const device::Shape joined = {1, shape[0] * shape[1], shape[2]};
+    encoded[state_name_] = states.Reshaped(joined);
+    encoded[families::EmphasisOriginInput(component_)] = origins.Reshaped(joined);
+  }
+
+  const StageGraphs& to_;
+  const size_t index_;
+  const int chunks_;
+  const std::string& component_;
+  const std::string state_name_;
+};
 
 absl::StatusOr<EncodedPrompt> Encode(const StageGraphs& to, const RowInputs& row) {
-  const std::vector<families::TextEncoder>& encoders = to.stage.model.text_encoders();
   EncodedPrompt encoded;
-  if (row.text.empty()) {
-    ASSIGN_OR_RETURN(encoded, Zeros(to.stage));
-  }
   // The last one is the largest: while the device is at it, the host prepares the others' runs.
-  for (size_t i = encoders.size(); i-- > 0;) {
-    const std::string state = families::HiddenStatesInput(encoders[i].component);
-    Buffer& origin = encoded[families::EmphasisOriginInput(encoders[i].component)];
-    if (row.text.empty()) {
-      origin = encoded.at(state);
-      continue;
-    }
-    ASSIGN_OR_RETURN(EncodedPrompt prompt, EncodeOne(to, i, row.text[i].prompt));
-    ASSIGN_OR_RETURN(origin, OriginOf(to, i, row.text[i], state, prompt));
-    encoded.merge(prompt);
+  for (size_t i = to.stage.text.size(); i-- > 0;) {
+    ChunkEncoder encoder(to, i, row.chunks);
+    RETURN_IF_ERROR(row.text.empty() ? encoder.AddZeros(encoded)
+                                     : encoder.Encode(row.text[i], encoded));
   }
   return encoded;
 }

@@ -1,7 +1,10 @@
 // The units around the steps: text, init image, pixels.
+#include <algorithm>
+#include <array>
 #include <string>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/error_details.h"
 #include "core/base/memory_room.h"
@@ -32,59 +35,161 @@ device::Shape LatentShape(const Picture& picture) {
 }
 
 // As it is drawn, turned as EXIF says, and on its way to another size.
-absl::StatusOr<MemoryRoom> TakeRoomForPixels(absl::string_view image) {
+absl::StatusOr<MemoryRoom> TakeRoomForPixels(absl::string_view image, absl::string_view name) {
   constexpr int64_t kBytes = 3, kAtATime = 3;
   const image::Dimensions size = image::ReadDimensions(image).value_or(image::Dimensions());
-  return MemoryRoom::Take(kBytes * kAtATime * size.width * size.height, "the init image");
+  return MemoryRoom::Take(kBytes * kAtATime * size.width * size.height, name);
+}
+
+void AddWarnings(absl::string_view field, const image::PassedOver& passed_over, Request& request) {
+  for (const std::string& sentence : passed_over) {
+    request.image_warnings.push_back(absl::StrCat(field, ": ", sentence));
+  }
 }
 
 absl::StatusOr<Buffer> ReadInitImage(Request& request) {
   const std::string& file = request.inputs->image;
-  ASSIGN_OR_RETURN(const MemoryRoom room, TakeRoomForPixels(file));
+  ASSIGN_OR_RETURN(const MemoryRoom room, TakeRoomForPixels(file, "the init image"));
   image::PassedOver passed_over;
   const absl::StatusOr<image::Image> decoded = image::Decode(file, passed_over);
   if (absl::IsInvalidArgument(decoded.status())) {
     return InvalidFields({{"image", std::string(decoded.status().message())}});
   }
   RETURN_IF_ERROR(decoded.status());
-  request.image_warnings = std::move(passed_over);
+  AddWarnings("image", passed_over, request);
   const PictureSpec& spec = request.spec();
   ASSIGN_OR_RETURN(image::Image resized, image::ResizeLanczos(*decoded, *spec.width, *spec.height));
   return ToPixels(ExtendEdges(std::move(resized), request.plan->executed_size));
 }
 
-absl::StatusOr<Buffer> EncodeInitImage(const Picture& picture, device::Stream& stream,
-                                       PendingWork& work) {
-  ASSIGN_OR_RETURN(const Buffer image, ReadInitImage(*picture.request));
-  ASSIGN_OR_RETURN(const NamedBuffers outputs,
-                   EnqueueGraph(picture.request->encode, {{"image", image}},
-                                /*to_host=*/{"finite"}, stream, work));
+absl::Status ReadMaskImage(Request& request, int downscale) {
+  const std::string& file = request.inputs->mask_image;
+  ASSIGN_OR_RETURN(const MemoryRoom room, TakeRoomForPixels(file, "the mask"));
+  image::PassedOver passed_over;
+  const Size size = {*request.spec().width, *request.spec().height};
+  ASSIGN_OR_RETURN(request.mask,
+                   ReadMask(file, size, request.plan->executed_size, downscale, passed_over));
+  AddWarnings("mask_image", passed_over, request);
+  return absl::OkStatus();
+}
+
+// With a strength of 1 a mask's picture begins with noise alone, as in diffusers' inpainting.
+bool BeginsWithNoise(const Request& request) {
+  return request.spec().has_mask && request.spec().strength == 1.0;
+}
+
+bool Inpaints(const Picture& picture) { return picture.stage().model.configs().inpaints(); }
+
+// The latents that the encoder makes of the image, or with `keep` of a part of it.
+absl::StatusOr<Buffer> Encode(const Picture& picture, NamedBuffers inputs, device::Stream& stream,
+                              PendingWork& work) {
+  ASSIGN_OR_RETURN(const NamedBuffers outputs, EnqueueGraph(picture.request->encode, inputs,
+                                                            /*to_host=*/{"finite"}, stream, work));
   work.flags.push_back({outputs.at("finite"), "encoded image", VaeOf(picture)});
   return outputs.at("moments");
 }
 
-absl::StatusOr<Buffer> ScaleOf(device::Device& device, double value) {
-  const auto scale = static_cast<float>(value);
-  return Pinned<float>(device, DType::kF32, {1}, {&scale, 1});
+Buffer KeepAll(const Buffer& image) {
+  Buffer keep = Buffer::Allocate(DType::kU8, {1, image.shape()[1], image.shape()[2], 1});
+  const absl::Span<uint8_t> pixels = keep.as<uint8_t>();
+  std::fill(pixels.begin(), pixels.end(), uint8_t{1});
+  return keep;
+}
+
+// Encodes what steps read of the init image, unless another picture of the request has.
+absl::Status EncodeInitImage(const Picture& picture, device::Stream& stream, PendingWork& work) {
+  Request& request = *picture.request;
+  const bool inpaints = Inpaints(picture), whole = !inpaints || !BeginsWithNoise(request);
+  const bool wants_whole = whole && !request.encoded_image;
+  const bool wants_masked = inpaints && !request.encoded_masked_image;
+  if (!wants_whole && !wants_masked) return absl::OkStatus();
+  if (wants_masked && !request.mask) return absl::InternalError("an image to inpaint has no mask");
+  ASSIGN_OR_RETURN(const Buffer image, ReadInitImage(request));
+  NamedBuffers inputs = {{"image", image}};
+  if (wants_whole) {
+    if (inpaints) inputs["keep"] = KeepAll(image);
+    ASSIGN_OR_RETURN(request.encoded_image, Encode(picture, inputs, stream, work));
+  }
+  if (wants_masked) {
+    inputs["keep"] = request.mask->keep;
+    ASSIGN_OR_RETURN(request.encoded_masked_image, Encode(picture, inputs, stream, work));
+  }
+  return absl::OkStatus();
+}
+
+// Inputs of the sample graph for an encoded image: nothing is drawn over it.
+NamedBuffers SampleInputs(Picture& picture, const Buffer& moments) {
+  const device::Shape shape = LatentShape(picture);
+  NamedBuffers inputs = {{"moments", moments},
+                         {"drawn", Buffer::Allocate(DType::kF32, shape)},
+                         {"mask", Buffer::Allocate(DType::kF32, {1, 1, shape[2], shape[3]})}};
+  if (IsDistribution(picture.stage().model.vae())) {
+    inputs["sample_noise"] = picture.generator.Normal(shape);
+  }
+  return inputs;
+}
+
+absl::StatusOr<Buffer> RunSample(const Picture& picture, NamedBuffers inputs, double image_scale,
+                                 double noise_scale, device::Stream& stream, PendingWork& work) {
+  device::Device& device = picture.request->sample->device();
+  ASSIGN_OR_RETURN(inputs["image_scale"], ScaleOf(device, image_scale));
+  ASSIGN_OR_RETURN(inputs["noise_scale"], ScaleOf(device, noise_scale));
+  ASSIGN_OR_RETURN(const NamedBuffers outputs,
+                   EnqueueGraph(picture.request->sample, inputs, /*to_host=*/{}, stream, work));
+  return outputs.at("latents");
+}
+
+// Keeps on the device what puts the init image back after each evaluation.
+absl::Status KeepInputs(Picture& picture, const NamedBuffers& inputs, device::Stream& stream) {
+  device::Device& device = picture.request->sample->device();
+  picture.kept = inputs;
+  picture.kept["mask"] = picture.request->mask->latents;
+  picture.kept.erase("drawn");
+  for (auto& [name, buffer] : picture.kept) {
+    const Buffer from = buffer;
+    if (from.place() == device::Place::kDevice) continue;
+    ASSIGN_OR_RETURN(buffer, device.Allocate(from.dtype(), from.shape(), device::Place::kDevice));
+    RETURN_IF_ERROR(device.Copy(from, buffer, stream));
+  }
+  return absl::OkStatus();
 }
 
 // Latents of an encoded image: drawn from a distribution first, and noised for the first step
 // unless the schedule goes on where another one ended.
-absl::StatusOr<Buffer> SampleLatents(Picture& picture, device::Stream& stream, PendingWork& work) {
+absl::Status SampleLatents(Picture& picture, device::Stream& stream, PendingWork& work) {
   const Request& request = *picture.request;
-  const LoadedModel& model = picture.stage().model;
   const schedulers::Schedule& schedule = picture.stage().schedule();
-  device::Device& device = request.sample->device();
   const device::Shape shape = LatentShape(picture);
-  NamedBuffers inputs = {{"moments", *request.encoded_image}};
-  if (IsDistribution(model.vae())) inputs["sample_noise"] = picture.generator.Normal(shape);
-  const bool noised = !request.spec().denoising_start;
-  inputs["noise"] = noised ? picture.generator.Normal(shape) : Buffer::Allocate(DType::kF32, shape);
-  ASSIGN_OR_RETURN(inputs["image_scale"], ScaleOf(device, noised ? schedule.start_image_scale : 1));
-  ASSIGN_OR_RETURN(inputs["noise_scale"], ScaleOf(device, noised ? schedule.start_noise_scale : 0));
-  ASSIGN_OR_RETURN(const NamedBuffers outputs,
-                   EnqueueGraph(request.sample, inputs, /*to_host=*/{}, stream, work));
-  return outputs.at("latents");
+  NamedBuffers inputs = SampleInputs(picture, *request.encoded_image);
+  const bool masked = request.spec().has_mask, noised = !request.spec().denoising_start;
+  inputs["noise"] =
+      noised || masked ? picture.generator.Normal(shape) : Buffer::Allocate(DType::kF32, shape);
+  if (masked && !Inpaints(picture)) RETURN_IF_ERROR(KeepInputs(picture, inputs, stream));
+  std::array<double, 2> scales = {1, 0};
+  if (noised) scales = {schedule.start_image_scale, schedule.start_noise_scale};
+  if (BeginsWithNoise(request)) scales = {0, schedule.initial_noise_scale};
+  ASSIGN_OR_RETURN(picture.latents,
+                   RunSample(picture, std::move(inputs), scales[0], scales[1], stream, work));
+  return absl::OkStatus();
+}
+
+// The latents that a UNet that inpaints reads of the masked image. diffusers draws for another one
+// too, which reads nothing of it.
+absl::Status SampleMaskedImage(Picture& picture, device::Stream& stream, PendingWork& work) {
+  const Request& request = *picture.request;
+  const device::Shape shape = LatentShape(picture);
+  if (!Inpaints(picture)) {
+    if (IsDistribution(picture.stage().model.vae())) picture.generator.Normal(shape);
+    return absl::OkStatus();
+  }
+  NamedBuffers inputs = SampleInputs(picture, *request.encoded_masked_image);
+  inputs["noise"] = Buffer::Allocate(DType::kF32, shape);
+  ASSIGN_OR_RETURN(const Buffer latents, RunSample(picture, std::move(inputs), /*image_scale=*/1,
+                                                   /*noise_scale=*/0, stream, work));
+  const Buffer& mask = request.mask->latents;
+  picture.inpainting = {{kMaskPort, mask.Reshaped({1, mask.elements()})},
+                        {kMaskedLatentsPort, latents.Reshaped({1, latents.elements()})}};
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -112,12 +217,18 @@ absl::Status EnqueuePreview(const Picture& picture, device::Stream& stream, Unit
   return absl::OkStatus();
 }
 
+// In the order in which diffusers draws: for the image, where it is read, for the noise, for the
+// masked image.
 absl::Status EnqueueEncode(Picture& picture, device::Stream& stream, UnitPart& part) {
   Request& request = *picture.request;
-  if (!request.encoded_image) {
-    ASSIGN_OR_RETURN(request.encoded_image, EncodeInitImage(picture, stream, part.work));
+  const bool masked = request.spec().has_mask;
+  if (masked && !request.mask) {
+    RETURN_IF_ERROR(ReadMaskImage(request, DownscaleOf(picture.stage().model.vae())));
   }
-  ASSIGN_OR_RETURN(picture.latents, SampleLatents(picture, stream, part.work));
+  RETURN_IF_ERROR(EncodeInitImage(picture, stream, part.work));
+  RETURN_IF_ERROR(request.encoded_image ? SampleLatents(picture, stream, part.work)
+                                        : DrawFirstLatents(picture));
+  if (masked) RETURN_IF_ERROR(SampleMaskedImage(picture, stream, part.work));
   picture.Advance();
   return BeginSteps(picture, stream, part);
 }

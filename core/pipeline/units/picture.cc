@@ -29,11 +29,14 @@ bool Picture::has_preview() const {
   return prediction.step > 0 && steps;
 }
 
-Lane Picture::lane() const { return LaneOf(model().id); }
+Lane Picture::lane() const { return LaneOf(stage().planned); }
 
-Lane Picture::LaneOf(ModelId model) const {
+Lane Picture::LaneOf(const PlannedStage& stage) const {
+  const ModelId model = stage.model->row().id;
+  const int chunks = stage.chunks();
   const Size size = executed_size();
-  return {.network = model.value,
+  // A network that reads another number of chunks is another one.
+  return {.network = model.value * prompts::kMaxChunks + chunks - 1,
           .width = size.width,
           .height = size.height,
           .only = plan().alone ? reinterpret_cast<uintptr_t>(this) : 0};
@@ -55,7 +58,7 @@ batching::Ahead Picture::ahead() const {
 
 batching::Ahead::Stage Picture::StepsAhead(size_t index) const {
   const PlannedStage& planned = plan().stages[index];
-  batching::Ahead::Stage ahead = {.lane = LaneOf(planned.model->row().id),
+  batching::Ahead::Stage ahead = {.lane = LaneOf(planned),
                                   .text = !request->conditioning[index].has_value(),
                                   .previews = PreviewsAhead(*this, index)};
   const size_t done = index == stage_index ? evaluation : 0;

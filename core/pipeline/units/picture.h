@@ -21,6 +21,7 @@
 #include "core/pipeline/spec/inputs.h"
 #include "core/pipeline/spec/picture_spec.h"
 #include "core/pipeline/units/latent_colors.h"
+#include "core/pipeline/units/mask.h"
 #include "core/pipeline/units/prediction.h"
 #include "core/pipeline/units/run_graph.h"
 #include "core/pipeline/units/stage.h"
@@ -47,7 +48,10 @@ struct Request {
   // By stage (MakeConditioning); made by the first picture that needs it.
   std::vector<std::optional<NamedBuffers>> conditioning;
   std::optional<device::Buffer> encoded_image;  // the init image, by the VAE; made likewise
-  std::vector<std::string> image_warnings;      // about that image; since it was decoded
+  std::optional<Mask> mask;                     // read likewise
+  // The init image without what the mask draws over, for a UNet that inpaints; made likewise.
+  std::optional<device::Buffer> encoded_masked_image;
+  std::vector<std::string> image_warnings;  // about these files; since they were decoded
   // Decodes previews by a tiny VAE; null: they are in colours.
   ExecutablePointer preview;
   std::optional<LatentColors> colors;  // for previews; absent: none are drawn in colours
@@ -98,14 +102,18 @@ struct Picture {
   // [1, channels, h, w]: before the stage's first step and after its last. Of the host when next is
   // kDone, where the spec wants latents.
   device::Buffer latents;
-  Prediction prediction;           // to be drawn by a unit of its own: the newest
-  device::Buffer handed_over;      // for the refiner, from the base; without memory if none
-  std::optional<LanePlace> place;  // while the stage's steps run
-  bool decode_redone = false;      // by decode_fallback, or to be
-  image::Image pixels;             // when next is kDone, unless the spec wants latents
+  // Inputs of request->sample that put the init image back after each evaluation; empty: nothing
+  // does, since there is no mask, or the UNet reads it.
+  NamedBuffers kept;
+  std::vector<RowValue> inpainting;  // for InpaintingPorts, where the UNet has them
+  Prediction prediction;             // to be drawn by a unit of its own: the newest
+  device::Buffer handed_over;        // for the refiner, from the base; without memory if none
+  std::optional<LanePlace> place;    // while the stage's steps run
+  bool decode_redone = false;        // by decode_fallback, or to be
+  image::Image pixels;               // when next is kDone, unless the spec wants latents
 
  private:
-  Lane LaneOf(ModelId model) const;
+  Lane LaneOf(const PlannedStage& stage) const;
   batching::Ahead::Stage StepsAhead(size_t stage) const;
 };
 

@@ -1,5 +1,6 @@
 // Steps: pictures' places in a lane for the steps of a stage, and one evaluation at a time.
 #include <algorithm>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -8,8 +9,10 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
+#include "core/pipeline/lanes/pinned.h"
 #include "core/pipeline/plan/latents_file.h"
 #include "core/pipeline/units/preview.h"
+#include "core/pipeline/units/run_graph.h"
 #include "core/pipeline/units/unit_kinds.h"
 
 namespace latentd::pipeline {
@@ -25,11 +28,14 @@ LaneRows RowsOf(const Picture& picture) {
   const bool guided = picture.next_rows() > 1;
   const double scale = guided ? *spec.guidance_scale : 1;
   const double rescale = guided ? *spec.guidance_rescale : 0;
-  return {.rows = picture.next_rows(),
-          .most_rows = picture.rows_ahead(),
-          .latents = picture.latents,
-          .schedule = &picture.stage().schedule(),
-          .values = StepValues(*request.conditioning[picture.stage_index], scale, rescale)};
+  LaneRows rows = {
+      .rows = picture.next_rows(),
+      .most_rows = picture.rows_ahead(),
+      .latents = picture.latents,
+      .schedule = &picture.stage().schedule(),
+      .values = StepValues(*request.conditioning[picture.stage_index], scale, rescale)};
+  absl::c_copy(picture.inpainting, std::back_inserter(rows.values));
+  return rows;
 }
 
 // Its rows of the lane, if it has none yet and there are some.
@@ -57,26 +63,6 @@ absl::StatusOr<Buffer> ReadGivenLatents(const Picture& picture) {
                                    picture.stage().model.latent_channels(), plan.latents));
   const int64_t row = std::min(static_cast<int64_t>(picture.index), all.shape()[0] - 1);
   return all.Rows(row, row + 1);
-}
-
-// Text-to-image starts from noise; everything else has latents already.
-absl::Status DrawFirstLatents(Picture& picture) {
-  if (picture.latents.has_memory()) return absl::OkStatus();
-  const Stage& stage = picture.stage();
-  const LatentSize& size = picture.plan().latents;
-  ASSIGN_OR_RETURN(picture.latents,
-                   stage.device().Allocate(
-                       DType::kF32, {1, stage.model.latent_channels(), size.height, size.width},
-                       Place::kPinned));
-  const double scale = stage.schedule().initial_noise_scale;
-  if (!picture.plan().spec.has_latents) {
-    picture.generator.Fill(picture.latents, scale);
-    return absl::OkStatus();
-  }
-  ASSIGN_OR_RETURN(const Buffer given, ReadGivenLatents(picture));
-  absl::c_transform(given.as<float>(), picture.latents.as<float>().begin(),
-                    [scale = static_cast<float>(scale)](float x) { return x * scale; });
-  return absl::OkStatus();
 }
 
 // To new memory: what the latents were in before may be the stage's init image, or another's.
@@ -140,9 +126,26 @@ void ReadFor(ReadAround read, const Picture& picture, device::Stream& stream,
   if (!read(picture, stream, prediction).ok()) prediction = {};
 }
 
+// Puts the init image, noised for the next evaluation, back where the mask keeps it.
+absl::Status KeepImage(const Picture& picture, device::Stream& stream, PendingWork& work) {
+  StepLane& lane = *picture.place->lane();
+  const auto [image_scale, noise_scale] = NextLine(picture).kept;
+  NamedBuffers inputs = picture.kept;
+  ASSIGN_OR_RETURN(const Buffer drawn,
+                   lane.device().Allocate(DType::kF32, picture.latents.shape(), Place::kDevice));
+  RETURN_IF_ERROR(lane.ReadState(*picture.place, /*index=*/0, drawn, stream));
+  inputs["drawn"] = drawn;
+  ASSIGN_OR_RETURN(inputs["image_scale"], ScaleOf(lane.device(), image_scale));
+  ASSIGN_OR_RETURN(inputs["noise_scale"], ScaleOf(lane.device(), noise_scale));
+  ASSIGN_OR_RETURN(const NamedBuffers outputs,
+                   EnqueueGraph(picture.request->sample, inputs, /*to_host=*/{}, stream, work));
+  return lane.WriteLatents(*picture.place, outputs.at("latents"), stream);
+}
+
 // After the evaluation of its next step.
 absl::Status AdvancePicture(Picture& picture, device::Stream& stream, UnitPart& part) {
   ReadFor(ReadEnd, picture, stream, part.prediction);
+  if (!picture.kept.empty()) RETURN_IF_ERROR(KeepImage(picture, stream, part.work));
   const size_t steps = picture.stage().schedule().steps.size();
   picture.steps_done = picture.stage().planned.first_step + NextLine(picture).denoising_index + 1;
   if (++picture.evaluation < steps) return absl::OkStatus();
@@ -170,6 +173,25 @@ std::vector<size_t> JoinAll(absl::Span<Picture* const> pictures, Lanes& lanes,
 }
 
 }  // namespace
+
+absl::Status DrawFirstLatents(Picture& picture) {
+  if (picture.latents.has_memory()) return absl::OkStatus();
+  const Stage& stage = picture.stage();
+  const LatentSize& size = picture.plan().latents;
+  ASSIGN_OR_RETURN(picture.latents,
+                   stage.device().Allocate(
+                       DType::kF32, {1, stage.model.latent_channels(), size.height, size.width},
+                       Place::kPinned));
+  const double scale = stage.schedule().initial_noise_scale;
+  if (!picture.plan().spec.has_latents) {
+    picture.generator.Fill(picture.latents, scale);
+    return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(const Buffer given, ReadGivenLatents(picture));
+  absl::c_transform(given.as<float>(), picture.latents.as<float>().begin(),
+                    [scale = static_cast<float>(scale)](float x) { return x * scale; });
+  return absl::OkStatus();
+}
 
 absl::Status BeginSteps(Picture& picture, device::Stream& stream, UnitPart& part) {
   RETURN_IF_ERROR(DrawFirstLatents(picture));

@@ -30,6 +30,10 @@ absl::Status EnqueueDecode(Picture& picture, device::Stream& stream, UnitPart& p
 // Effects of the end of its work on the picture.
 absl::Status CompleteDecode(Picture& picture, UnitPart& part);
 
+// Gives the picture latents that are noise, or those that the request brings, unless it has some:
+// what steps begin with where they begin with no image.
+absl::Status DrawFirstLatents(Picture& picture);
+
 // Begins the stage's steps, which are next, with latents of its own where text-to-image starts
 // here; and goes on to what follows them where the schedule is empty.
 absl::Status BeginSteps(Picture& picture, device::Stream& stream, UnitPart& part);

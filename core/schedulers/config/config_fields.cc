@@ -289,6 +289,13 @@ constexpr absl::string_view kForeignFields[] = {"base_image_seq_len",
 
 }  // namespace
 
+absl::string_view NameOf(PredictionType prediction) {
+  const auto* const found =
+      std::find_if(std::begin(kNames<PredictionType>), std::end(kNames<PredictionType>),
+                   [prediction](const auto& entry) { return entry.second == prediction; });
+  return found->first;
+}
+
 const ConfigField* FindField(absl::string_view name) {
   for (const ConfigField& field : kFields) {
     if (field.name == name) return &field;

@@ -16,6 +16,8 @@ struct Scheduler;  // core/schedulers/methods/scheduler.h
 
 enum class BetaSchedule : uint8_t { kLinear, kScaledLinear, kSquaredcosCapV2 };
 enum class PredictionType : uint8_t { kEpsilon, kVPrediction, kSample };
+// "epsilon", "v_prediction", "sample".
+absl::string_view NameOf(PredictionType prediction);
 enum class TimestepSpacing : uint8_t { kLeading, kLinspace, kTrailing };
 enum class AlgorithmType : uint8_t { kDpmSolverPlusPlus, kSdeDpmSolverPlusPlus, kDataPrediction };
 enum class SolverType : uint8_t { kMidpoint, kHeun, kBh1 };

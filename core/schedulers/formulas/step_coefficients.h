@@ -20,6 +20,9 @@ struct StepCoefficients {
   // Estimate of the latents without noise: so much of x and so much of the network's output.
   std::array<float, 2> predicted{1, 0};
   int denoising_index = 0;  // the step that users count, from 0
+  // The latents after this evaluation where a mask keeps an image: so much of those without noise,
+  // and so much noise, as the next one begins with. The last leaves none.
+  std::array<double, 2> kept{1, 0};
 };
 
 }  // namespace latentd::schedulers

@@ -31,6 +31,11 @@ void FillMiddleGrid(Grid& grid, double (*middle)(double sigma, double sigma_next
   grid.sigmas = std::move(sigmas);
 }
 
+StartScales StartFromMiddle(const Grid& grid, int index) {
+  const bool is_middle = index % grid.stride != 0;
+  return StartFromSigma(grid, is_middle ? index + 1 : index);
+}
+
 MiddlePoint::MiddlePoint(const Grid& grid, Point point)
     : first((point.index - point.begin) % 2 == 0),
       start(grid.sigmas[first ? point.index : point.index - 1]),

@@ -16,6 +16,10 @@ double AncestralMiddleOf(double sigma, double sigma_next);
 // but the last two: two evaluations a step, and one for the last.
 void FillMiddleGrid(Grid& grid, double (*middle)(double sigma, double sigma_next));
 
+// As StartFromSigma, but that diffusers has no noise levels of the middles: its inpainting noises
+// an image for them as for the end of their step.
+StartScales StartFromMiddle(const Grid& grid, int index);
+
 // An evaluation of a run on that grid.
 struct MiddlePoint {
   MiddlePoint(const Grid& grid, Point point);

@@ -31,7 +31,10 @@ absl::Status CheckVariantName(const std::string& variant) {
 
 absl::StatusOr<Checkpoint> Checkpoint::Open(const CheckpointPaths& paths, DigestArchive digests) {
   RETURN_IF_ERROR(CheckVariantName(paths.variant));
-  const Reading reading{paths.variant, std::make_shared<FileRecords>(), std::move(digests)};
+  const Reading reading{.variant = paths.variant,
+                        .said = {},
+                        .records = std::make_shared<FileRecords>(),
+                        .digests = std::move(digests)};
   ASSIGN_OR_RETURN(CheckpointContents contents, AssembleCheckpoint(paths, reading));
   return Checkpoint(paths.path, reading.records, std::move(contents));
 }
@@ -71,7 +74,7 @@ absl::StatusOr<TokenizerSource> Checkpoint::Tokenizer(absl::string_view componen
   return source->Tokenizer();
 }
 
-FileReader Checkpoint::reader() const { return Reading{"", records_, {}}.reader(); }
+FileReader Checkpoint::reader() const { return Reading{"", {}, records_, {}}.reader(); }
 
 absl::StatusOr<SourceMap> Checkpoint::LoadWeights(absl::string_view component) const {
   ASSIGN_OR_RETURN(const ComponentSource* source, Find(component));

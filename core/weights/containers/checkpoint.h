@@ -64,6 +64,13 @@ class Checkpoint {
   // Sentences about what may be wrong with that.
   const std::vector<std::string>& warnings() const { return contents_.warnings; }
 
+  // Fields that are laid over the scheduler's, as JSON: of a UNet in the place of the base's own
+  // whose file says how it predicts, and then of the operator. Empty: none.
+  const std::string& scheduler_settings() const { return contents_.scheduler_settings; }
+  const std::string& said_prediction() const { return contents_.said_prediction; }
+  // The end of a sentence, of how the network predicts: "the tensor v_pred".
+  const std::string& prediction_decided_by() const { return contents_.prediction_decided_by; }
+
   // Options of the pipeline, with diffusers' defaults. null is false, as in Python.
   bool force_zeros_for_empty_prompt() const { return contents_.force_zeros_for_empty_prompt; }
   bool requires_aesthetics_score() const { return contents_.requires_aesthetics_score; }

@@ -30,10 +30,10 @@ using SharedSource = std::shared_ptr<const ComponentSource>;
 
 constexpr size_t kMaxAssembledConfigBytes = 1 << 20;
 
-// Tells the families of UNets apart, in config.json.
+// Tells the families of UNets apart, in config.json. A UNet for inpainting, of more input channels,
+// goes with the text encoders and the VAE of any other.
 constexpr const char* kFamilyFields[] = {"cross_attention_dim", "addition_embed_type",
-                                         "projection_class_embeddings_input_dim", "in_channels",
-                                         "out_channels"};
+                                         "projection_class_embeddings_input_dim", "out_channels"};
 
 // Settings of a VAE that no tensor tells.
 constexpr const char* kVaeSettings[] = {"scaling_factor", "shift_factor", "sample_size",
@@ -51,7 +51,7 @@ bool IsOneFile(const std::string& path) {
 
 absl::Status Annotated(const absl::Status& status, absl::string_view flag) {
   if (status.ok()) return status;
-  return {status.code(), absl::StrCat("--", flag, ": ", status.message())};
+  return {status.code(), absl::StrCat(flag, ": ", status.message())};
 }
 
 // A field that is null is as one that is not there. Lists have a number for each block.
@@ -84,9 +84,11 @@ std::string TextOf(const Json& object, const char* key, const std::string& absen
   return found != object.end() && found->is_string() ? found->get<std::string>() : absent;
 }
 
-// All that says what a network was trained to predict.
-std::string PredictionOf(const std::string& scheduler) {
-  const Json config = ParseScheduler(scheduler);
+// All that says what a network was trained to predict: the scheduler's file, with settings laid
+// over.
+std::string PredictionOf(const std::string& scheduler, const std::string& settings) {
+  Json config = ParseScheduler(scheduler);
+  config.update(ParseScheduler(settings));
   const auto rescale = config.find("rescale_betas_zero_snr");
   const bool rescaled = rescale != config.end() && *rescale == true;
   const bool edm = absl::StartsWith(TextOf(config, "_class_name", ""), "EDM");
@@ -108,6 +110,7 @@ class Assembler {
     RETURN_IF_ERROR(ConfigureParts());
     for (const auto& [name, path] : paths_.components) RETURN_IF_ERROR(Replace(name, path));
     Supply();
+    SayPrediction();
     RETURN_IF_ERROR(ChooseScheduler());
     ChooseTokenizers();
     RETURN_IF_ERROR(CheckNothingLacks());
@@ -116,13 +119,27 @@ class Assembler {
   }
 
  private:
+  // True if the flag gives parts too: "--model=NAME=PATH,vae=PATH".
+  bool IsOfModelFlag() const { return absl::StartsWith(paths_.flag, "model="); }
+
+  // The flag that gives a part, as users write it.
+  std::string PartFlag(absl::string_view part) const {
+    if (!IsOfModelFlag()) return absl::StrCat("--", part);
+    return absl::StrCat("--", paths_.flag, "=...,", part);
+  }
+
   std::string OtherFlag() const {
-    return paths_.flag == "base" ? "components-from"
-                                 : absl::StrCat(paths_.flag, "-components-from");
+    const bool is_refiners = paths_.flag == "refiner";
+    return PartFlag(is_refiners ? "refiner-components-from" : "components-from");
   }
 
   absl::Status Read() {
-    ASSIGN_OR_RETURN(own_, ReadContents(paths_.path, reading_));
+    Reading own = reading_;
+    own.said.prediction_type = paths_.prediction_type;
+    own.said.ema = paths_.ema && !IsReplaced("unet");
+    absl::StatusOr<CheckpointContents> contents = ReadContents(paths_.path, own);
+    if (!contents.ok()) return contents.status();
+    own_ = *std::move(contents);
     if (!own_.is_file) RETURN_IF_ERROR(CheckVariantExists(paths_.path, own_, paths_.variant));
     if (paths_.components_from.empty()) return absl::OkStatus();
     absl::StatusOr<CheckpointContents> other = ReadContents(paths_.components_from, reading_);
@@ -185,15 +202,23 @@ class Assembler {
   }
 
   absl::Status Replace(const std::string& name, const std::string& path) {
-    absl::StatusOr<SharedSource> source = ReadComponent(path, name, reading_);
-    if (source.ok()) source = Configure(name, path, *std::move(source));
-    if (!source.ok()) return Annotated(source.status(), FlagOf(name));
+    Reading reading = reading_;
+    reading.said = {.prediction_type = paths_.prediction_type, .ema = paths_.ema};
+    absl::StatusOr<ReadPart> read = ReadComponent(path, name, reading);
+    if (!read.ok()) return Annotated(read.status(), PartFlag(FlagOf(name)));
+    absl::StatusOr<SharedSource> source = Configure(name, path, std::move(read->source));
+    if (!source.ok()) return Annotated(source.status(), PartFlag(FlagOf(name)));
     const SharedSource other = FromOther(name);
     std::erase(configured_, name);
     if (other != nullptr && (*source)->ConfigName() == other->ConfigName()) {
       configured_.push_back(name);
     }
     own_.components.insert_or_assign(name, *std::move(source));
+    if (read->scheduler_settings.empty()) return absl::OkStatus();
+    own_.scheduler_settings = std::move(read->scheduler_settings);
+    own_.prediction_decided_by = absl::StrCat(read->prediction_decided_by, " of ", path);
+    own_.notes.push_back(absl::StrCat(path, ": predicts as ", own_.scheduler_settings, ", by ",
+                                      read->prediction_decided_by));
     return absl::OkStatus();
   }
 
@@ -267,13 +292,25 @@ class Assembler {
 
   bool IsReplaced(const std::string& name) const { return paths_.components.contains(name); }
 
+  // The operator counts over all that files say.
+  void SayPrediction() {
+    if (paths_.prediction_type.empty()) return;
+    Json said = Json::object();
+    said["prediction_type"] = paths_.prediction_type;
+    own_.said_prediction = said.dump();
+    own_.prediction_decided_by = "--prediction-type";
+    own_.notes.push_back(absl::StrCat(paths_.path, ": predicts as ", own_.said_prediction,
+                                      ", by --prediction-type"));
+  }
+
   absl::Status ChooseScheduler() {
     const SharedSource source = FromOther("scheduler");
     const ComponentSource* own = own_.Find("scheduler");
     if (!own_.is_file || source == nullptr || own == nullptr) return absl::OkStatus();
     ASSIGN_OR_RETURN(const std::string own_text, own->ConfigText());
     ASSIGN_OR_RETURN(const std::string text, source->ConfigText());
-    const std::string predicts = PredictionOf(own_text), others = PredictionOf(text);
+    const std::string predicts = PredictionOf(own_text, own_.scheduler_settings);
+    const std::string others = PredictionOf(text, "");
     if (predicts == others) {
       own_.components.insert_or_assign("scheduler", source);
       configured_.emplace_back("scheduler");
@@ -310,7 +347,7 @@ class Assembler {
     for (const std::string& name : own_.lacking) {
       if (IsSupplied(name)) continue;
       lacking.push_back(name);
-      flags.push_back(absl::StrCat("--", FlagOf(name), "=PATH"));
+      flags.push_back(absl::StrCat(PartFlag(FlagOf(name)), "=PATH"));
     }
     if (lacking.empty() || !own_.is_file) return absl::OkStatus();
     const std::string place = DescribePlace(paths_.path);
@@ -319,8 +356,9 @@ class Assembler {
         paths_.components_from.empty()
             ? ""
             : absl::StrCat(", and ", paths_.components_from, " has none to supply"),
-        ": --", OtherFlag(), "=PATH, another checkpoint of its family, supplies what is lacking",
-        paths_.flag == "base" ? absl::StrCat("; or one by one: ", absl::StrJoin(flags, ", ")) : "",
+        ": ", OtherFlag(), "=PATH, another checkpoint of its family, supplies what is lacking",
+        paths_.flag == "refiner" ? ""
+                                 : absl::StrCat("; or one by one: ", absl::StrJoin(flags, ", ")),
         place.empty() ? "" : "; ", place));
   }
 

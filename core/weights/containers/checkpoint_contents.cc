@@ -35,13 +35,15 @@ bool IsPartThere(const std::string& path) {
 
 absl::StatusOr<CheckpointContents> ReadSingleFile(const std::string& path, const Reading& reading) {
   ASSIGN_OR_RETURN(const SafetensorsFile file, ReadSafetensorsFile(path, reading.digests));
-  ASSIGN_OR_RETURN(SingleFile single, RecognizeSingleFile(path, file.tensors, file.metadata));
+  ASSIGN_OR_RETURN(SingleFile single,
+                   RecognizeSingleFile(path, file.tensors, file.metadata, reading.said));
   CheckpointContents contents;
   contents.index = path;
   contents.is_file = true;
   contents.pipeline_class = std::move(single.pipeline_class);
   contents.force_zeros_for_empty_prompt = single.force_zeros_for_empty_prompt;
   contents.requires_aesthetics_score = single.requires_aesthetics_score;
+  contents.prediction_decided_by = std::move(single.prediction_decided_by);
   contents.vae_settings = std::move(single.vae_settings);
   contents.lacking = std::move(single.lacking);
   contents.notes = std::move(single.notes);
@@ -104,6 +106,25 @@ absl::StatusOr<std::shared_ptr<const ComponentSource>> ReadPartOfFolder(const st
   return absl::NotFoundError(absl::StrCat(contents.index, " names no ", name));
 }
 
+absl::StatusOr<ReadPart> ReadPartOfFile(const std::string& path, const std::string& name,
+                                        const Reading& reading) {
+  ASSIGN_OR_RETURN(const SafetensorsFile file, ReadSafetensorsFile(path, reading.digests));
+  ASSIGN_OR_RETURN(FilePart part,
+                   RecognizePart(path, name, file.tensors, file.metadata, reading.said));
+  ReadPart read = {.source = nullptr,
+                   .scheduler_settings = std::move(part.scheduler_settings),
+                   .prediction_decided_by = std::move(part.prediction_decided_by)};
+  read.source = MakeFileSource(name, path, std::move(part));
+  return read;
+}
+
+absl::Status RefuseEma(const std::string& path) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(path,
+                   " is a folder, and --ema takes the EMA weights of a single file; a folder "
+                   "has other weights as a variant, such as --variant=non_ema"));
+}
+
 }  // namespace
 
 const ComponentSource* CheckpointContents::Find(absl::string_view component) const {
@@ -112,6 +133,7 @@ const ComponentSource* CheckpointContents::Find(absl::string_view component) con
 }
 
 absl::StatusOr<CheckpointContents> ReadContents(const std::string& path, const Reading& reading) {
+  if (!IsFile(path) && reading.said.ema) return RefuseEma(path);
   if (!IsFile(path)) return ReadDiffusersFolder(path, reading);
   absl::StatusOr<CheckpointContents> contents = ReadSingleFile(path, reading);
   const std::string place = contents.ok() ? "" : DescribePlace(path);
@@ -120,19 +142,18 @@ absl::StatusOr<CheckpointContents> ReadContents(const std::string& path, const R
                       absl::StrCat(contents.status().message(), "; ", place));
 }
 
-absl::StatusOr<std::shared_ptr<const ComponentSource>> ReadComponent(const std::string& path,
-                                                                     const std::string& name,
-                                                                     const Reading& reading) {
-  if (IsFile(path)) {
-    ASSIGN_OR_RETURN(const SafetensorsFile file, ReadSafetensorsFile(path, reading.digests));
-    ASSIGN_OR_RETURN(FilePart part, RecognizePart(path, name, file.tensors));
-    return MakeFileSource(name, path, std::move(part));
-  }
+absl::StatusOr<ReadPart> ReadComponent(const std::string& path, const std::string& name,
+                                       const Reading& reading) {
+  if (IsFile(path)) return ReadPartOfFile(path, name, reading);
+  if (name == "unet" && reading.said.ema) return RefuseEma(path);
   RETURN_IF_ERROR(CheckDirectory(path));
-  if (IsPartThere(path + "/model_index.json")) return ReadPartOfFolder(path, name, reading);
+  if (IsPartThere(path + "/model_index.json")) {
+    ASSIGN_OR_RETURN(auto source, ReadPartOfFolder(path, name, reading));
+    return ReadPart{std::move(source)};
+  }
   if (!IsPartThere(path + "/config.json")) return RefuseFolder(path, name);
   ASSIGN_OR_RETURN(Component component, ComponentOf(path, name, reading));
-  return MakeFolderSource(name, std::move(component), path, "", reading);
+  return ReadPart{MakeFolderSource(name, std::move(component), path, "", reading)};
 }
 
 }  // namespace latentd::weights

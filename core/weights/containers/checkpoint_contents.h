@@ -25,6 +25,10 @@ struct CheckpointContents {
   std::vector<std::string> lacking;
   // JSON with the settings of a VAE that a file's family decides (scaling_factor, ...).
   std::string vae_settings;
+  // As of Checkpoint.
+  std::string scheduler_settings = {};
+  std::string said_prediction = {};
+  std::string prediction_decided_by = {};
   // Sentences: what it was recognised as, and what of it may be wrong.
   std::vector<std::string> notes;
   std::vector<std::string> warnings;
@@ -37,10 +41,16 @@ struct CheckpointContents {
 // diffusers directory nor a checkpoint's file; the message names what it is, and what to pass.
 absl::StatusOr<CheckpointContents> ReadContents(const std::string& path, const Reading& reading);
 
+struct ReadPart {
+  std::shared_ptr<const ComponentSource> source;
+  // As of FilePart; empty where it comes of a folder.
+  std::string scheduler_settings = {};
+  std::string prediction_decided_by = {};
+};
+
 // The component alone, from a file of it, its folder, or a checkpoint of which it is a part.
 // `name`: "unet", "vae" or "vae_tiny".
-absl::StatusOr<std::shared_ptr<const ComponentSource>> ReadComponent(const std::string& path,
-                                                                     const std::string& name,
-                                                                     const Reading& reading);
+absl::StatusOr<ReadPart> ReadComponent(const std::string& path, const std::string& name,
+                                       const Reading& reading);
 
 }  // namespace latentd::weights

@@ -25,7 +25,13 @@ struct CheckpointPaths {
   // Another checkpoint, which supplies components that `path` lacks.
   std::string components_from = {};
 
-  std::string flag = "base";  // the flag of `path`, for messages
+  // "epsilon", "v_prediction" or "sample": how the UNet predicts, whatever its files say; empty: as
+  // they say.
+  std::string prediction_type = {};
+  // Takes the averaged weights that the UNet's single file has beside its own.
+  bool ema = false;
+
+  std::string flag = "base";  // the flag of `path`, for messages: "refiner", "model=anime"
 };
 
 }  // namespace latentd::weights

@@ -80,14 +80,7 @@ class FileSource : public ComponentSource {
         tokenizer_(std::move(tokenizer)) {}
 
   std::string ConfigName() const override { return config_name_; }
-  absl::StatusOr<std::string> ConfigText() const override {
-    if (config_.ok()) return config_;
-    return absl::Status(
-        config_.status().code(),
-        absl::StrCat(config_.status().message(),
-                     ": --components-from=PATH, a checkpoint with the same shapes and the folders "
-                     "of diffusers, says what its heads are"));
-  }
+  absl::StatusOr<std::string> ConfigText() const override { return config_; }
   absl::StatusOr<SourceMap> LoadWeights() const override { return weights_; }
   absl::StatusOr<TokenizerSource> Tokenizer() const override { return tokenizer_; }
 

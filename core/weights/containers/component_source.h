@@ -23,6 +23,7 @@ namespace latentd::weights {
 // Settings and archives with which all files of a checkpoint are read.
 struct Reading {
   std::string variant;                   // as of CheckpointPaths
+  SaidOfFile said;                       // about a single file
   std::shared_ptr<FileRecords> records;  // remembers files that are read whole
   DigestArchive digests;
 

@@ -11,6 +11,7 @@
 #include "absl/strings/strip.h"
 #include "core/base/status_macros.h"
 #include "core/base/text.h"
+#include "core/weights/containers/recognize/ema_weights.h"
 #include "core/weights/containers/recognize/file_family.h"
 #include "core/weights/containers/recognize/needed_encoders.h"
 #include "core/weights/containers/recognize/part_reader.h"
@@ -76,20 +77,27 @@ void SetSampleSize(const Metadata& metadata, UnetDefaults& defaults) {
 // Assembles the result from a file's components.
 class Recognition {
  public:
-  Recognition(const std::string& path, const TensorMap& tensors, const Metadata& metadata)
-      : path_(path), tensors_(tensors), metadata_(metadata), encoders_(FindEncoders(tensors)) {}
+  Recognition(const std::string& path, const TensorMap& tensors, const Metadata& metadata,
+              const SaidOfFile& said)
+      : path_(path),
+        tensors_(tensors),
+        metadata_(metadata),
+        said_(said),
+        encoders_(FindEncoders(tensors)) {}
 
   absl::StatusOr<SingleFile> Run() && {
     ASSIGN_OR_RETURN(UnetPart unet, ReadServedUnet(path_, tensors_));
     NoteUsed(FindUnet(tensors_)->prefix);
     ASSIGN_OR_RETURN(family_, FamilyOf(path_, unet.architecture, encoders_));
-    ASSIGN_OR_RETURN(noise_, ReadNoiseMarkers(path_, tensors_, metadata_, family_, unet.sources));
+    ASSIGN_OR_RETURN(noise_, ReadNoiseMarkers(path_, tensors_, metadata_, family_, unet.sources,
+                                              said_.prediction_type));
     NoteFamily(unet.architecture);
     for (const NeededEncoder& needed : NeededEncoders(family_)) RETURN_IF_ERROR(AddEncoder(needed));
     RETURN_IF_ERROR(AddUnet(std::move(unet)));
     RETURN_IF_ERROR(AddVae());
     file_.pipeline_class = std::string(defaults().pipeline_class);
     file_.scheduler_config = SchedulerConfigOf(family_, noise_.prediction);
+    file_.prediction_decided_by = noise_.decided_by;
     file_.force_zeros_for_empty_prompt = defaults().force_zeros_for_empty_prompt;
     file_.requires_aesthetics_score = defaults().requires_aesthetics_score;
     NotePassedOver();
@@ -109,7 +117,7 @@ class Recognition {
     Note("is ", defaults().title, ": its UNet reads ", unet.cross_attention_dim,
          " features of text",
          unet.added_features == 0 ? "" : absl::StrCat(" and ", unet.added_features, " added ones"));
-    if (noise_.decided_by == "default") return;
+    if (!IsMarked(noise_)) return;
     Note("predicts ", PredictionTitle(), ", by ", noise_.decided_by);
   }
 
@@ -121,6 +129,8 @@ class Recognition {
         return "the velocity (v_prediction)";
       case NoisePrediction::kVelocityZeroSnr:
         return "the velocity (v_prediction), from zero signal on (rescale_betas_zero_snr)";
+      case NoisePrediction::kSample:
+        return "the image (sample)";
       case NoisePrediction::kEdm:
         return "in the style of EDM, as Playground v2.5";
     }
@@ -162,8 +172,8 @@ class Recognition {
   }
 
   absl::Status AddUnet(UnetPart unet) {
-    const bool is_epsilon = noise_.prediction == NoisePrediction::kEpsilon;
-    const int64_t side = is_epsilon ? defaults().sample_size : defaults().velocity_sample_size;
+    const int64_t side =
+        IsVelocity(noise_.prediction) ? defaults().velocity_sample_size : defaults().sample_size;
     UnetDefaults unsaid = {.heads = defaults().heads,
                            .height = side,
                            .width = side,
@@ -211,16 +221,18 @@ class Recognition {
   }
 
   void NotePassedOver() {
-    constexpr absl::string_view kEma = "model_ema.";
-    int64_t averages = 0;
+    const int64_t averages = CountEma(tensors_);
     std::vector<std::string> names;
     for (const auto& [name, tensor] : tensors_) {
-      if (absl::StartsWith(name, kEma)) ++averages;
       if (!IsUsed(name) && !IsIgnorable(name)) names.push_back(Excerpt(name, kListedName));
     }
     // Two counters are left in files whose averages are gone.
-    if (averages > 2)
-      Note("also holds EMA weights (", averages, " tensors), which are passed over");
+    if (averages > 2 && said_.ema) {
+      Note("its UNet has the EMA weights (", averages, " tensors), by --ema");
+    } else if (averages > 2) {
+      Note("also holds EMA weights (", averages,
+           " tensors), which are passed over; --ema takes them");
+    }
     if (names.empty()) return;
     absl::c_sort(names);
     Note(names.size(),
@@ -239,6 +251,7 @@ class Recognition {
   const std::string& path_;
   const TensorMap& tensors_;
   const Metadata& metadata_;
+  const SaidOfFile& said_;
   std::vector<FoundEncoder> encoders_;
   FileFamily family_ = FileFamily::kSd1;
   NoiseMarkers noise_;
@@ -258,18 +271,29 @@ absl::StatusOr<std::string> ConfigOfUnet(const std::string& path, const TensorMa
   return OfFile(path, UnetConfig(unet, unsaid));
 }
 
-absl::StatusOr<FilePart> RecognizeUnet(const std::string& path, const TensorMap& tensors) {
-  // A UNet alone brings no scheduler, and the base's is for what the base's own predicts.
-  for (const char* marker : {"v_pred", "edm_mean", "edm_vpred.sigma_max"}) {
+absl::StatusOr<FilePart> RecognizeUnet(const std::string& path, const TensorMap& tensors,
+                                       const Metadata& metadata, const SaidOfFile& said) {
+  // EDM's needs a VAE with other settings too.
+  for (const char* marker : {"edm_mean", "edm_vpred.sigma_max"}) {
     if (!tensors.contains(marker)) continue;
     return RefuseFile(path, " says by its tensor ", marker,
-                      " that it predicts something else than the noise: give it as --base, with "
+                      " that it is of another style than its base: give it as --base, with "
                       "--components-from for what it lacks");
   }
   ASSIGN_OR_RETURN(UnetPart unet, ReadServedUnet(path, tensors));
-  return FilePart{{"diffusers", "UNet2DConditionModel"},
-                  ConfigOfUnet(path, tensors, unet.architecture),
-                  std::move(unet.sources)};
+  FilePart part = {
+      {"diffusers", "UNet2DConditionModel"}, ConfigOfUnet(path, tensors, unet.architecture), {}};
+  // Not its biases, and not the default: the base says as much. An operator who says the same as
+  // its tensors does not take back what else they say.
+  ASSIGN_OR_RETURN(const NoiseMarkers noise,
+                   ReadNoiseMarkers(path, tensors, metadata, FileFamily::kXlBase, unet.sources,
+                                    said.prediction_type));
+  if (IsMarked(noise) || noise.prediction == NoisePrediction::kVelocityZeroSnr) {
+    part.scheduler_settings = SchedulerSettingsOf(noise.prediction);
+    part.prediction_decided_by = noise.decided_by;
+  }
+  part.sources = std::move(unet.sources);
+  return part;
 }
 
 absl::StatusOr<FilePart> RecognizeVae(const std::string& path, const TensorMap& tensors) {
@@ -323,15 +347,24 @@ absl::StatusOr<FilePart> RecognizeEncoder(const std::string& path, bool is_secon
 }  // namespace
 
 absl::StatusOr<SingleFile> RecognizeSingleFile(const std::string& path, const TensorMap& tensors,
-                                               const Metadata& metadata) {
-  const TensorMap bare = Unwrapped(tensors);
-  return Recognition(path, bare, metadata).Run();
+                                               const Metadata& metadata, const SaidOfFile& said) {
+  TensorMap bare = Unwrapped(tensors);
+  if (said.ema) {
+    RETURN_IF_ERROR(CheckServed(path, bare));
+    ASSIGN_OR_RETURN(bare, WithEmaWeights(path, bare));
+  }
+  return Recognition(path, bare, metadata, said).Run();
 }
 
 absl::StatusOr<FilePart> RecognizePart(const std::string& path, absl::string_view component,
-                                       const TensorMap& tensors) {
-  const TensorMap bare = Unwrapped(tensors);
-  if (component == "unet") return RecognizeUnet(path, bare);
+                                       const TensorMap& tensors, const Metadata& metadata,
+                                       const SaidOfFile& said) {
+  TensorMap bare = Unwrapped(tensors);
+  if (component == "unet" && said.ema) {
+    RETURN_IF_ERROR(CheckServed(path, bare));
+    ASSIGN_OR_RETURN(bare, WithEmaWeights(path, bare));
+  }
+  if (component == "unet") return RecognizeUnet(path, bare, metadata, said);
   RETURN_IF_ERROR(CheckServed(path, bare));
   if (component == "vae") return RecognizeVae(path, bare);
   if (component == "vae_tiny") return RecognizeTinyVae(path, bare);

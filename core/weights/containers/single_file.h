@@ -25,6 +25,12 @@
 
 namespace latentd::weights {
 
+// An operator's word on a file; it counts more than what the file says.
+struct SaidOfFile {
+  std::string prediction_type;  // "epsilon", "v_prediction" or "sample"; empty: nothing
+  bool ema = false;             // the UNet's weights are to be the averaged ones
+};
+
 // One component of a file.
 struct FilePart {
   Component component;
@@ -34,12 +40,18 @@ struct FilePart {
   // them.
   absl::StatusOr<std::string> config;
   SourceMap sources;  // by the names of diffusers or transformers
+  // Fields of scheduler_config.json, as JSON, where the file's own tensors or metadata say how its
+  // UNet predicts; and by what, as in SingleFile. Empty: they do not say.
+  std::string scheduler_settings = {};
+  std::string prediction_decided_by = {};
 };
 
 struct SingleFile {
   std::string pipeline_class;                    // "StableDiffusionXLPipeline"
   absl::btree_map<std::string, FilePart> parts;  // "unet", "vae", "text_encoder", "text_encoder_2"
   std::string scheduler_config;                  // JSON
+  // The end of a sentence, of how the network predicts: "the tensor v_pred".
+  std::string prediction_decided_by;
   // Fields of a VAE's config.json that the family decides, as JSON: for one from elsewhere.
   std::string vae_settings;
   bool force_zeros_for_empty_prompt = true;
@@ -56,11 +68,13 @@ struct SingleFile {
 // INVALID_ARGUMENT, beginning with `path`: a file of another kind, by its name, with what to do; a
 // component of which tensors are missing, misshapen or left over, by their names.
 absl::StatusOr<SingleFile> RecognizeSingleFile(const std::string& path, const TensorMap& tensors,
-                                               const Metadata& metadata);
+                                               const Metadata& metadata,
+                                               const SaidOfFile& said = {});
 
 // A file that is given for one component: "unet", "vae", "vae_tiny", "text_encoder" or
 // "text_encoder_2", of which a whole checkpoint has the component, too. Errors are as above.
 absl::StatusOr<FilePart> RecognizePart(const std::string& path, absl::string_view component,
-                                       const TensorMap& tensors);
+                                       const TensorMap& tensors, const Metadata& metadata = {},
+                                       const SaidOfFile& said = {});
 
 }  // namespace latentd::weights

@@ -48,7 +48,7 @@ class Component:
 
 
 def case_component(root, cases, name, **differs):
-    """That of a golden case, with these values in its configuration instead."""
+    """The component of a golden case, with these values in its configuration instead."""
     shapes = json.loads((root / f"tests/golden/networks/{name}.parameters.json").read_text())
     config = {**cases[name]["config"], **differs}
     if cases[name]["class"].startswith("CLIP"):

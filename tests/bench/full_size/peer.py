@@ -63,7 +63,7 @@ class Unet:
         self._unet = peer.compiled(unet)
 
     def added(self, rows, height):
-        """What SDXL's are told beside the prompt; SD 1.5's nothing."""
+        """Values that SDXL's are told beside the prompt; SD 1.5's nothing."""
         if self._config.addition_embed_type is None:
             return {}
         pooled = self._config.projection_class_embeddings_input_dim - self._time_ids * self._config.addition_time_embed_dim

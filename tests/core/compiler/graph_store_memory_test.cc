@@ -1,4 +1,5 @@
 // Memory of the graph store, its users, and eviction.
+#include "core/base/out_of_memory.h"
 #include "tests/core/compiler/graph_store_fixture.h"
 
 namespace latentd::compiler {
@@ -366,6 +367,129 @@ TEST_F(GraphStoreMemoryTest, LoadGivesEveryUserItsExecutable) {
   EXPECT_OK(process->Get(refiner, kReadyOnly));
   ASSERT_OK(process->Load(id));  // again: nothing to do
   EXPECT_EQ(backend.loads, 3);
+  EXPECT_EQ(backend.plans, 1);
+}
+
+// One graph of two models, each with weights of its own. Asks for room until one has left.
+class ModelEvictionTest : public GraphStoreMemoryTest {
+ protected:
+  GraphHandle Load(const std::string& model, float value, int64_t size = 4) {
+    GraphSpec wanted = Wanted(BiasGraph(size), model);
+    wanted.weights = Weights(size, value);
+    GraphHandle graph = process_->Declare(wanted);
+    EXPECT_OK(process_->Get(graph));
+    return graph;
+  }
+  void MakeRoomForOne() {
+    const int64_t before = process_->totals().executable_bytes;
+    EXPECT_OK(process_->MakeRoom({.component = "lane"}, [&](const Eviction& leaves) {
+      const bool gone = process_->totals().executable_bytes < before || leaves.executable_bytes > 0;
+      return gone ? absl::OkStatus() : OutOfMemoryError("full");
+    }));
+  }
+  GraphState StateOf(const GraphHandle& graph) { return process_->StatusOf(graph).state; }
+
+  Process process_{backend, clock, ""};
+};
+
+TEST_F(ModelEvictionTest, OneModelsExecutableLeavesAndTheOthersStays) {
+  backend.executable_bytes = 8;
+  const GraphHandle base = Load("base", 1), anime = Load("anime", 2);
+  ASSERT_EQ(GraphStore::IdOf(base), GraphStore::IdOf(anime));
+  MakeRoomForOne();
+  EXPECT_EQ(StateOf(base), GraphState::kCompiled);
+  EXPECT_EQ(StateOf(anime), GraphState::kReady);
+  ASSERT_OK(process_->Get(anime, kReadyOnly));
+}
+
+TEST_F(ModelEvictionTest, TheModelThatWasUsedLeastRecentlyLeavesFirst) {
+  backend.executable_bytes = 8;
+  const GraphHandle idle = Load("base", 1, 5), anime = Load("anime", 2), base = Load("base", 1);
+  MakeRoomForOne();  // the oldest is of the model that was used last
+  EXPECT_EQ(StateOf(anime), GraphState::kCompiled);
+  EXPECT_EQ(StateOf(idle), GraphState::kReady);
+  MakeRoomForOne();
+  EXPECT_EQ(StateOf(idle), GraphState::kCompiled);
+  EXPECT_EQ(StateOf(base), GraphState::kReady);
+}
+
+TEST_F(ModelEvictionTest, APinnedModelStays) {
+  backend.executable_bytes = 8;
+  const GraphHandle base = Load("base", 1), anime = Load("anime", 2);
+  process_->SetModelPinned("base", true);
+  EXPECT_TRUE(process_->IsModelPinned("base"));
+  MakeRoomForOne();
+  EXPECT_EQ(StateOf(base), GraphState::kReady);
+  EXPECT_EQ(StateOf(anime), GraphState::kCompiled);
+  EXPECT_FALSE(process_
+                   ->MakeRoom({.component = "lane"},
+                              [](const Eviction&) { return OutOfMemoryError("full"); })
+                   .ok());
+  process_->SetModelPinned("base", false);
+  MakeRoomForOne();
+  EXPECT_EQ(StateOf(base), GraphState::kCompiled);
+}
+
+TEST_F(ModelEvictionTest, APinnedModelStaysOverTheBudgetToo) {
+  backend.executable_bytes = 8;
+  Process process(backend, clock, "", {.memory_budget = 1});
+  std::vector<GraphHandle> graphs;
+  for (const int64_t size : {4, 5, 6}) {
+    process->SetModelPinned("base", true);
+    GraphSpec wanted = Wanted(SiluGraph(size), size == 4 ? "base" : "anime");
+    graphs.push_back(process->Declare(wanted));
+    ASSERT_OK(process->Get(graphs.back()));
+  }
+  EXPECT_EQ(process->StatusOf(graphs[0]).state, GraphState::kReady);
+  EXPECT_NE(process->StatusOf(graphs[1]).state, GraphState::kReady);
+}
+
+TEST_F(ModelEvictionTest, KnowsWhenEachModelWasUsed) {
+  const GraphHandle base = Load("base", 1);
+  const absl::Time then = clock.Wall();
+  clock.Advance(absl::Minutes(3));
+  const GraphHandle anime = Load("anime", 2);
+  EXPECT_EQ(process_->StatusOf(base).last_use, then);
+  EXPECT_EQ(process_->StatusOf(anime).last_use, clock.Wall());
+}
+
+TEST_F(ModelEvictionTest, EvictingAModelKeepsTheOnlyCopyOfItsGraph) {
+  const GraphHandle base = Load("base", 1);
+  ASSERT_OK(process_->Evict(GraphStore::IdOf(base), Tier::kMemory, /*force=*/false, {"base"}));
+  ASSERT_OK(process_->Get(base, kLoadOnly));
+}
+
+TEST_F(ModelEvictionTest, EvictingAModelLeavesWhatAnotherUses) {
+  backend.executable_bytes = 8;
+  const GraphHandle base = Load("base", 1), anime = Load("anime", 2), same = Load("same", 2);
+  const std::string id = GraphStore::IdOf(base);
+  ASSERT_OK(process_->Evict(id, Tier::kMemory, /*force=*/false, {"anime"}));
+  EXPECT_EQ(StateOf(anime), GraphState::kReady);  // "same" has equal weights
+  ASSERT_OK(process_->Evict(id, Tier::kMemory, /*force=*/false, {"base"}));
+  EXPECT_EQ(StateOf(base), GraphState::kCompiled);
+  EXPECT_EQ(StateOf(same), GraphState::kReady);
+  ASSERT_OK(process_->Evict(id, Tier::kMemory, /*force=*/false, {"anime", "same"}));
+  EXPECT_NE(StateOf(same), GraphState::kReady);
+}
+
+TEST_F(ModelEvictionTest, LoadsForTheModelsThatAreNamed) {
+  const GraphHandle base = Load("base", 1), anime = Load("anime", 2);
+  const std::string id = GraphStore::IdOf(base);
+  ASSERT_OK(process_->Evict(id, Tier::kMemory, /*force=*/false, {"base"}));
+  ASSERT_OK(process_->Evict(id, Tier::kMemory, /*force=*/false, {"anime"}));
+  ASSERT_OK(process_->Get(base));
+  ASSERT_OK(process_->Load(id, {"anime"}));
+  EXPECT_EQ(StateOf(anime), GraphState::kReady);
+  EXPECT_THAT(process_->Load(id, {"other"}), HasReason("NOT_SERVED"));
+}
+
+TEST_F(ModelEvictionTest, CompilesWithoutLoading) {
+  const GraphHandle graph = process_->Declare(WantedWith(Weights(4, 1), "base"));
+  ASSERT_OK(process_->Compile(graph, {}));
+  EXPECT_EQ(backend.plans, 1);
+  EXPECT_EQ(backend.loads, 0);
+  EXPECT_EQ(StateOf(graph), GraphState::kCompiled);
+  ASSERT_OK(process_->Get(graph, kLoadOnly));
   EXPECT_EQ(backend.plans, 1);
 }
 

@@ -28,11 +28,11 @@ TEST_F(ColdSizesTest, TheSizeUsedLeastRecentlyLeaves) {
   GraphHandle graph = Declare(72, 1);
   ColdSizes sizes(2 * compiler::GraphStore::DefinitionBytesOf(graph));
   const std::weak_ptr first = graph;
-  sizes.Keep({72, 64}, {std::exchange(graph, Declare(80, 2))});
+  sizes.Keep({{}, {72, 64}}, {std::exchange(graph, Declare(80, 2))});
   const std::weak_ptr second = graph;
-  sizes.Keep({80, 64}, {std::exchange(graph, nullptr)});
-  sizes.Touch({72, 64});
-  sizes.Keep({88, 64}, {Declare(88, 3)});
+  sizes.Keep({{}, {80, 64}}, {std::exchange(graph, nullptr)});
+  sizes.Touch({{}, {72, 64}});
+  sizes.Keep({{}, {88, 64}}, {Declare(88, 3)});
   EXPECT_TRUE(IsKept(first));
   EXPECT_FALSE(IsKept(second));
   EXPECT_EQ(sizes.count(), 2u);
@@ -41,7 +41,7 @@ TEST_F(ColdSizesTest, TheSizeUsedLeastRecentlyLeaves) {
 TEST_F(ColdSizesTest, BytesAreBoundedHoweverManySizesCome) {
   const size_t one = compiler::GraphStore::DefinitionBytesOf(Declare(72, 1));
   ColdSizes sizes(5 * one);
-  for (int i = 0; i < 100; ++i) sizes.Keep({72 + 8 * i, 64}, {Declare(72 + 8 * i, 1 + i)});
+  for (int i = 0; i < 100; ++i) sizes.Keep({{}, {72 + 8 * i, 64}}, {Declare(72 + 8 * i, 1 + i)});
   process_->DropUnused();
   EXPECT_LE(sizes.bytes(), 5 * one);
   EXPECT_EQ(process_->Declared().size(), sizes.count());
@@ -50,15 +50,15 @@ TEST_F(ColdSizesTest, BytesAreBoundedHoweverManySizesCome) {
 
 TEST_F(ColdSizesTest, TheNewestStaysHoweverLargeItIs) {
   ColdSizes sizes(1);
-  sizes.Keep({72, 64}, {Declare(72, 1)});
+  sizes.Keep({{}, {72, 64}}, {Declare(72, 1)});
   EXPECT_EQ(sizes.count(), 1u);
 }
 
 TEST_F(ColdSizesTest, CountsAGraphOnceAndWhatEverySizeSharesNotAtAll) {
   const GraphHandle step = Declare(72, 1);
   ColdSizes sizes(1 << 20);
-  sizes.Keep({72, 64}, {step, process_->Declare(Wanted(SiluGraph(9)))});
-  sizes.Keep({72, 64}, {step});
+  sizes.Keep({{}, {72, 64}}, {step, process_->Declare(Wanted(SiluGraph(9)))});
+  sizes.Keep({{}, {72, 64}}, {step});
   EXPECT_EQ(sizes.bytes(), compiler::GraphStore::DefinitionBytesOf(step));
 }
 

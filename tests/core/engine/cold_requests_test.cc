@@ -195,6 +195,44 @@ TEST_F(ColdRequestsTest, WhatIsCompiledForARequestIsThereForTheNext) {
   EXPECT_EQ(declared, 0);
 }
 
+TEST_F(ColdRequestsTest, ALongPromptAtABucketIsRefusedUntilOneWasCompiled) {
+  Start(SmallConfig());
+  WaitForPreparing();
+  const double entries = Entries();
+  GenerateSpec spec = SpecOf({64, 64}, BucketPolicy::kExact);
+  spec.picture.long_prompt = prompts::LongPrompt::kChunk;
+  for (int i = 0; i < 30; ++i) spec.picture.prompt += " on a star";
+  const absl::Status refused = SubmitTo(*engine_, spec);
+  EXPECT_THAT(refused, StatusIs(absl::StatusCode::kFailedPrecondition,
+                                HasSubstr("64x64 is not ready for prompts of 2 chunks")));
+  EXPECT_EQ(GetReason(refused), "BUCKET_COLD");
+  spec.picture.bucket_policy = BucketPolicy::kColdOk;
+  ASSERT_OK(Outcome(spec));
+  WaitForPreparing();
+  EXPECT_EQ(Entries(), entries + 2);  // the UNet's step, and what it reads of prompts
+  int declared = 0;
+  backend_->on_declare = [&declared] { ++declared; };
+  spec.picture.bucket_policy = BucketPolicy::kExact;
+  ASSERT_OK(Outcome(spec));
+  EXPECT_EQ(declared, 0);
+}
+
+TEST_F(ColdRequestsTest, LongPromptsAreReadyWhereTheConfigurationSaysSo) {
+  Config config = SmallConfig();
+  config.prompt_chunks = 2;
+  config.forbid_compile_after_ready = true;
+  Start(config);
+  GenerateSpec spec = SpecOf({64, 64}, BucketPolicy::kExact);
+  spec.picture.long_prompt = prompts::LongPrompt::kChunk;
+  for (int i = 0; i < 30; ++i) spec.picture.prompt += " on a star";
+  const std::vector<Event> events = RunOn(*engine_, spec);
+  ASSERT_EQ(Only<Completed>(events).size(), 1u);
+  const Completed& completed = Only<Completed>(events)[0];
+  EXPECT_EQ(completed.prompt_tokens, 97);
+  EXPECT_EQ(completed.prompt_chunks, 2);
+  EXPECT_EQ(completed.dropped_tokens, 0);
+}
+
 TEST_F(ColdRequestsTest, CompilesWhatThePictureNeedsAndNothingElse) {
   Start(SmallConfig());
   const double entries = Entries();

@@ -212,7 +212,7 @@ struct LoopModel {
   void MakeReady(pipeline::Size size) { MakeReady(size, row_counts); }
   void MakeReady(pipeline::Size size, const std::vector<int>& counts) {
     for (int rows : counts) {
-      const auto needed = pipeline->GraphsOf(size, rows).value();
+      const auto needed = pipeline->GraphsOf({}, size, rows).value();
       for (const pipeline::GraphHandle& graph : needed) {
         EXPECT_OK(graphs.Get(graph));
         kept.push_back(graph);

@@ -13,9 +13,10 @@
 
 #include "core/base/error_details.h"
 #include "core/engine/loop/picture_loop.h"
+#include "core/image/encode.h"
+#include "core/pipeline/spec/inputs.h"
 #include "core/pipeline/units/finite.h"
 #include "tests/core/engine/loop_rig.h"
-#include "tests/support/inputs.h"
 #include "tests/support/separate_device.h"
 
 namespace latentd::engine {
@@ -35,6 +36,7 @@ struct Asked {
   uint64_t seed = 7;
   pipeline::GuidanceInterval guidance_interval = {};
   std::string image = {};           // encoded
+  std::string mask = {};            // likewise
   std::vector<double> sigmas = {};  // instead of steps
 };
 
@@ -75,7 +77,8 @@ class SharedStepsTest : public ::testing::Test {
     spec.picture.seed = asked.seed;
     spec.picture.guidance_interval = asked.guidance_interval;
     if (!asked.image.empty()) {
-      spec.inputs = testing::ImageInput(asked.image);
+      spec.inputs = std::make_shared<const pipeline::Inputs>(
+          pipeline::Inputs{.image = asked.image, .mask_image = asked.mask});
       spec.picture.strength = 0.6;
     }
     spec.picture.sigmas = asked.sigmas;
@@ -354,6 +357,7 @@ TEST_F(SharedStepsTest, CountsLanesAsLongAsPicturesAreInThem) {
 // Requests come when others are at some step, and are cancelled at some step.
 TEST_F(SharedStepsTest, WhoeverComesAndGoesEachPictureIsWhatItIsAlone) {
   const std::string image = Draw({.seed = 10}).at(0);
+  const std::string mask = image::Encode({2, 1, {255, 255, 255, 0, 0, 0}}, {}).value();
   const std::vector<Asked> kinds = {
       {.steps = 3},
       {.steps = 7, .guidance_scale = 4, .seed = 1},
@@ -373,6 +377,13 @@ TEST_F(SharedStepsTest, WhoeverComesAndGoesEachPictureIsWhatItIsAlone) {
        .guidance_interval = {0, 0.5}},
       {.steps = 6, .scheduler = "ddim", .seed = 8, .image = image},
       {.steps = 5, .guidance_scale = 3, .scheduler = "dpmpp_2m_sde", .seed = 9, .image = image},
+      {.steps = 6, .guidance_scale = 3, .seed = 13, .image = image, .mask = mask},
+      {.steps = 5,
+       .pictures = 2,
+       .scheduler = "euler_ancestral",
+       .seed = 14,
+       .image = image,
+       .mask = image},
       // Noise at every evaluation but the last, of which a step has two, and at every second one.
       {.steps = 3, .guidance_scale = 2, .scheduler = "DPM++ SDE Karras", .seed = 11},
       {.steps = 3, .pictures = 2, .scheduler = "dpmpp_2s_a", .seed = 12}};

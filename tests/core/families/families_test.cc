@@ -212,7 +212,7 @@ TEST(FamiliesTest, DrawsWithTheSchedulerThatModelIndexNames) {
   MakeEditedCheckpoint(directory.File("base"), kDemoBase, kIndex, "scheduler",
                        R"(["diffusers", "DPMSolverMultistepScheduler"])");
   const Rig edited({.base = directory.File("base")});
-  EXPECT_EQ(edited.pipeline->default_scheduler(), "dpmpp_2m");
+  EXPECT_EQ(edited.pipeline->table().first().default_scheduler, "dpmpp_2m");
   PictureSpec named = SmallSpec();
   named.scheduler.name = "DPMSolverMultistepScheduler";
   const Rig demo({.base = kDemoBase});
@@ -227,7 +227,7 @@ TEST(FamiliesTest, PassesOverTheClassThatTheSchedulersFileNames) {
     MakeEditedCheckpoint(directory.File("base"), kDemoBase, "scheduler/scheduler_config.json",
                          "_class_name", name);
     const Rig edited({.base = directory.File("base")});
-    EXPECT_EQ(edited.pipeline->default_scheduler(), "euler") << name;
+    EXPECT_EQ(edited.pipeline->table().first().default_scheduler, "euler") << name;
     EXPECT_EQ(edited.Latents(SmallSpec()), demo.Latents(SmallSpec())) << name;
   }
 }

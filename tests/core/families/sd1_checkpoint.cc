@@ -38,8 +38,10 @@ constexpr char kUnet[] = R"({
   "up_block_types": ["UpBlock2D", "CrossAttnUpBlock2D"]
 })";
 
-std::vector<TensorToWrite> UnetTensors() {
-  const auto config = networks::ParseUnet2dConditionConfig(kUnet, "unet");
+constexpr char kLcmField[] = R"(, "time_cond_proj_dim": 16)";
+
+std::vector<TensorToWrite> UnetTensors(const std::string& text) {
+  const auto config = networks::ParseUnet2dConditionConfig(text, "unet");
   graph::GraphBuilder b;
   const auto input = [&](const char* name, graph::Shape shape) {
     return b.Input(name, device::DType::kF32, std::move(shape), graph::Rate::kStep);
@@ -48,6 +50,9 @@ std::vector<TensorToWrite> UnetTensors() {
   inputs.sample = input("sample", {1, 4, 8, 8});
   inputs.timestep = input("timestep", {1});
   inputs.encoder_hidden_states = input("states", {1, 77, config->cross_attention_dim});
+  if (config->time_cond_proj_dim > 0) {
+    inputs.timestep_cond = input("timestep_cond", {1, config->time_cond_proj_dim});
+  }
   b.Output("out", networks::Unet2dCondition(b, *config, "unet", inputs));
   const auto network = std::move(b).Build();
   std::vector<TensorToWrite> tensors;
@@ -65,15 +70,25 @@ std::vector<TensorToWrite> UnetTensors() {
   return tensors;
 }
 
-}  // namespace
-
-void MakeSd1Checkpoint(const std::string& path, const std::string& demo) {
+void MakeCheckpoint(const std::string& path, const std::string& demo, const std::string& unet) {
   WriteFile(path + "/model_index.json", kIndex);
-  WriteFile(path + "/unet/config.json", kUnet);
-  WriteSafetensors(path + "/unet/diffusion_pytorch_model.safetensors", UnetTensors());
+  WriteFile(path + "/unet/config.json", unet);
+  WriteSafetensors(path + "/unet/diffusion_pytorch_model.safetensors", UnetTensors(unet));
   for (const char* component : {"scheduler", "text_encoder", "tokenizer", "vae"}) {
     std::filesystem::create_directory_symlink(demo + "/" + component, path + "/" + component);
   }
+}
+
+}  // namespace
+
+void MakeSd1Checkpoint(const std::string& path, const std::string& demo) {
+  MakeCheckpoint(path, demo, kUnet);
+}
+
+void MakeLcmCheckpoint(const std::string& path) {
+  std::string unet = kUnet;
+  unet.insert(unet.rfind('\n'), kLcmField);
+  MakeCheckpoint(path, kDemoBase, unet);
 }
 
 }  // namespace latentd::testing

@@ -11,4 +11,7 @@ namespace latentd::testing {
 // is of `demo`, a checkpoint like the demo's base. A failure ends the test program.
 void MakeSd1Checkpoint(const std::string& path, const std::string& demo = kDemoBase);
 
+// The same, of a latent consistency model: its UNet is told the guidance scale.
+void MakeLcmCheckpoint(const std::string& path);
+
 }  // namespace latentd::testing

@@ -61,7 +61,7 @@ class Sd1Test : public ::testing::Test {
 };
 
 int64_t LayerOf(const RowInputs& row) {
-  const TextRun& inputs = row.text.at(0).prompt;
+  const TextRun& inputs = row.text.at(0).chunks.at(0).run;
   const auto layer = std::find_if(inputs.begin(), inputs.end(),
                                   [](const HostInput& input) { return input.name == "layer"; });
   return std::get<std::vector<int64_t>>(layer->values).at(0);
@@ -86,7 +86,7 @@ TEST_F(Sd1Test, WasTrainedAt512WhereItsConfigDoesNotSay) {
   const Rig rig({.base = Path("edited")});
   EXPECT_EQ(rig.pipeline->first().default_size(), (Size{512, 512}));
   EXPECT_THAT(
-      rig.pipeline->DefaultBuckets(),
+      rig.pipeline->BucketsOf({}),
       ElementsAre(Size{512, 512}, Size{576, 448}, Size{448, 576}, Size{640, 384}, Size{384, 640}));
 }
 
@@ -258,23 +258,23 @@ TEST_F(Sd1Test, RefusesTheAddedEmbeddingsOfSdxl) {
               StatusIs(kInvalidArgument, HasSubstr("is of Stable Diffusion XL")));
 }
 
-TEST_F(Sd1Test, RefusesTheUnetOfInpainting) {
+// 9 are of inpainting, which these weights are not for.
+TEST_F(Sd1Test, RefusesAUnetOfOtherChannels) {
+  EXPECT_THAT(LoadEdited("unet/config.json", "in_channels", "8"),
+              StatusIs(kInvalidArgument, HasSubstr("an inpainting UNet has in_channels 9")));
   EXPECT_THAT(LoadEdited("unet/config.json", "in_channels", "9"),
-              StatusIs(kInvalidArgument, HasSubstr("inpainting")));
+              StatusIs(kInvalidArgument, HasSubstr("conv_in.weight")));
 }
 
-TEST_F(Sd1Test, SharesStepsByteForByte) {
-  const Rig rig({.base = Path(), .row_counts = {1, 2, 8}}, "",
+// Draws the images by themselves and in steps that they share, of 8 rows, and compares them.
+void ExpectSameInSharedSteps(const std::string& path, const std::vector<Asked>& specs) {
+  const Rig rig({.base = path, .row_counts = {1, 2, 8}}, "",
                 backends::cpu::CpuBackend::Create().value());
   pipeline::ModelGraphs& graphs = rig.pipeline->first().graphs();
   for (int rows : {1, 2, 8}) {
     rig.kept.push_back(graphs.Find({.shape = {rows, 72 / 8, 64 / 8}}).value());
     ASSERT_OK(graphs.Get(rig.kept.back()));
   }
-  std::vector<Asked> specs = {SmallSpec(), SmallSpec(), SmallSpec(), SmallSpec()};
-  specs[1].negative_prompt = "a green square";
-  specs[2].guidance_scale = 1;
-  specs[3].inputs.image = image::Encode(rig.Finish(SmallSpec())->pixels, {}).value();
   std::vector<std::vector<float>> alone;
   std::vector<std::unique_ptr<pipeline::Picture>> pictures;
   for (const Asked& spec : specs) {
@@ -298,6 +298,74 @@ TEST_F(Sd1Test, SharesStepsByteForByte) {
   for (size_t i = 0; i < pictures.size(); ++i) {
     EXPECT_EQ(pipeline::ValuesOf(pictures[i]->latents), alone[i]) << i;
   }
+}
+
+TEST_F(Sd1Test, SharesStepsByteForByte) {
+  std::vector<Asked> specs = {SmallSpec(), SmallSpec(), SmallSpec(), SmallSpec()};
+  specs[1].negative_prompt = "a green square";
+  specs[2].guidance_scale = 1;
+  specs[3].inputs.image = image::Encode(Load().Finish(SmallSpec())->pixels, {}).value();
+  ExpectSameInSharedSteps(Path(), specs);
+}
+
+class LcmTest : public Sd1Test {
+ protected:
+  LcmTest() { testing::MakeLcmCheckpoint(Path("lcm")); }
+
+  Rig LoadLcm() const { return Rig(LoadOptions{.base = Path("lcm")}); }
+};
+
+// do_classifier_free_guidance of diffusers' pipelines is false where there is a
+// time_cond_proj_dim.
+TEST_F(LcmTest, TellsItsNetworkTheGuidanceInOneRow) {
+  const Rig rig = LoadLcm();
+  PictureSpec spec = SmallSpec();
+  spec.guidance_scale = 8;
+  ASSERT_OK_AND_ASSIGN(const auto plan, rig.Resolve(spec));
+  EXPECT_EQ(plan->rows, 1);
+  EXPECT_THAT(plan->row_counts(), ElementsAre(1));
+  EXPECT_EQ(plan->stages.front().prompts.size(), 1);
+  EXPECT_THAT(plan->warnings, IsEmpty());
+  const std::vector<float> of_8 = rig.Latents(spec);
+  for (double other : {0.0, 1.0, 2.0}) {
+    spec.guidance_scale = other;
+    EXPECT_NE(rig.Latents(spec), of_8) << other;
+  }
+}
+
+TEST_F(LcmTest, SharesStepsAmongImagesOfDifferentGuidance) {
+  std::vector<Asked> specs = {SmallSpec(), SmallSpec(), SmallSpec()};
+  specs[0].guidance_scale = 8;
+  specs[1].guidance_scale = 3;
+  specs[2].guidance_scale = 0;
+  ExpectSameInSharedSteps(Path("lcm"), specs);
+}
+
+TEST_F(LcmTest, SaysThatANegativePromptHasNoEffect) {
+  const Rig rig = LoadLcm();
+  PictureSpec spec = SmallSpec();
+  spec.negative_prompt = "a star";
+  spec.guidance_rescale = 0.5;
+  spec.guidance_interval = pipeline::GuidanceInterval{0, 0.5};
+  ASSERT_OK_AND_ASSIGN(const auto plan, rig.Resolve(spec));
+  const auto says = [](const char* field) {
+    return AllOf(::testing::StartsWith(field), HasSubstr("is told guidance_scale"));
+  };
+  EXPECT_THAT(plan->warnings, ElementsAre(says("negative_prompt"), says("guidance_rescale"),
+                                          says("guidance_interval")));
+}
+
+// The preset's figures are for weights that were merged into a network which is told nothing.
+TEST_F(LcmTest, HasAGuidanceOfItsOwnInThePresetOfLcm) {
+  const Rig told({.base = Path("lcm"), .preset = "lcm"});
+  PictureSpec spec = SmallSpec();
+  ASSERT_OK_AND_ASSIGN(const auto plan, told.Resolve(spec));
+  EXPECT_EQ(plan->spec.guidance_scale, 8);
+  EXPECT_THAT(plan->warnings, IsEmpty());
+  const Rig merged({.base = Path(), .preset = "lcm"});
+  EXPECT_EQ(merged.Resolve(spec).value()->spec.guidance_scale, 1);
+  spec.guidance_scale = 8;
+  EXPECT_THAT(merged.Resolve(spec).value()->warnings, ElementsAre(HasSubstr("guidance_scale 8")));
 }
 
 }  // namespace

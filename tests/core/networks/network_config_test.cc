@@ -94,11 +94,11 @@ TEST(UnetConfig, ReadsPublishedSdxl) {
 TEST(UnetConfig, NamesEveryFieldThatItDoesNotSupport) {
   EXPECT_THAT(
       Unet(R"({"class_embed_type": "timestep", "act_fn": "mish", "encoder_hid_dim": 768,
-                       "time_cond_proj_dim": 256, "addition_embed_type": "image", "attention_type": "gated",
+                       "num_class_embeds": 256, "addition_embed_type": "image", "attention_type": "gated",
                        "down_block_types": ["KDownBlock2D", "DownBlock2D", "DownBlock2D", "DownBlock2D"]})"),
       StatusIs(kInvalid,
                AllOf(HasSubstr("class_embed_type is \"timestep\""), HasSubstr("act_fn is \"mish\""),
-                     HasSubstr("encoder_hid_dim is 768"), HasSubstr("time_cond_proj_dim is 256"),
+                     HasSubstr("encoder_hid_dim is 768"), HasSubstr("num_class_embeds is 256"),
                      HasSubstr("addition_embed_type is \"image\"; supported: text_time"),
                      HasSubstr("attention_type is \"gated\""),
                      HasSubstr("down_block_types is \"KDownBlock2D\""))));
@@ -122,12 +122,19 @@ TEST(UnetConfig, RefusesByNameEachFieldThatWouldDrawSomethingElse) {
        {R"("class_embed_type": "timestep")", R"("class_embeddings_concat": true)",
         R"("dual_cross_attention": true)", R"("encoder_hid_dim": 768)",
         R"("encoder_hid_dim_type": "text_proj")", R"("num_attention_heads": 8)",
-        R"("num_class_embeds": 10)", R"("time_cond_proj_dim": 256)",
-        R"("quantization_config": {"load_in_4bit": true})"}) {
+        R"("num_class_embeds": 10)", R"("quantization_config": {"load_in_4bit": true})"}) {
     const std::string name = std::string(field).substr(1, std::string(field).find('"', 1) - 1);
     EXPECT_THAT(Unet(absl::StrCat("{", field, "}")),
                 StatusIs(kInvalid, AllOf(HasSubstr("unet/config.json"), HasSubstr(name))));
   }
+}
+
+// latent-consistency/lcm-sdxl, LCM_Dreamshaper_v7.
+TEST(UnetConfig, ReadsTheFeaturesOfALatentConsistencyModel) {
+  EXPECT_EQ(Unet("{}")->time_cond_proj_dim, 0);
+  EXPECT_EQ(Unet(R"({"time_cond_proj_dim": 256})")->time_cond_proj_dim, 256);
+  EXPECT_THAT(Unet(R"({"time_cond_proj_dim": 3})"),
+              StatusIs(kInvalid, HasSubstr("time_cond_proj_dim is 3")));
 }
 
 TEST(UnetConfig, RefusesBlocksThatDoNotMatch) {

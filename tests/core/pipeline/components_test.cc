@@ -59,7 +59,7 @@ TEST(ComponentsTest, DrawsWithoutAnEncoderAndRefusesInitImages) {
   const Rig rig(Off("vae_encoder"));
   EXPECT_THAT(Violations(rig, WithImage()),
               ElementsAre(AllOf(HasSubstr("image: "), HasSubstr("vae_encoder"))));
-  ASSERT_OK_AND_ASSIGN(const auto graphs, rig.pipeline->GraphsOf({64, 72}, 2));
+  ASSERT_OK_AND_ASSIGN(const auto graphs, rig.pipeline->GraphsOf({}, {64, 72}, 2));
   rig.Finish(SmallSpec());
   EXPECT_THAT(DeclaredComponents(rig), Not(Contains("vae_encoder")));
 }
@@ -89,7 +89,7 @@ TEST(ComponentsTest, DrawsWithTheRefinerAlone) {
   Asked spec = WithImage();
   spec.model = "refiner";
   rig.Finish(spec);
-  ASSERT_OK_AND_ASSIGN(const auto graphs, rig.pipeline->GraphsOf({64, 72}, 2));
+  ASSERT_OK_AND_ASSIGN(const auto graphs, rig.pipeline->GraphsOf({}, {64, 72}, 2));
   EXPECT_THAT(DeclaredComponents(rig),
               ElementsAre("text_encoder_2", "unet", "vae_decoder", "vae_encoder"));
 }

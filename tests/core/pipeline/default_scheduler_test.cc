@@ -65,7 +65,7 @@ TEST_F(DefaultSchedulerTest, AClassThatIsNotOursStartsAndRequestsHaveToNameOne) 
        {"CMStochasticIterativeScheduler", "RePaintScheduler", "OfAReleaseToComeScheduler"}) {
     warnings_.clear();
     const Rig rig(Told({.base = WithClass(kDemoBase, name)}));
-    EXPECT_EQ(rig.pipeline->default_scheduler(), "");
+    EXPECT_EQ(rig.pipeline->table().first().default_scheduler, "");
     EXPECT_THAT(warnings_,
                 ElementsAre(AllOf(HasSubstr(name), HasSubstr("scheduler_config.json"),
                                   HasSubstr("euler, euler_a, ddim"), HasSubstr("--scheduler=NAME"),
@@ -91,7 +91,7 @@ TEST_F(DefaultSchedulerTest, AFileThatFitsOtherSchedulersOnlyIsTheSame) {
   MakeEditedCheckpoint(directory_.File("clips"), WithClass(kDemoBase, "DDIMScheduler"),
                        "scheduler/scheduler_config.json", "clip_sample", "true");
   const Rig rig(Told({.base = directory_.File("clips")}));
-  EXPECT_EQ(rig.pipeline->default_scheduler(), "");
+  EXPECT_EQ(rig.pipeline->table().first().default_scheduler, "");
   EXPECT_THAT(warnings_, ElementsAre(HasSubstr("clip_sample")));
   EXPECT_THAT(Violations(rig.pipeline->Resolve(SmallSpec()).status()), HasSubstr("clip_sample"));
   EXPECT_THAT(rig.pipeline->Resolve(Named("euler")), IsOk());
@@ -114,7 +114,7 @@ TEST_F(DefaultSchedulerTest, TheOperatorsStandsForTheCheckpoints) {
     warnings_.clear();
     const Rig rig(Told({.base = base, .scheduler = name}));
     EXPECT_THAT(warnings_, IsEmpty());
-    EXPECT_EQ(rig.pipeline->default_scheduler(),
+    EXPECT_EQ(rig.pipeline->table().first().default_scheduler,
               demo.pipeline->Resolve(Named(name)).value()->spec.scheduler.name);
     EXPECT_EQ(rig.Latents(SmallSpec()), demo.Latents(Named(name)));
     EXPECT_EQ(rig.Latents(Named("euler")), demo.Latents(SmallSpec())) << "a request's own counts";
@@ -135,7 +135,7 @@ TEST_F(DefaultSchedulerTest, TheOperatorsHasToFitTheFile) {
 TEST_F(DefaultSchedulerTest, TheRefinersIsItsOwn) {
   const std::string refiner = WithClass(kDemoRefiner, "RePaintScheduler");
   const Rig rig(Told({.base = kDemoBase, .refiner = refiner}));
-  EXPECT_EQ(rig.pipeline->default_scheduler(), "euler");
+  EXPECT_EQ(rig.pipeline->table().first().default_scheduler, "euler");
   EXPECT_THAT(warnings_, ElementsAre(HasSubstr(refiner)));
   EXPECT_THAT(rig.pipeline->Resolve(SmallSpec()), IsOk());
   PictureSpec refined = SmallSpec();

@@ -186,10 +186,10 @@ std::vector<std::string> Rows(const GuidanceInterval& interval, const std::vecto
   std::vector<PlannedStage> stages;
   int first_step = 0;
   for (int count : steps) {
-    stages.push_back({.schedule = StepsOf(count), .first_step = first_step});
+    stages.push_back({.schedule = StepsOf(count), .prompts = {{}, {}}, .first_step = first_step});
     first_step += count;
   }
-  PlanRows(interval, /*rows=*/2, stages);
+  PlanRows(interval, stages);
   std::vector<std::string> rows;
   for (const PlannedStage& stage : stages) rows.push_back(absl::StrJoin(stage.rows, ""));
   return rows;

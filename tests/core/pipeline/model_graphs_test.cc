@@ -30,7 +30,7 @@ class ModelGraphsTest : public ::testing::Test {
 };
 
 TEST_F(ModelGraphsTest, DeclaresWhatPicturesOfAShapeNeedWithItsUsers) {
-  ASSERT_OK_AND_ASSIGN(const auto graphs, rig_.pipeline->GraphsOf({72, 64}, 2));
+  ASSERT_OK_AND_ASSIGN(const auto graphs, rig_.pipeline->GraphsOf({}, {72, 64}, 2));
   EXPECT_THAT(Declared(),
               UnorderedElementsAre(
                   "base text_encoder rows 1: base", "base text_encoder_2 rows 1: base refiner",
@@ -43,9 +43,9 @@ TEST_F(ModelGraphsTest, DeclaresWhatPicturesOfAShapeNeedWithItsUsers) {
 }
 
 TEST_F(ModelGraphsTest, AddsOnlyTheStepsForAnotherNumberOfRows) {
-  ASSERT_OK_AND_ASSIGN(const auto two, rig_.pipeline->GraphsOf({72, 64}, 2));
+  ASSERT_OK_AND_ASSIGN(const auto two, rig_.pipeline->GraphsOf({}, {72, 64}, 2));
   const size_t before = Declared().size();
-  ASSERT_OK_AND_ASSIGN(const auto one, rig_.pipeline->GraphsOf({72, 64}, 1));
+  ASSERT_OK_AND_ASSIGN(const auto one, rig_.pipeline->GraphsOf({}, {72, 64}, 1));
   EXPECT_EQ(Declared().size(), before + 2);
 }
 

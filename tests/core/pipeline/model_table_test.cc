@@ -38,5 +38,21 @@ TEST(ModelTableTest, ChainsWhatHandsOver) {
   EXPECT_THAT(ModelTable::FromFlags("b", "").Chain("base", true), IsEmpty());
 }
 
+TEST(ModelTableTest, HasFurtherModelsBehindTheFlags) {
+  const std::vector<ModelSource> more = {
+      {.name = "anime", .checkpoint = "a", .residency = Residency::kOnDemand},
+      {.name = "turbo", .checkpoint = "t", .preset = "turbo"}};
+  const ModelTable all = ModelTable::FromFlags("b", "r", more);
+  EXPECT_THAT(all.Names(), ElementsAre("base", "refiner", "anime", "turbo"));
+  EXPECT_THAT(all.Leaders(), ElementsAre(ModelId{0}, ModelId{2}, ModelId{3}));
+  EXPECT_EQ(all.Find("refiner")->leader, ModelId{0});
+  EXPECT_EQ(all.Find("anime")->residency, Residency::kOnDemand);
+  EXPECT_EQ(all.Find("turbo")->preset_name, "turbo");
+  EXPECT_THAT(all.Chain("anime", true), IsEmpty());
+  const ModelTable alone = ModelTable::FromFlags("", "", more);
+  EXPECT_EQ(alone.Find("")->name, "anime");
+  EXPECT_EQ(alone.FindOrFirst("nothing").name, "anime");
+}
+
 }  // namespace
 }  // namespace latentd::pipeline

@@ -20,6 +20,7 @@ namespace {
 std::vector<std::pair<std::string, bool>> OthersThatDiffer(const Asked& a, const Asked& b) {
   return {{"executed_size", a.executed_size != b.executed_size},
           {"image", a.inputs.image != b.inputs.image},
+          {"mask_image", a.inputs.mask_image != b.inputs.mask_image},
           {"latents", a.inputs.latents != b.inputs.latents},
           {"takes_previews", a.takes_previews != b.takes_previews},
           {"output_latents", a.output_latents != b.output_latents},
@@ -108,6 +109,15 @@ Asked WithImage() {
   });
 }
 
+// Grey all over.
+std::string Mask(uint8_t grey) {
+  return image::Encode({8, 8, std::vector<uint8_t>(size_t{8} * 8 * 3, grey)}, {}).value();
+}
+
+Asked WithMask(uint8_t grey) {
+  return After(WithImage(), [&](Asked& s) { s.inputs.mask_image = Mask(grey); });
+}
+
 Asked ByRefiner() {
   return After(WithImage(), [](Asked& s) { s.model = "refiner"; });
 }
@@ -193,6 +203,12 @@ std::vector<Row> DenoisingRows() {
       {"clip_skip_a1111", Plain(), [](Asked& s) { s.clip_skip_a1111 = 3; }},
       {"prompt_syntax", WithBrackets(),
        [](Asked& s) { s.prompt_syntax = prompts::Syntax::kA1111; }},
+      {"long_prompt",
+       After(Plain(),
+             [](Asked& s) {
+               for (int i = 0; i < 80; ++i) s.prompt += " star";
+             }),
+       [](Asked& s) { s.long_prompt = prompts::LongPrompt::kChunk; }},
       {"timesteps", WithTimesteps(),
        [](Asked& s) {
          s.timesteps = {950, 400};
@@ -247,6 +263,7 @@ std::vector<Row> StageRows() {
       {"denoising_end", Plain(), [](Asked& s) { s.denoising_end = 0.5; }},
       {"denoising_start", FromTheMiddle(), [](Asked& s) { s.denoising_start = 0.2; }},
       {"image", WithImage(), [](Asked& s) { s.inputs.image = InitImage(0); }},
+      {"mask_image", WithMask(0), [](Asked& s) { s.inputs.mask_image = Mask(255); }},
       {"strength", WithImage(), [](Asked& s) { s.strength = 0.8; }},
       {"latents", Plain(), [](Asked& s) { s.inputs.latents = NoiseFile(9); }},
       {"output_latents", Plain(), [](Asked& s) { s.output_latents = true; }},
@@ -289,7 +306,7 @@ class ParameterTest : public ::testing::Test {
     // As a server readies its buckets.
     for (const Size bucket : {Size{64, 64}, Size{72, 64}, Size{64, 72}, Size{72, 72}}) {
       for (const int rows : {1, 2}) {
-        const auto graphs = rig_->pipeline->GraphsOf(bucket, rows).value();
+        const auto graphs = rig_->pipeline->GraphsOf({}, bucket, rows).value();
         for (const GraphHandle& graph : graphs) {
           ASSERT_OK(rig_->graphs.Get(graph, {.reason = compiler::Reason::kStartup}));
           rig_->kept.push_back(graph);

@@ -69,7 +69,7 @@ TEST(PrecisionOf, ForcesNothingOfBf16NorOfAVaeThatDoesNotSaySo) {
 // Labels of the graphs that a bucket needs.
 std::vector<std::string> Declared(const ComponentDTypes& precision) {
   const Rig rig(DemoIn(precision));
-  const auto graphs = rig.pipeline->GraphsOf({72, 64}, 2);
+  const auto graphs = rig.pipeline->GraphsOf({}, {72, 64}, 2);
   EXPECT_OK(graphs);
   std::vector<std::string> lines;
   for (const compiler::GraphStatus& info : rig.graphs.List()) {

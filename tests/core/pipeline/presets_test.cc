@@ -32,7 +32,7 @@ std::vector<std::string> MisuseOf(absl::string_view preset, int steps, double gu
   PictureSpec spec;
   spec.num_inference_steps = steps;
   spec.guidance_scale = guidance_scale;
-  return FindMisuse(Get(preset), spec, is_trailing);
+  return FindMisuse(Get(preset), spec, {.is_trailing = is_trailing});
 }
 
 std::string Guess(absl::string_view path, absl::string_view family = "sdxl") {
@@ -133,7 +133,7 @@ TEST(PresetPipelineTest, RequestsThatSetNothingAreDrawnWithIt) {
   asked.scheduler = {.name = "euler", .timestep_spacing = "trailing"};
   EXPECT_EQ(rig.Latents(Bare()), demo.Latents(asked));
   EXPECT_NE(rig.Latents(Bare()), demo.Latents(Bare()));
-  EXPECT_EQ(rig.pipeline->default_scheduler(), "euler");
+  EXPECT_EQ(rig.pipeline->table().first().default_scheduler, "euler");
   EXPECT_THAT(rig.pipeline->Resolve(Bare()).value()->warnings, IsEmpty());
 }
 
@@ -185,8 +185,10 @@ TEST(PresetPipelineTest, TimestepsOfItsOwnAreThere) {
 }
 
 TEST(PresetPipelineTest, ImageToImageRunsOneStepAtLeast) {
-  EXPECT_EQ(WithPreset({.strength = 0.3}, &Get("lightning-1")).strength, 1);
-  EXPECT_EQ(WithPreset({.strength = 0.3}, &Get("lightning-4")).strength, 0.3);
+  EXPECT_EQ(WithPreset({.strength = 0.3}, &Get("lightning-1"), /*is_told_guidance=*/false).strength,
+            1);
+  EXPECT_EQ(WithPreset({.strength = 0.3}, &Get("lightning-4"), /*is_told_guidance=*/false).strength,
+            0.3);
 }
 
 TEST(PresetPipelineTest, AGridThatIsNotTrailingIsSaid) {
@@ -201,9 +203,9 @@ TEST(PresetPipelineTest, AGridThatIsNotTrailingIsSaid) {
 
 TEST(PresetPipelineTest, ItsSizeIsTheDefault) {
   const Rig rig({.base = kDemoBase, .preset = "turbo"});
-  EXPECT_EQ(rig.pipeline->traits().default_size, (Size{512, 512}));
+  EXPECT_EQ(rig.pipeline->table().first().default_size, (Size{512, 512}));
   const Rig tcd({.base = kDemoBase, .preset = "tcd"});
-  EXPECT_NE(tcd.pipeline->traits().default_size, (Size{512, 512}));
+  EXPECT_NE(tcd.pipeline->table().first().default_size, (Size{512, 512}));
   EXPECT_EQ(tcd.pipeline->Resolve(Bare()).value()->spec.eta, 0.3);
   PictureSpec asked = Bare();
   asked.scheduler.name = "ddim";

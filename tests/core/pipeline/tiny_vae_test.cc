@@ -126,7 +126,7 @@ TEST_F(TinyVaeTest, ThatIsOffLeavesPreviewsInColours) {
   LoadOptions options = WithTinyVae();
   options.components["vae_tiny"] = ComponentMode::kOff;
   const Rig off(options, "", backends::cpu::CpuBackend::Create().value());
-  EXPECT_TRUE(off.pipeline->PreviewGraphsOf({64, 72})->empty());
+  EXPECT_TRUE(off.pipeline->PreviewGraphsOf({}, {64, 72})->empty());
   const auto picture = off.Start(Spec(2));
   EXPECT_EQ(picture->request->preview, nullptr);
   EXPECT_TRUE(picture->request->colors.has_value());
@@ -137,7 +137,7 @@ TEST_F(TinyVaeTest, IsAComponentOfItsOwnWithItsOwnPrecision) {
   LoadOptions options = WithTinyVae();
   options.precision["vae_tiny"] = DType::kBF16;
   const Rig rig(options);
-  ASSERT_OK_AND_ASSIGN(const auto graphs, rig.pipeline->PreviewGraphsOf({72, 64}));
+  ASSERT_OK_AND_ASSIGN(const auto graphs, rig.pipeline->PreviewGraphsOf({}, {72, 64}));
   ASSERT_EQ(graphs.size(), 1u);
   EXPECT_EQ(compiler::GraphStore::LabelOf(graphs[0]).ToText(), "base vae_tiny 72x64 rows 1 bf16");
 }

@@ -33,9 +33,8 @@ std::vector<std::string> Warnings(const Change& ask, const std::vector<ModelRead
   asked.prompt = "a star";
   ask(asked);
   const Size image_size = {64, 64};
-  const PictureSpec resolved = WithDefaults(
-      asked, {.default_size = {64, 64}, .models = ModelTable::FromFlags("base", "refiner")},
-      &image_size);
+  const PictureSpec resolved =
+      WithDefaults(asked, {.models = ModelTable::FromFlags("base", "refiner")}, &image_size);
   return FindUnusedParameters(asked, resolved, models);
 }
 

@@ -23,7 +23,7 @@ using ::testing::ElementsAre;
 using ::testing::ElementsAreArray;
 
 constexpr int64_t kChannels = 4, kHeight = 5, kWidth = 7;
-const Shape kLatents{1, kChannels, kHeight, kWidth};
+const Shape kLatents{1, kChannels, kHeight, kWidth}, kMask{1, 1, kHeight, kWidth};
 
 std::vector<float> Random(int64_t size, float largest, unsigned seed) {
   std::mt19937 random(seed);
@@ -56,7 +56,7 @@ SampleRun RunSample(const VaeConfig& config, const NamedBuffers& inputs) {
   return run;
 }
 
-// To the bit, so that a seed keeps its picture.
+// To the bit, so that a seed keeps its picture, and a mask what it covers.
 TEST(SampleGraphTest, DrawsFromADistributionAndAddsNoise) {
   networks::AutoencoderKlConfig config;
   config.latent_channels = kChannels;
@@ -65,19 +65,24 @@ TEST(SampleGraphTest, DrawsFromADistributionAndAddsNoise) {
   const int64_t size = kLatents.elements();
   // Log variances beyond what they are clamped to, too.
   std::vector<float> moments = Random(2 * size, 40, 1), drawn = Random(size, 3, 2),
-                     noise = Random(size, 3, 3), image_scale = {0.7f}, noise_scale = {0.3f};
+                     noise = Random(size, 3, 3), image_scale = {0.7f}, noise_scale = {0.3f},
+                     drawn_over = Random(size, 3, 4), mask(kMask.elements());
+  for (size_t i = 0; i < mask.size(); ++i) mask[i] = i % 3 == 0 ? 1.0f : 0.0f;
   const SampleRun run =
       RunSample(config, {{"moments", Wrap(moments, {1, 2 * kChannels, kHeight, kWidth})},
                          {"sample_noise", Wrap(drawn, kLatents)},
                          {"noise", Wrap(noise, kLatents)},
                          {"image_scale", Wrap(image_scale, {1})},
-                         {"noise_scale", Wrap(noise_scale, {1})}});
+                         {"noise_scale", Wrap(noise_scale, {1})},
+                         {"mask", Wrap(mask, kMask)},
+                         {"drawn", Wrap(drawn_over, kLatents)}});
   std::vector<float> expected;
   for (int64_t i = 0; i < size; ++i) {
     const float deviation = std::exp(0.5f * std::clamp(moments[size + i], -30.0f, 20.0f));
     const float sample = moments[i] + deviation * drawn[i];
     const float latent = (sample - 0.25f) * 0.13025f;
-    expected.push_back(0.7f * latent + 0.3f * noise[i]);
+    const bool masked = mask[i % mask.size()] == 1;
+    expected.push_back(masked ? drawn_over[i] : 0.7f * latent + 0.3f * noise[i]);
   }
   EXPECT_THAT(run.latents, ElementsAreArray(expected));
 }
@@ -88,12 +93,16 @@ TEST(SampleGraphTest, TakesAutoencoderTinysLatentsAsTheyAre) {
   config.scaling_factor = 2;
   EXPECT_FALSE(IsDistribution(config));
   std::vector<float> latents = Random(kLatents.elements(), 3, 1), noise(latents.size()),
-                     image_scale = {1}, noise_scale = {0};
+                     image_scale = {1}, noise_scale = {0}, mask(kMask.elements()),
+                     drawn(latents.size());
   const SampleRun run = RunSample(config, {{"moments", Wrap(latents, kLatents)},
                                            {"noise", Wrap(noise, kLatents)},
                                            {"image_scale", Wrap(image_scale, {1})},
-                                           {"noise_scale", Wrap(noise_scale, {1})}});
-  EXPECT_THAT(run.inputs, ElementsAre("moments", "noise", "image_scale", "noise_scale"));
+                                           {"noise_scale", Wrap(noise_scale, {1})},
+                                           {"mask", Wrap(mask, kMask)},
+                                           {"drawn", Wrap(drawn, kLatents)}});
+  EXPECT_THAT(run.inputs,
+              ElementsAre("moments", "noise", "image_scale", "noise_scale", "mask", "drawn"));
   for (float& latent : latents) latent *= 2;
   EXPECT_THAT(run.latents, ElementsAreArray(latents));
 }

@@ -22,10 +22,12 @@ using ::testing::UnorderedElementsAre;
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 Traits DemoTraits() {
-  return {.default_size = {256, 256},
-          .side_multiple = 8,
-          .max_clip_skip = 2,
-          .models = ModelTable::FromFlags("base", "refiner")};
+  Traits traits = {.side_multiple = 8, .models = ModelTable::FromFlags("base", "refiner")};
+  for (const int id : {0, 1}) {
+    traits.models[{id}].default_size = {256, 256};
+    traits.models[{id}].max_clip_skip = 2;
+  }
+  return traits;
 }
 
 std::vector<std::string> BadFields(const PictureSpec& spec, const Traits& traits = DemoTraits()) {
@@ -40,6 +42,24 @@ PictureSpec WithImage() {
   PictureSpec spec;
   spec.has_image = true;
   return spec;
+}
+
+TEST(FindViolationsTest, AMaskNeedsAnImage) {
+  PictureSpec spec;
+  spec.has_mask = true;
+  EXPECT_THAT(BadFields(spec), ElementsAre("mask_image"));
+  spec.has_image = true;
+  EXPECT_THAT(BadFields(spec), IsEmpty());
+}
+
+TEST(FindViolationsTest, AnInpaintingModelNeedsAMask) {
+  Traits traits = DemoTraits();
+  traits.models[ModelId{0}].inpaints = true;
+  EXPECT_THAT(BadFields({}, traits), ElementsAre("mask_image"));
+  PictureSpec spec = WithImage();
+  EXPECT_THAT(BadFields(spec, traits), ElementsAre("mask_image"));
+  spec.has_mask = true;
+  EXPECT_THAT(BadFields(spec, traits), IsEmpty());
 }
 
 TEST(FindViolationsTest, AcceptsASpecWithNothingSet) {
@@ -91,7 +111,7 @@ TEST(FindViolationsTest, RefusesMoreThanFourMegapixels) {
   spec.width = spec.height = 2048;
   EXPECT_THAT(BadFields(spec), IsEmpty());  // exactly 4 Mi
   Traits coarse = DemoTraits();
-  coarse.default_size = {4096, 2048};
+  coarse.models[{0}].default_size = {4096, 2048};
   EXPECT_THAT(BadFields(PictureSpec{}, coarse), ElementsAre("height"));
 }
 

@@ -3,13 +3,23 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <string>
+#include <vector>
+
 #include "tests/core/tokenizer/tokenizer_folder.h"
+#include "tests/support/source_directory.h"
 #include "tests/support/status_matchers.h"
 
 namespace latentd::prompts {
 namespace {
 
 using ::latentd::testing::StatusIs;
+using ::nlohmann::json;
 using ::testing::Each;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
@@ -30,9 +40,37 @@ std::string Words(int count) {
   return words;
 }
 
-TEST(FirstChunkTest, IsThePaddedPromptWhereThereAreNoWeights) {
+using Pieces = std::vector<Piece>;
+
+absl::StatusOr<Chunks> Truncated(const Pieces& pieces) {
+  return MakeChunks(pieces, Syntax::kA1111, LongPrompt::kTruncate, Demo());
+}
+
+// Numbers of tokens in each chunk.
+std::vector<int> CountsOf(const Chunks& chunks) {
+  std::vector<int> counts;
+  for (const Chunk& chunk : chunks.chunks) {
+    EXPECT_EQ(chunk.ids.size(), 77u);
+    EXPECT_EQ(chunk.weights.size(), 77u);
+    EXPECT_EQ(chunk.ids.front(), Demo().start_id());
+    const auto end = std::find(chunk.ids.begin(), chunk.ids.end(), Demo().end_id());
+    counts.push_back(static_cast<int>(end - chunk.ids.begin()) - 1);
+  }
+  return counts;
+}
+
+std::vector<int> Cut(Syntax syntax, const Pieces& pieces) {
+  const auto chunks = MakeChunks(pieces, syntax, LongPrompt::kChunk, Demo());
+  EXPECT_OK(chunks);
+  EXPECT_EQ(chunks->dropped, 0);
+  const std::vector<int> counts = CountsOf(*chunks);
+  EXPECT_EQ(chunks->tokens, std::accumulate(counts.begin(), counts.end(), int64_t{0}));
+  return counts;
+}
+
+TEST(TruncateTest, IsThePaddedPromptWhereThereAreNoWeights) {
   for (const std::string& text : {std::string(), std::string("a red circle"), Words(90)}) {
-    const auto chunks = FirstChunk({{text}}, Demo());
+    const auto chunks = Truncated({{text}});
     ASSERT_OK(chunks);
     const tokenizer::Encoding padded = Demo().EncodePadded(text);
     ASSERT_THAT(chunks->chunks, SizeIs(1));
@@ -43,8 +81,8 @@ TEST(FirstChunkTest, IsThePaddedPromptWhereThereAreNoWeights) {
   }
 }
 
-TEST(FirstChunkTest, GivesEachTokenTheWeightOfItsPiece) {
-  const auto chunks = FirstChunk({{"a ", 1}, {"red circle", 1.5}, {" a", 0.5}}, Demo());
+TEST(TruncateTest, GivesEachTokenTheWeightOfItsPiece) {
+  const auto chunks = Truncated({{"a ", 1}, {"red circle", 1.5}, {" a", 0.5}});
   ASSERT_OK(chunks);
   const Chunk& chunk = chunks->chunks.front();
   EXPECT_TRUE(chunk.has_weights());
@@ -58,8 +96,8 @@ TEST(FirstChunkTest, GivesEachTokenTheWeightOfItsPiece) {
   EXPECT_EQ(chunks->tokens, static_cast<int64_t>(weighted) + 2);
 }
 
-TEST(FirstChunkTest, CountsTheTokensThatItDrops) {
-  const auto chunks = FirstChunk({{Words(70), 1}, {Words(10), 2}}, Demo());
+TEST(TruncateTest, CountsTheTokensThatItDrops) {
+  const auto chunks = Truncated({{Words(70), 1}, {Words(10), 2}});
   ASSERT_OK(chunks);
   EXPECT_EQ(chunks->tokens, 80);
   EXPECT_EQ(chunks->dropped, 5);
@@ -69,9 +107,111 @@ TEST(FirstChunkTest, CountsTheTokensThatItDrops) {
   EXPECT_EQ(chunk.ids[76], Demo().end_id());
 }
 
-TEST(FirstChunkTest, RefusesToReadOverABreak) {
-  EXPECT_THAT(FirstChunk({{"a"}, {"b", 1, true}}, Demo()),
+TEST(TruncateTest, RefusesToReadOverABreak) {
+  EXPECT_THAT(Truncated({{"a"}, {"b", 1, true}}),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("BREAK")));
+}
+
+TEST(ChunksTest, OfA1111EndBehindACommaThatIsNear) {
+  for (const Syntax syntax : {Syntax::kNone, Syntax::kA1111}) {
+    EXPECT_EQ(Cut(syntax, {{""}}), (std::vector<int>{0}));
+    EXPECT_EQ(Cut(syntax, {{Words(75)}}), (std::vector<int>{75}));
+    EXPECT_EQ(Cut(syntax, {{Words(76)}}), (std::vector<int>{75, 1}));
+    EXPECT_EQ(Cut(syntax, {{Words(160)}}), (std::vector<int>{75, 75, 10}));
+    // The comma is number 70 of 100, and then 56 and 55: at most 20 before the 75th.
+    EXPECT_EQ(Cut(syntax, {{Words(69) + ", " + Words(30)}}), (std::vector<int>{70, 30}));
+    EXPECT_EQ(Cut(syntax, {{Words(55) + ", " + Words(44)}}), (std::vector<int>{56, 44}));
+    EXPECT_EQ(Cut(syntax, {{Words(54) + ", " + Words(45)}}), (std::vector<int>{75, 25}));
+    EXPECT_EQ(Cut(syntax, {{Words(75) + ", " + Words(4)}}), (std::vector<int>{75, 5}));
+  }
+}
+
+TEST(ChunksTest, OfA1111BeginWhereABreakStands) {
+  EXPECT_EQ(Cut(Syntax::kA1111, {{"a"}, {"a a", 1, true}}), (std::vector<int>{1, 2}));
+  EXPECT_EQ(Cut(Syntax::kA1111, {{""}, {"", 1, true}, {"a", 1, true}}),
+            (std::vector<int>{0, 0, 1}));
+  EXPECT_EQ(Cut(Syntax::kA1111, {{"a"}, {"", 1, true}}), (std::vector<int>{1}));
+}
+
+TEST(ChunksTest, OfComfyUiCutNoShortPiece) {
+  EXPECT_EQ(Cut(Syntax::kComfyUi, {{Words(70)}, {Words(7), 2}}), (std::vector<int>{70, 7}));
+  EXPECT_EQ(Cut(Syntax::kComfyUi, {{Words(70)}, {Words(8), 2}}), (std::vector<int>{75, 3}));
+  EXPECT_EQ(Cut(Syntax::kComfyUi, {{Words(70)}, {Words(5), 2}}), (std::vector<int>{75}));
+  EXPECT_EQ(Cut(Syntax::kComfyUi, {{Words(69) + ", " + Words(30)}}), (std::vector<int>{75, 25}));
+}
+
+TEST(ChunksTest, OfCompelEndBehindSentences) {
+  EXPECT_EQ(Cut(Syntax::kCompel, {{Words(30) + ". " + Words(30) + ", " + Words(30)}}),
+            (std::vector<int>{31, 61}));
+  EXPECT_EQ(Cut(Syntax::kCompel, {{Words(30) + ", " + Words(10) + "; " + Words(50)}}),
+            (std::vector<int>{42, 50}));
+  EXPECT_EQ(Cut(Syntax::kCompel, {{Words(80)}}), (std::vector<int>{75, 5}));
+  EXPECT_EQ(Cut(Syntax::kCompel, {{Words(30) + ". " + Words(44)}}), (std::vector<int>{75}));
+  EXPECT_EQ(Cut(Syntax::kCompel, {{""}}), (std::vector<int>{0}));
+}
+
+TEST(ChunksTest, KeepTheWeightsOfTheirTokens) {
+  const auto chunks = MakeChunks(Pieces{{Words(69) + ", a"}, {Words(20), 2}}, Syntax::kA1111,
+                                 LongPrompt::kChunk, Demo());
+  ASSERT_OK(chunks);
+  ASSERT_THAT(chunks->chunks, SizeIs(2));
+  EXPECT_FALSE(chunks->chunks[0].has_weights());
+  EXPECT_EQ(chunks->chunks[1].weights[1], 1);
+  EXPECT_EQ(chunks->chunks[1].weights[2], 2);
+  EXPECT_EQ(chunks->chunks[1].weights[21], 2);
+  EXPECT_EQ(chunks->chunks[1].weights[22], 1);
+}
+
+TEST(ChunksTest, AreFourAtMostBehindWhichTokensAreDropped) {
+  EXPECT_EQ(Cut(Syntax::kA1111, {{Words(300)}}), (std::vector<int>{75, 75, 75, 75}));
+  for (const Syntax syntax : {Syntax::kNone, Syntax::kA1111, Syntax::kComfyUi, Syntax::kCompel}) {
+    const auto chunks = MakeChunks(Pieces{{Words(10000)}}, syntax, LongPrompt::kChunk, Demo());
+    ASSERT_OK(chunks);
+    EXPECT_THAT(chunks->chunks, SizeIs(4));
+    EXPECT_EQ(chunks->tokens, 10000);
+    EXPECT_EQ(chunks->dropped, 9700);
+  }
+}
+
+// make_cuts.py has the rules, and calls Compel.
+TEST(ChunksTest, AreThoseOfTheOriginals) {
+  const std::map<std::string, Syntax> syntaxes = {{"none", Syntax::kNone},
+                                                  {"a1111", Syntax::kA1111},
+                                                  {"comfyui", Syntax::kComfyUi},
+                                                  {"compel", Syntax::kCompel}};
+  const json cases = json::parse(std::ifstream(
+      ::latentd::testing::SourcePath("tests/core/prompts/cut_cases.json"), std::ios::binary));
+  ASSERT_GT(cases.size(), 100u);
+  for (const json& one : cases) {
+    Pieces pieces;
+    for (const json& piece : one["pieces"]) pieces.push_back({piece[0], piece[1], piece[2]});
+    const auto chunks = MakeChunks(pieces, syntaxes.at(one["syntax"].get<std::string>()),
+                                   LongPrompt::kChunk, Demo());
+    ASSERT_OK(chunks);
+    EXPECT_EQ(CountsOf(*chunks), one["chunks"].get<std::vector<int>>()) << one.dump();
+    EXPECT_EQ(chunks->dropped, one["dropped"].get<int64_t>()) << one.dump();
+  }
+}
+
+TEST(ChunksTest, OfATokenizerOfFewTokensEnd) {
+  for (const int length : {2, 3, 5}) {
+    tokenizer::TokenizerFolder folder("tokenizer_2");
+    json config = json::parse(std::ifstream(folder.path() + "/tokenizer_config.json"));
+    config["model_max_length"] = length;
+    folder.Write("tokenizer_config.json", config.dump());
+    const auto small = ClipTokenizer::Load(folder.path());
+    ASSERT_OK(small);
+    for (const Syntax syntax : {Syntax::kA1111, Syntax::kComfyUi, Syntax::kCompel}) {
+      const auto chunks =
+          MakeChunks(Pieces{{Words(3), 1}, {Words(40), 2}}, syntax, LongPrompt::kChunk, **small);
+      ASSERT_OK(chunks);
+      EXPECT_EQ(chunks->tokens, 43);
+      EXPECT_EQ(chunks->dropped, 43 - static_cast<int64_t>(chunks->chunks.size()) * (length - 2));
+      for (const Chunk& chunk : chunks->chunks) {
+        EXPECT_THAT(chunk.ids, SizeIs(static_cast<size_t>(length)));
+      }
+    }
+  }
 }
 
 TEST(EmptyChunkTest, IsTheEmptyPrompt) {

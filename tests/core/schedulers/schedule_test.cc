@@ -9,6 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/error_details.h"
+#include "tests/core/schedulers/parse_scheduler_config.h"
 #include "tests/support/status_matchers.h"
 
 namespace latentd::schedulers {
@@ -61,6 +62,34 @@ bool IsSinglestep(const std::string& name) {
 bool Halves(const std::string& name) {
   return name == "heun" || name == "dpm2" || name == "dpm2_a" || name == "dpmpp_sde" ||
          name == "dpmpp_2s_a";
+}
+
+// As an image is noised where image-to-image begins there; without noise after the last.
+TEST(ScheduleTest, KeepsAnImageAtTheNextEvaluationsNoise) {
+  for (const char* name : {"euler", "ddim", "dpmpp_2m", "heun", "lcm"}) {
+    ASSERT_OK_AND_ASSIGN(const Schedule whole, Make({.name = name}, {.num_inference_steps = 10}));
+    ASSERT_OK_AND_ASSIGN(const Schedule half,
+                         Make({.name = name}, {.num_inference_steps = 10, .strength = 0.5}));
+    const StepCoefficients& before = whole.steps[whole.steps.size() - half.steps.size() - 1];
+    EXPECT_THAT(before.kept, ElementsAre(half.start_image_scale, half.start_noise_scale)) << name;
+    EXPECT_THAT(whole.steps.back().kept, ElementsAre(1, 0)) << name;
+  }
+}
+
+// Lines of which diffusers knows no noise, as of the end of their step.
+TEST(ScheduleTest, KeepsAnImageAtTheStepsEndInTheMiddleOfOne) {
+  for (const char* name : {"dpm2", "dpm2_a", "dpmpp_sde"}) {
+    ASSERT_OK_AND_ASSIGN(const Schedule schedule, Make({.name = name}, {.num_inference_steps = 4}));
+    EXPECT_EQ(schedule.steps[0].kept, schedule.steps[1].kept) << name;
+    EXPECT_NE(schedule.steps[1].kept, schedule.steps[2].kept) << name;
+  }
+}
+
+// diffusers' inpainting takes any end for the last.
+TEST(ScheduleTest, KeepsAnImageWithoutNoiseWhereDenoisingEnds) {
+  ASSERT_OK_AND_ASSIGN(const Schedule cut,
+                       Make({}, {.num_inference_steps = 10, .denoising_end = 0.5}));
+  EXPECT_THAT(cut.steps.back().kept, ElementsAre(1, 0));
 }
 
 TEST(ScheduleTest, EverySchedulerRunsAnyNumberOfStepsWithAnySpacing) {

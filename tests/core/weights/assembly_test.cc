@@ -258,5 +258,64 @@ TEST_F(SchedulerTest, IsNotTakenWhereItPredictsAnother) {
               Contains(AllOf(HasSubstr("is not taken"), HasSubstr("v_prediction"))));
 }
 
+// Stable Diffusion 1 has other text encoders and another VAE's scale.
+TEST_F(AssemblyTest, RefusesPartsOfAnotherFamily) {
+  const std::string other = CopyDemo("other");
+  testing::WriteFile(other + "/model_index.json", R"({"_class_name": "StableDiffusionPipeline"})");
+  EXPECT_THAT(Checkpoint::Open({.path = kDemo, .components_from = other}),
+              StatusIs(kInvalid, AllOf(StartsWith("--components-from: "), HasSubstr(other),
+                                       HasSubstr("give a checkpoint of the same family"))));
+  EXPECT_OK(Checkpoint::Open({.path = kDemo, .components_from = kRefiner}));
+}
+
+// The mean and the deviation of Playground's latents are in no tensor of its VAE, whose shapes are
+// those of all.
+TEST_F(SchedulerTest, DecidesWhetherAVaeIsConfiguredByAnothers) {
+  const std::string folder = CopyDemo("edm");
+  const auto open = [&] {
+    return Checkpoint::Open({.path = WriteWhole(), .components_from = folder});
+  };
+  EXPECT_EQ(open()->ConfigName("vae"), folder + "/vae/config.json");
+  testing::WriteFile(folder + "/model_index.json", R"({
+      "_class_name": "StableDiffusionXLPipeline",
+      "scheduler": ["diffusers", "EDMDPMSolverMultistepScheduler"],
+      "unet": ["diffusers", "UNet2DConditionModel"], "vae": ["diffusers", "AutoencoderKL"]})");
+  EXPECT_EQ(open()->ConfigName("vae"), Path("demo.safetensors") + " (vae)");
+}
+
+TEST_F(SchedulerTest, HasTheSettingsOfAUnetThatSaysHowItPredicts) {
+  const std::string unet = WriteFileOf("unet.safetensors", {{"unet", "unet."}}, kDemo,
+                                       {{"v_pred", "F32", {0}, ""}, {"ztsnr", "F32", {0}, ""}});
+  ASSERT_OK_AND_ASSIGN(const Checkpoint checkpoint,
+                       Checkpoint::Open({.path = kDemo, .components = {{"unet", unet}}}));
+  EXPECT_THAT(checkpoint.scheduler_settings(),
+              AllOf(HasSubstr("v_prediction"), HasSubstr("rescale_betas_zero_snr")));
+  EXPECT_THAT(checkpoint.prediction_decided_by(),
+              AllOf(HasSubstr("the tensors v_pred and ztsnr"), HasSubstr(unet)));
+  EXPECT_THAT(checkpoint.notes(), Contains(HasSubstr("v_pred and ztsnr")));
+  EXPECT_EQ(Checkpoint::Open({.path = kDemo})->scheduler_settings(), "");
+}
+
+TEST_F(SchedulerTest, PredictsWhatTheOperatorSays) {
+  ASSERT_OK_AND_ASSIGN(const Checkpoint folder,
+                       Checkpoint::Open({.path = kDemo, .prediction_type = "v_prediction"}));
+  EXPECT_THAT(folder.said_prediction(), HasSubstr("v_prediction"));
+  EXPECT_EQ(folder.prediction_decided_by(), "--prediction-type");
+  EXPECT_THAT(folder.notes(), Contains(HasSubstr("by --prediction-type")));
+  ASSERT_OK_AND_ASSIGN(const Checkpoint file,
+                       Checkpoint::Open({.path = WriteWhole(), .prediction_type = "sample"}));
+  EXPECT_THAT(*file.SchedulerConfigText(), HasSubstr("sample"));
+}
+
+TEST_F(AssemblyTest, EmaWeightsAreThoseOfAFile) {
+  EXPECT_THAT(Checkpoint::Open({.path = kDemo, .ema = true}),
+              StatusIs(kInvalid, AllOf(HasSubstr("is a folder"), HasSubstr("--ema"))));
+  EXPECT_THAT(Checkpoint::Open({.path = WriteWhole(), .ema = true}),
+              StatusIs(kInvalid, HasSubstr("no EMA weights")));
+  const std::string unet = WriteFileOf("unet.safetensors", {{"unet", "unet."}});
+  EXPECT_THAT(Checkpoint::Open({.path = kDemo, .components = {{"unet", unet}}, .ema = true}),
+              StatusIs(kInvalid, AllOf(StartsWith("--unet: "), HasSubstr("no EMA weights"))));
+}
+
 }  // namespace
 }  // namespace latentd::weights

@@ -75,6 +75,7 @@ TEST_F(HealthServiceTest, ServesDegradedWithABucketThatIsReady) {
 TEST_F(HealthServiceTest, TheServicesOfOperatorsServeWhileTheyListen) {
   EXPECT_EQ(Check("latent.v1.GraphCache"), HealthCheckResponse::SERVING);
   EXPECT_EQ(Check("latent.v1.Admin"), HealthCheckResponse::SERVING);
+  EXPECT_EQ(Check("latent.v1.Models"), HealthCheckResponse::SERVING);
 }
 
 TEST_F(HealthServiceTest, AServerThatIsReadyWhenItListensServes) {

@@ -127,7 +127,7 @@ TEST_F(GenerateCallTest, BadFieldsOfFormAndOfMeaningComeTogether) {
   request.clear_prompt();
   request.set_width(9);
   request.set_guidance_scale(31);
-  request.set_model(static_cast<v1::Model>(9));
+  request.set_bucket_policy(static_cast<v1::BucketPolicy>(9));
   for (const grpc::Status& status : {Stream(request), [&] {
                                        v1::GenerateResponse response;
                                        return Generate(request, response);
@@ -136,7 +136,7 @@ TEST_F(GenerateCallTest, BadFieldsOfFormAndOfMeaningComeTogether) {
     std::vector<std::string> fields;
     const auto details = DetailOf<google::rpc::BadRequest>(status);
     for (const auto& violation : details.field_violations()) fields.push_back(violation.field());
-    EXPECT_THAT(fields, UnorderedElementsAre("prompt", "model", "width", "guidance_scale"));
+    EXPECT_THAT(fields, UnorderedElementsAre("prompt", "bucket_policy", "width", "guidance_scale"));
     EXPECT_EQ(ReasonOf(status), "BAD_FIELDS");
     EXPECT_THAT(DetailOf<google::rpc::ErrorInfo>(status).metadata(),
                 UnorderedElementsAre(Pair("min_side", "64"), Pair("max_side", "2048"),

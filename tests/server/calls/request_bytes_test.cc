@@ -29,7 +29,7 @@ using ::testing::SizeIs;
 std::vector<const MethodDescriptor*> AllMethods() {
   std::vector<const MethodDescriptor*> methods;
   for (const char* name : {"latent.v1.ImageGeneration", "latent.v1.GraphCache", "latent.v1.Admin",
-                           "grpc.health.v1.Health"}) {
+                           "latent.v1.Models", "grpc.health.v1.Health"}) {
     const ServiceDescriptor* service = DescriptorPool::generated_pool()->FindServiceByName(name);
     for (int i = 0; i < service->method_count(); ++i) methods.push_back(service->method(i));
   }
@@ -45,7 +45,8 @@ class RequestBytesTest : public RunningServer {
   // At the port where the method is.
   grpc::Status Call(const MethodDescriptor& method, const std::string& bytes) {
     const std::string& service = method.service()->full_name();
-    const bool is_operators = service == "latent.v1.GraphCache" || service == "latent.v1.Admin";
+    const bool is_operators = service == "latent.v1.GraphCache" || service == "latent.v1.Admin" ||
+                              service == "latent.v1.Models";
     grpc::GenericStub stub(is_operators ? admin_channel_ : channel_);
     grpc::ClientContext context;
     const grpc::Slice slice(bytes);
@@ -72,7 +73,7 @@ class RequestBytesTest : public RunningServer {
   const std::vector<const MethodDescriptor*> methods_ = AllMethods();
 };
 
-TEST_F(RequestBytesTest, ThereAreMethods) { EXPECT_THAT(methods_, SizeIs(22)); }
+TEST_F(RequestBytesTest, ThereAreMethods) { EXPECT_THAT(methods_, SizeIs(26)); }
 
 TEST_F(RequestBytesTest, BytesThatAreNoMessageAreNamedByEveryMethod) {
   for (const MethodDescriptor* method : methods_) {

@@ -93,6 +93,7 @@ TEST(RequestConversionTest, EveryFieldReachesTheSpecAndComesBackInTheParameters)
   v1::GenerateRequest expected = request;
   expected.clear_request_id();  // told in every event
   expected.clear_image();
+  expected.clear_mask_image();
   expected.clear_latents();
   expected.clear_priority();  // the request's, not its pictures'
   expected.clear_resumable();
@@ -103,6 +104,7 @@ TEST(RequestConversionTest, EveryFieldReachesTheSpecAndComesBackInTheParameters)
   const ConvertedRequest converted = ToSpec(request);
   EXPECT_EQ(converted.spec.request_id, request.request_id());
   EXPECT_EQ(converted.spec.inputs->image, request.image());
+  EXPECT_EQ(converted.spec.inputs->mask_image, request.mask_image());
   EXPECT_EQ(converted.spec.inputs->latents, request.latents());
   EXPECT_EQ(converted.spec.priority, request.priority());
   EXPECT_THAT(converted.violations, IsEmpty());
@@ -149,7 +151,7 @@ TEST(RequestConversionTest, FieldsThatAreNotSetStayAbsent) {
 }
 
 // Fields of a request that say nothing of its images, and files.
-const std::set<std::string> kWithoutRow = {"request_id", "output",   "image",
+const std::set<std::string> kWithoutRow = {"request_id", "output",   "image",    "mask_image",
                                            "latents",    "priority", "resumable"};
 
 TEST(FieldTableTest, EveryOtherFieldOfARequestHasARow) {
@@ -192,11 +194,10 @@ TEST(RequestFormTest, NumbersAreFinite) {
 
 TEST(RequestFormTest, EnumValuesAreKnown) {
   v1::GenerateRequest request = Good();
-  request.set_model(static_cast<v1::Model>(99));
   request.mutable_output()->set_format(static_cast<v1::Format>(77));
   request.set_bucket_policy(static_cast<v1::BucketPolicy>(4));
-  EXPECT_THAT(BadFields(request), ElementsAre("model", "output.format", "bucket_policy"));
-  EXPECT_THAT(ToSpec(request).violations[0].description, HasSubstr("MODEL_REFINER"));
+  EXPECT_THAT(BadFields(request), ElementsAre("output.format", "bucket_policy"));
+  EXPECT_THAT(ToSpec(request).violations[0].description, HasSubstr("FORMAT_JPEG"));
 }
 
 TEST(RequestFormTest, AFieldOfANewerApiIsNotIgnored) {

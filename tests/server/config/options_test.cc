@@ -61,6 +61,7 @@ TEST(OptionsTest, Defaults) {
   EXPECT_THAT(options.engine.buckets, IsEmpty());
   EXPECT_THAT(options.engine.rows, IsEmpty());  // the backend's choice
   EXPECT_EQ(options.engine.max_shared_pixels, 8 * 1024 * 1024);
+  EXPECT_EQ(options.engine.prompt_chunks, 1);
   EXPECT_THAT(options.engine.components, IsEmpty());
   EXPECT_THAT(options.engine.skipped_passes, IsEmpty());
   EXPECT_TRUE(options.engine.compile_at_start);
@@ -123,7 +124,7 @@ TEST(OptionsTest, EveryFlagOfGraphsHasItsEffect) {
       const Options options,
       OptionsOf("", {"--cache-dir=/c", "--cache-max-bytes=3GiB", "--graph-memory=5MiB",
                      "--buckets=1024x1024, 832x1216", "--rows=2,1", "--max-shared-pixels=0",
-                     "--vae-tiling-above=1536x1024",
+                     "--prompt-chunks=4", "--vae-tiling-above=1536x1024",
                      "--components=vae_encoder=off,text_encoder=reference,unet_base=compiled",
                      "--skip-passes=epilogues,image_layout", "--nocompile-at-start",
                      "--allow-cold-requests", "--forbid-compile-after-ready", "--allow-import=true",
@@ -137,6 +138,7 @@ TEST(OptionsTest, EveryFlagOfGraphsHasItsEffect) {
               ElementsAre(pipeline::Size{1024, 1024}, pipeline::Size{832, 1216}));
   EXPECT_THAT(options.engine.rows, ElementsAre(2, 1));
   EXPECT_EQ(options.engine.max_shared_pixels, 0);
+  EXPECT_EQ(options.engine.prompt_chunks, 4);
   EXPECT_EQ(options.engine.vae_tiling_above, 1536 * 1024);
   EXPECT_THAT(options.engine.components,
               ElementsAre(Pair("text_encoder", engine::ComponentMode::kReference),
@@ -285,6 +287,8 @@ TEST(OptionsTest, WrongValuesOfGraphsAndCallersAreNamedWithWhatIsRight) {
       {"--rows=1,17", "from 1 to 16"},
       {"--rows=2,2", "once"},
       {"--max-shared-pixels=-1", "0 to 67108864"},
+      {"--prompt-chunks=0", "1 to 4"},
+      {"--prompt-chunks=5", "1 to 4"},
       {"--max-shared-pixels=67108865", "0 to 67108864"},
       {"--max-shared-pixels=8x1024x1024", "whole number"},
       {"--components=vae=off", "vae_decoder, vae_encoder"},

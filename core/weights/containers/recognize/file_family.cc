@@ -88,15 +88,26 @@ json EulerScheduler() {
   return config;
 }
 
-// Stable Diffusion 1 and 2: PLMS, and DDIM for the velocity.
-json EarlyScheduler(bool is_velocity) {
+// Stable Diffusion 1 and 2: PLMS, and DDIM for all but the noise.
+json EarlyScheduler(bool is_epsilon) {
   json config = BetasOfStableDiffusion();
-  config["_class_name"] = is_velocity ? "DDIMScheduler" : "PNDMScheduler";
+  config["_class_name"] = is_epsilon ? "PNDMScheduler" : "DDIMScheduler";
   config["clip_sample"] = false;
   config["set_alpha_to_one"] = false;
   config["skip_prk_steps"] = true;
   config["timestep_spacing"] = "leading";
   return config;
+}
+
+json SettingsOf(NoisePrediction prediction) {
+  json settings = json::object();
+  settings["prediction_type"] = IsVelocity(prediction) ? "v_prediction" : "epsilon";
+  if (prediction == NoisePrediction::kSample) settings["prediction_type"] = "sample";
+  if (prediction != NoisePrediction::kVelocityZeroSnr) return settings;
+  settings["rescale_betas_zero_snr"] = true;
+  // The other spacings never begin at the timestep without signal.
+  settings["timestep_spacing"] = "trailing";
+  return settings;
 }
 
 }  // namespace
@@ -105,17 +116,20 @@ const FamilyDefaults& DefaultsOf(FileFamily family) {
   return kDefaults[static_cast<size_t>(family)];
 }
 
+bool IsVelocity(NoisePrediction prediction) {
+  return prediction == NoisePrediction::kVelocity ||
+         prediction == NoisePrediction::kVelocityZeroSnr;
+}
+
+std::string SchedulerSettingsOf(NoisePrediction prediction) {
+  return SettingsOf(prediction).dump();
+}
+
 std::string SchedulerConfigOf(FileFamily family, NoisePrediction prediction) {
   if (prediction == NoisePrediction::kEdm) return EdmScheduler().dump(2);
   const bool is_xl = family == FileFamily::kXlBase || family == FileFamily::kXlRefiner;
-  const bool is_velocity = prediction != NoisePrediction::kEpsilon;
-  json config = is_xl ? EulerScheduler() : EarlyScheduler(is_velocity);
-  config["prediction_type"] = is_velocity ? "v_prediction" : "epsilon";
-  if (prediction == NoisePrediction::kVelocityZeroSnr) {
-    // The other spacings never begin at the timestep without signal.
-    config["rescale_betas_zero_snr"] = true;
-    config["timestep_spacing"] = "trailing";
-  }
+  json config = is_xl ? EulerScheduler() : EarlyScheduler(prediction == NoisePrediction::kEpsilon);
+  config.update(SettingsOf(prediction));
   return config.dump(2);
 }
 

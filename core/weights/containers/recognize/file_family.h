@@ -15,7 +15,9 @@ namespace latentd::weights {
 enum class FileFamily : uint8_t { kSd1, kSd2, kXlBase, kXlRefiner };
 
 // How noise is predicted, and the schedule that the network was trained at.
-enum class NoisePrediction : uint8_t { kEpsilon, kVelocity, kVelocityZeroSnr, kEdm };
+enum class NoisePrediction : uint8_t { kEpsilon, kVelocity, kVelocityZeroSnr, kSample, kEdm };
+
+bool IsVelocity(NoisePrediction prediction);
 
 struct FamilyDefaults {
   absl::string_view title;           // "Stable Diffusion XL (base)"
@@ -33,7 +35,10 @@ struct FamilyDefaults {
 
 const FamilyDefaults& DefaultsOf(FileFamily family);
 
-// scheduler_config.json.
+// The fields of scheduler_config.json, as JSON, that a prediction other than EDM's decides.
+std::string SchedulerSettingsOf(NoisePrediction prediction);
+
+// All of scheduler_config.json.
 std::string SchedulerConfigOf(FileFamily family, NoisePrediction prediction);
 
 }  // namespace latentd::weights

@@ -160,16 +160,14 @@ std::string DescribeForeignUnet(int64_t in_channels, int64_t added_features) {
     return NotServed("SV3D");
   }
   if (added_features == 1536 || added_features == 2048) return NotServed("Stable unCLIP");
-  if (in_channels == 4) return "";
+  constexpr int64_t kPlain = 4, kInpainting = 9;
+  if (in_channels == kPlain || in_channels == kInpainting) return "";
   if (in_channels == 5) return NotServed("Stable Diffusion 2's depth model");
   if (in_channels == 7) return NotServed("the x4 upscaler");
   if (in_channels == 8) return NotServed("InstructPix2Pix");
-  if (in_channels == 9) {
-    return "an inpainting checkpoint (its UNet takes 9 channels), which is not served: give the "
-           "checkpoint that it was trained from";
-  }
   return absl::StrCat("a checkpoint with a UNet of ", in_channels,
-                      " input channels, which is not served: those of Stable Diffusion have 4");
+                      " input channels, which is not served: those of Stable Diffusion have 4, or "
+                      "9 for inpainting");
 }
 
 std::string DescribeQuantization(const TensorMap& tensors) {

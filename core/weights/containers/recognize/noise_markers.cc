@@ -42,6 +42,20 @@ double FromBF16(uint16_t bits) {
   return value;
 }
 
+// F8_E4M3 has no infinities, and one NaN of each sign. Another name is FN.
+double FromF8E4M3(uint8_t bits) {
+  constexpr int kMantissaBits = 3, kBias = 7, kNan = 0x7f;
+  if ((bits & kNan) == kNan) return NAN;
+  const int exponent = (bits >> kMantissaBits) & 0xf;
+  const int mantissa = bits & 0x7;
+  const int whole = exponent == 0 ? mantissa : mantissa + (1 << kMantissaBits);
+  const double sign = (bits & 0x80) == 0 ? 1 : -1;
+  return sign * std::ldexp(whole, std::max(exponent, 1) - kBias - kMantissaBits);
+}
+
+// F8_E5M2 is the upper half of an F16.
+double FromF8E5M2(uint8_t bits) { return FromF16(static_cast<uint16_t>(bits << 8)); }
+
 // Null: values of the dtype are no floats.
 using Decoder = double (*)(const char* bytes);
 Decoder DecoderOf(const StoredTensor& tensor) {
@@ -54,6 +68,10 @@ Decoder DecoderOf(const StoredTensor& tensor) {
       return [](const char* bytes) { return FromF16(Load<uint16_t>(bytes)); };
     case DType::kBF16:
       return [](const char* bytes) { return FromBF16(Load<uint16_t>(bytes)); };
+    case DType::kF8E4M3:
+      return [](const char* bytes) { return FromF8E4M3(Load<uint8_t>(bytes)); };
+    case DType::kF8E5M2:
+      return [](const char* bytes) { return FromF8E5M2(Load<uint8_t>(bytes)); };
     default:
       return nullptr;
   }
@@ -83,6 +101,10 @@ NoiseMarkers Decided(NoisePrediction prediction, std::string by) {
       .prediction = prediction, .decided_by = std::move(by), .latents_mean = {}, .latents_std = {}};
 }
 
+NoiseMarkers ByDefault() {
+  return Decided(NoisePrediction::kEpsilon, std::string(kDecidedByDefault));
+}
+
 // Nullopt: the metadata do not say.
 std::optional<NoiseMarkers> FromMetadata(const Metadata& metadata) {
   constexpr absl::string_view kSays = "the metadata's modelspec.prediction_type";
@@ -94,6 +116,13 @@ std::optional<NoiseMarkers> FromMetadata(const Metadata& metadata) {
   }
   if (type == "epsilon") return Decided(NoisePrediction::kEpsilon, std::string(kSays));
   return std::nullopt;
+}
+
+// REQUIRES: one of the three names.
+NoisePrediction Named(absl::string_view prediction_type, const TensorMap& tensors) {
+  if (prediction_type == "sample") return NoisePrediction::kSample;
+  if (prediction_type == "epsilon") return NoisePrediction::kEpsilon;
+  return tensors.contains("ztsnr") ? NoisePrediction::kVelocityZeroSnr : NoisePrediction::kVelocity;
 }
 
 double StandardDeviation(const std::vector<double>& values) {
@@ -111,7 +140,7 @@ absl::StatusOr<NoiseMarkers> ReadBias(const std::string& path, const SourceMap& 
   constexpr absl::string_view kName = "up_blocks.3.attentions.2.transformer_blocks.0.norm1.bias";
   constexpr double kLimit = 0.09;
   const auto found = unet.find(kName);
-  if (found == unet.end()) return Decided(NoisePrediction::kEpsilon, "default");
+  if (found == unet.end()) return ByDefault();
   const StoredTensor& bias = found->second.from[0];
   const auto values = ReadValues(bias);
   if (!values) {
@@ -125,6 +154,10 @@ absl::StatusOr<NoiseMarkers> ReadBias(const std::string& path, const SourceMap& 
 }
 
 }  // namespace
+
+bool IsMarked(const NoiseMarkers& markers) {
+  return markers.decided_by != kDecidedByDefault && markers.decided_by != kDecidedByFlag;
+}
 
 std::optional<std::vector<double>> ReadValues(const StoredTensor& tensor) {
   const Decoder decode = DecoderOf(tensor);
@@ -144,7 +177,7 @@ std::optional<std::vector<double>> ReadValues(const StoredTensor& tensor) {
 
 absl::StatusOr<NoiseMarkers> ReadNoiseMarkers(const std::string& path, const TensorMap& tensors,
                                               const Metadata& metadata, FileFamily family,
-                                              const SourceMap& unet) {
+                                              const SourceMap& unet, absl::string_view said) {
   if (tensors.contains("edm_mean") && tensors.contains("edm_std")) {
     return ReadPlayground(path, tensors);
   }
@@ -154,6 +187,7 @@ absl::StatusOr<NoiseMarkers> ReadNoiseMarkers(const std::string& path, const Ten
         " is a checkpoint of CosXL (it has the tensor edm_vpred.sigma_max), which is not "
         "served: only Stable Diffusion 1, 2 and XL are");
   }
+  if (!said.empty()) return Decided(Named(said, tensors), std::string(kDecidedByFlag));
   if (tensors.contains("v_pred")) {
     if (!tensors.contains("ztsnr")) {
       return Decided(NoisePrediction::kVelocity, "the tensor v_pred");
@@ -162,7 +196,7 @@ absl::StatusOr<NoiseMarkers> ReadNoiseMarkers(const std::string& path, const Ten
   }
   if (auto said = FromMetadata(metadata)) return *std::move(said);
   if (family == FileFamily::kSd2) return ReadBias(path, unet);
-  return Decided(NoisePrediction::kEpsilon, "default");
+  return ByDefault();
 }
 
 }  // namespace latentd::weights

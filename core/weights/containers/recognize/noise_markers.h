@@ -26,12 +26,22 @@ struct NoiseMarkers {
   std::vector<double> latents_mean, latents_std;
 };
 
-// Reads the few scalars that tell. `unet` has the UNet's tensors by diffusers' names.
+// The end of the sentence for what no marker says.
+inline constexpr absl::string_view kDecidedByDefault = "default";
+// The end of the sentence for what an operator says.
+inline constexpr absl::string_view kDecidedByFlag = "--prediction-type";
+
+// True if it is a marker or the metadata that decided.
+bool IsMarked(const NoiseMarkers& markers);
+
+// Reads the few scalars that tell. `unet` has the UNet's tensors by diffusers' names, and `said` is
+// the prediction_type that counts over all that is in the file, but for the style of EDM; empty:
+// none.
 // INVALID_ARGUMENT, beginning with `path`: a kind of prediction that is not served, or a scalar
 // that cannot be read.
 absl::StatusOr<NoiseMarkers> ReadNoiseMarkers(const std::string& path, const TensorMap& tensors,
                                               const Metadata& metadata, FileFamily family,
-                                              const SourceMap& unet);
+                                              const SourceMap& unet, absl::string_view said = {});
 
 // Values of a small tensor of floats; nullopt: it has no memory, or another dtype.
 std::optional<std::vector<double>> ReadValues(const StoredTensor& tensor);

@@ -73,11 +73,7 @@ absl::StatusOr<UnetPart> ReadServedUnet(const std::string& path, const TensorMap
   std::optional<PartTensors> part = FindUnet(tensors);
   if (!part) return RefuseWithoutUnet(path, tensors);
   RETURN_IF_ERROR(CheckUnetSizes(path, *part));
-  ASSIGN_OR_RETURN(UnetPart unet, ReadUnet(path, *std::move(part)));
-  if (unet.architecture.time_cond_features == 0) return unet;
-  return RefuseFile(path,
-                    " is the UNet of a latent consistency model (time_embedding.cond_proj), which "
-                    "is not served: fuse LCM's LoRA into its base and take --preset=lcm");
+  return ReadUnet(path, *std::move(part));
 }
 
 }  // namespace latentd::weights

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
+#include "core/weights/containers/recognize/refuse_file.h"
 
 namespace latentd::weights {
 namespace {
@@ -194,7 +195,7 @@ class EncoderReading {
     if (sizes_.width % kHeadFeatures != 0) {
       return absl::InvalidArgumentError(absl::StrCat("the ", sizes_.width, " features of ",
                                                      role_.title, " make no whole heads of ",
-                                                     kHeadFeatures));
+                                                     kHeadFeatures, kWhoSaysHeads));
     }
     const json config = {
         {"architectures", {role_.is_projected ? "CLIPTextModelWithProjection" : "CLIPTextModel"}},

@@ -7,6 +7,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
+#include "core/weights/containers/recognize/refuse_file.h"
 
 namespace latentd::weights {
 namespace {
@@ -321,7 +322,8 @@ absl::StatusOr<std::vector<int64_t>> HeadsOf(const UnetArchitecture& unet, int64
     if (channels % (heads == 0 ? kHeadSize : heads) != 0) {
       return absl::InvalidArgumentError(absl::StrCat(
           "the UNet has blocks of ", channels, " channels, which make no whole heads of ",
-          heads == 0 ? absl::StrCat(kHeadSize, " channels") : absl::StrCat(heads, " in a block")));
+          heads == 0 ? absl::StrCat(kHeadSize, " channels") : absl::StrCat(heads, " in a block"),
+          kWhoSaysHeads));
     }
     counts.push_back(heads == 0 ? channels / kHeadSize : heads);
   }

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_replace.h"
 #include "core/weights/containers/single_file.h"
 #include "tests/core/weights/containers/published_file.h"
 #include "tests/support/status_matchers.h"
@@ -29,7 +31,7 @@ class FileMarkersTest : public ::testing::Test {
       : file_({{unet, "model.diffusion_model.", "unet"}, {"vae", "first_stage_model.", "vae"}}) {}
 
   absl::StatusOr<SingleFile> Recognize() const {
-    return RecognizeSingleFile("model.safetensors", file_.tensors, metadata_);
+    return RecognizeSingleFile("model.safetensors", file_.tensors, metadata_, said_);
   }
   json Scheduler() const {
     const absl::StatusOr<SingleFile> file = Recognize();
@@ -55,6 +57,7 @@ class FileMarkersTest : public ::testing::Test {
 
   PublishedFile file_;
   Metadata metadata_;
+  SaidOfFile said_;
 };
 
 class Sd15MarkersTest : public FileMarkersTest {
@@ -98,6 +101,62 @@ TEST_F(Sd15MarkersTest, GiveVelocityASchedulerThatHasZeroSignal) {
   EXPECT_EQ(scheduler["_class_name"], "DDIMScheduler");
   EXPECT_EQ(scheduler["prediction_type"], "v_prediction");
   EXPECT_EQ(scheduler["rescale_betas_zero_snr"], true);
+}
+
+// InvokeAI#7495 and others: what the operator says counts over what the file says.
+TEST_F(FileMarkersTest, CountLessThanWhatTheOperatorSays) {
+  file_.AddTensor("v_pred", {0});
+  file_.AddTensor("ztsnr", {0});
+  said_.prediction_type = "epsilon";
+  EXPECT_EQ(Scheduler()["prediction_type"], "epsilon");
+  EXPECT_FALSE(Scheduler().contains("rescale_betas_zero_snr"));
+  EXPECT_EQ(Recognize()->prediction_decided_by, "--prediction-type");
+  EXPECT_THAT(Notes(), Not(Contains(HasSubstr("v_pred"))));
+  said_.prediction_type = "sample";
+  EXPECT_EQ(Scheduler()["prediction_type"], "sample");
+  said_.prediction_type = "v_prediction";
+  EXPECT_EQ(Scheduler()["rescale_betas_zero_snr"], true);
+  said_.prediction_type.clear();
+  EXPECT_EQ(Recognize()->prediction_decided_by, "the tensors v_pred and ztsnr");
+}
+
+TEST_F(Sd15MarkersTest, GiveWhatTheOperatorSaysASchedulerThatHasIt) {
+  for (const char* said : {"v_prediction", "sample"}) {
+    said_.prediction_type = said;
+    EXPECT_EQ(Scheduler()["_class_name"], "DDIMScheduler");
+    EXPECT_EQ(Scheduler()["prediction_type"], said);
+  }
+  EXPECT_FALSE(Scheduler().contains("rescale_betas_zero_snr"));
+}
+
+// The average of model.diffusion_model.a.b is model_ema.diffusion_modelab.
+TEST_F(FileMarkersTest, TakeTheAveragedWeightsWhereTheOperatorSaysSo) {
+  said_.ema = true;
+  EXPECT_THAT(Recognize(), StatusIs(absl::StatusCode::kInvalidArgument,
+                                    AllOf(HasSubstr("no EMA weights"), HasSubstr("--ema"))));
+  constexpr absl::string_view kModel = "model.";
+  const TensorMap plain = file_.tensors;
+  for (const auto& [name, tensor] : plain) {
+    if (!absl::StartsWith(name, "model.diffusion_model.")) continue;
+    StoredTensor average = tensor;
+    average.file = "average of " + name;
+    const std::string flat = absl::StrReplaceAll(name.substr(kModel.size()), {{".", ""}});
+    file_.tensors["model_ema." + flat] = average;
+  }
+  const auto file = Recognize();
+  ASSERT_OK(file);
+  for (const auto& [name, source] : file->parts.at("unet").sources) {
+    EXPECT_TRUE(absl::StartsWith(source.from[0].file, "average of model.")) << name;
+  }
+  EXPECT_THAT(file->notes, Contains(HasSubstr("has the EMA weights")));
+  said_.ema = false;
+  EXPECT_FALSE(absl::StartsWith(
+      Recognize()->parts.at("unet").sources.at("conv_in.weight").from[0].file, "average"));
+  EXPECT_THAT(Notes(), Contains(HasSubstr("--ema takes them")));
+  said_.ema = true;
+  file_.tensors.erase("model_ema.diffusion_modelout2weight");
+  EXPECT_THAT(Recognize(), StatusIs(absl::StatusCode::kInvalidArgument,
+                                    HasSubstr("but none of model.diffusion_model.out.2.weight")));
 }
 
 TEST_F(FileMarkersTest, TakeThePredictionOfTheMetadataWhereNoTensorTells) {
@@ -210,6 +269,26 @@ TEST_F(Sd2MarkersTest, AskTheMetadataFirst) {
   SetFloats(kName, std::vector<float>(320, 0), {320});
   metadata_["modelspec.prediction_type"] = "v";
   EXPECT_EQ(Scheduler()["prediction_type"], "v_prediction");
+}
+
+// Files of 8-bit floats alone, biases among them: plus and minus a tenth, and the twentieth part.
+TEST_F(Sd2MarkersTest, ReadTheBiasInEightBits) {
+  struct Case {
+    device::DType dtype;
+    uint8_t tenth, twentieth_part;
+  };
+  for (const auto& [dtype, tenth, twentieth_part] :
+       {Case{device::DType::kF8E4M3, 0x1d, 0x15}, Case{device::DType::kF8E5M2, 0x2e, 0x2a}}) {
+    for (const uint8_t bits : {tenth, twentieth_part}) {
+      const device::Buffer values = device::Buffer::Allocate(dtype, {320});
+      auto* bytes = static_cast<uint8_t*>(values.data());
+      for (int i = 0; i < 320; ++i) {
+        bytes[i] = static_cast<uint8_t>(i % 2 == 0 ? bits : bits | 0x80);
+      }
+      file_.tensors[kName] = {.data = values, .file = kName};
+      EXPECT_EQ(Scheduler()["prediction_type"], bits == tenth ? "v_prediction" : "epsilon");
+    }
+  }
 }
 
 TEST_F(Sd2MarkersTest, RefuseABiasThatCannotBeRead) {

@@ -62,12 +62,18 @@ TEST(FilePartTest, ReadsLightningsUnet) {
 }
 
 // diffusers#6790, ComfyUI#1933: LCM's UNets have one tensor more.
-TEST(FilePartTest, RefusesTheUnetOfALatentConsistencyModel) {
-  PublishedFile published({{"unet_sd15", "", "unet", true}});
+TEST(FilePartTest, ReadsTheUnetOfALatentConsistencyModel) {
   const std::string name = "time_embedding.cond_proj.weight";
-  published.AddTensor(name, {320, 256});
-  EXPECT_THAT(Part("unet", published.tensors),
-              StatusIs(kRefused, AllOf(HasSubstr("latent consistency"), HasSubstr("cond_proj"))));
+  for (const char* unet : {"unet_sd15", "unet_sdxl"}) {
+    PublishedFile published({{unet, "", "unet", true}});
+    published.AddTensor(name, {320, 256});
+    ASSERT_OK_AND_ASSIGN(const FilePart part, Part("unet", published.tensors));
+    EXPECT_TRUE(part.sources.contains(name));
+    EXPECT_EQ(json::parse(part.config.value())["time_cond_proj_dim"], 256) << unet;
+  }
+  PublishedFile misshapen({{"unet_sd15", "", "unet", true}});
+  misshapen.AddTensor(name, {640, 256});
+  EXPECT_THAT(Part("unet", misshapen.tensors), StatusIs(kRefused, HasSubstr(name)));
 }
 
 TEST(FilePartTest, TakesTheUnetOfAWholeCheckpoint) {
@@ -75,21 +81,48 @@ TEST(FilePartTest, TakesTheUnetOfAWholeCheckpoint) {
                                     {"vae", "first_stage_model.", "vae"}}));
 }
 
-TEST(FilePartTest, RefusesAUnetAloneThatPredictsSomethingElse) {
-  for (const char* marker : {"v_pred", "edm_mean"}) {
-    PublishedFile published({{"unet_sdxl", "model.diffusion_model.", "unet"}});
-    published.AddTensor(marker, {0});
-    EXPECT_THAT(Part("unet", published.tensors),
-                StatusIs(kRefused, AllOf(HasSubstr(marker), HasSubstr("--base"))));
-  }
+// The scheduler is its base's: what the file says of the prediction is laid over that one's
+// settings.
+TEST(FilePartTest, SaysOfAUnetHowItPredicts) {
+  PublishedFile published({{"unet_sdxl", "model.diffusion_model.", "unet"}});
+  EXPECT_EQ(Part("unet", published.tensors)->scheduler_settings, "");
+  published.AddTensor("v_pred", {0});
+  ASSERT_OK_AND_ASSIGN(const FilePart velocity, Part("unet", published.tensors));
+  EXPECT_EQ(json::parse(velocity.scheduler_settings), json({{"prediction_type", "v_prediction"}}));
+  EXPECT_EQ(velocity.prediction_decided_by, "the tensor v_pred");
+  published.AddTensor("ztsnr", {0});
+  const json settings = json::parse(Part("unet", published.tensors)->scheduler_settings);
+  EXPECT_EQ(settings["rescale_betas_zero_snr"], true);
+  EXPECT_EQ(settings["timestep_spacing"], "trailing");
+}
+
+TEST(FilePartTest, AnOperatorWhoSaysTheSameTakesNothingBack) {
+  PublishedFile published({{"unet_sdxl", "model.diffusion_model.", "unet"}});
+  published.AddTensor("v_pred", {0});
+  published.AddTensor("ztsnr", {0});
+  const auto part = RecognizePart("part.safetensors", "unet", published.tensors, {},
+                                  {.prediction_type = "v_prediction"});
+  ASSERT_OK(part);
+  EXPECT_EQ(json::parse(part->scheduler_settings)["rescale_betas_zero_snr"], true);
+}
+
+// Its latents have other settings than those of the base's VAE.
+TEST(FilePartTest, RefusesAUnetAloneInTheStyleOfEdm) {
+  PublishedFile published({{"unet_sdxl", "model.diffusion_model.", "unet"}});
+  published.AddTensor("edm_mean", {0});
+  EXPECT_THAT(Part("unet", published.tensors),
+              StatusIs(kRefused, AllOf(HasSubstr("edm_mean"), HasSubstr("--base"))));
 }
 
 // diffusers#7390, #7003: nine channels were read with a configuration of four.
-TEST(FilePartTest, RefusesInpaintingByItsChannels) {
-  PublishedFile published({{"unet_sd15", "", "unet"}});
-  published.AddTensor("input_blocks.0.0.weight", {320, 9, 3, 3});
-  EXPECT_THAT(Part("unet", published.tensors),
-              StatusIs(kRefused, AllOf(HasSubstr("inpainting"), HasSubstr("9 channels"))));
+TEST(FilePartTest, TellsInpaintingByItsChannels) {
+  for (const char* unet : {"unet_sd15", "unet_sdxl"}) {
+    PublishedFile published({{unet, "", "unet"}});
+    published.AddTensor("input_blocks.0.0.weight", {320, 9, 3, 3});
+    ASSERT_OK_AND_ASSIGN(const FilePart part, Part("unet", published.tensors));
+    ASSERT_OK(part.config);
+    EXPECT_EQ(json::parse(*part.config)["in_channels"], 9);
+  }
 }
 
 // Another checkpoint may know them, so that the tensors are there all the same.
@@ -106,7 +139,8 @@ TEST(FilePartTest, HasNoConfigurationWhereHeadsAreNotWhole) {
   }
   ASSERT_OK_AND_ASSIGN(const FilePart part, Part("unet", published.tensors));
   EXPECT_THAT(part.config, StatusIs(kRefused, AllOf(HasSubstr("part.safetensors"),
-                                                    HasSubstr("no whole heads of 64 channels"))));
+                                                    HasSubstr("no whole heads of 64 channels"),
+                                                    HasSubstr("--components-from"))));
   EXPECT_EQ(part.sources.size(), published.tensors.size());
 }
 
@@ -346,7 +380,6 @@ TEST(FilePartTest, RefusesOtherUnetsByTheirSizes) {
   refused("unet_sdxl", 8, 256, "SV3D");
   refused("unet_sdxl", 8, 2816, "InstructPix2Pix");
   refused("unet_sd15", 8, 0, "InstructPix2Pix");
-  refused("unet_sd15", 9, 0, "inpainting");
   refused("unet_sdxl", 4, 1536, "Stable unCLIP");
   refused("unet_sd15", 5, 0, "depth model");
   refused("unet_sd15", 7, 0, "x4 upscaler");

@@ -1,0 +1,30 @@
+// The mask of an image-to-image request, as diffusers' inpainting reads it (VaeImageProcessor with
+// do_binarize and do_convert_grayscale): resized as colours, made grey (ITU-R 601), and cut at the
+// middle. White is drawn over, black stays.
+#pragma once
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "core/device/buffer.h"
+#include "core/image/pixels/passed_over.h"
+#include "core/image/pixels/pixels.h"
+#include "core/pipeline/spec/picture_spec.h"
+
+namespace latentd::pipeline {
+
+// Memory of the host.
+struct Mask {
+  device::Buffer keep;     // u8 [1, H, W, 1]: 1 where the image stays
+  device::Buffer latents;  // f32 [1, 1, h, w]: 1 where it is drawn over
+};
+
+// Takes, of an image whose sides are multiples of `downscale`, the pixels of a latent's side. A
+// latent is as its upper left pixel: torch's interpolation to the nearest.
+Mask MaskOf(const image::Image& image, int downscale);
+
+// Decodes a file and resizes it to `size`; then its edges are extended to the size that runs.
+// INVALID_ARGUMENT names the field at fault.
+absl::StatusOr<Mask> ReadMask(absl::string_view file, Size size, Size executed, int downscale,
+                              image::PassedOver& passed_over);
+
+}  // namespace latentd::pipeline

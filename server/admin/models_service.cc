@@ -1,0 +1,143 @@
+#include "server/admin/models_service.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/algorithm/container.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "core/base/error_details.h"
+#include "core/base/status_macros.h"
+#include "core/base/text.h"
+#include "server/admin/worker_call.h"
+#include "server/calls/basic_conversion.h"
+#include "server/calls/response_conversion.h"
+#include "server/calls/serialize.h"
+#include "server/calls/unary_answer.h"
+
+namespace latentd::server::admin {
+namespace {
+
+namespace v1 = ::latent::v1;
+
+using engine::GraphAdmin;
+
+v1::ModelStatus ToProto(const engine::ModelStatus& model) {
+  v1::ModelStatus proto;
+  proto.set_name(model.name);
+  proto.set_checkpoint(model.checkpoint);
+  proto.set_family(model.family);
+  proto.set_residency(calls::ToProto(model.residency));
+  proto.set_pinned(model.pinned);
+  proto.set_loaded(model.loaded);
+  proto.set_graphs_ready(model.graphs_ready);
+  proto.set_graphs_total(model.graphs_total);
+  if (model.last_use != absl::InfinitePast()) {
+    *proto.mutable_last_used() = calls::ToProto(model.last_use);
+  }
+  return proto;
+}
+
+absl::StatusOr<engine::ModelStatus> FindModel(const GraphAdmin& graphs, const std::string& name) {
+  ASSIGN_OR_RETURN(const std::vector<engine::ModelStatus> models, graphs.ListModels());
+  const auto found =
+      absl::c_find_if(models, [&](const engine::ModelStatus& model) { return model.name == name; });
+  if (found != models.end()) return *found;
+  const auto add_name = [](std::string* out, const engine::ModelStatus& model) {
+    absl::StrAppend(out, model.name);
+  };
+  return WithReason(
+      absl::NotFoundError(absl::StrCat("there is no model ", Excerpt(name), "; there are ",
+                                       absl::StrJoin(models, ", ", add_name))),
+      "NO_SUCH_MODEL");
+}
+
+// The first failure of a graph, if there is one.
+absl::Status FirstFailure(const std::vector<engine::EntryResult>& results) {
+  for (const engine::EntryResult& result : results) RETURN_IF_ERROR(result.status);
+  return absl::OkStatus();
+}
+
+absl::Status Load(GraphAdmin& graphs, const std::string& name) {
+  absl::Status failure;
+  const auto note = [&failure](const engine::WarmProgress& progress) {
+    failure.Update(progress.entry.status);
+    return true;
+  };
+  RETURN_IF_ERROR(graphs.Warm({.models = {name}}, /*dry_run=*/false, note).status());
+  ASSIGN_OR_RETURN(const engine::ModelStatus model, FindModel(graphs, name));
+  // Graphs that images can do without may have failed.
+  return model.loaded ? absl::OkStatus() : failure;
+}
+
+absl::Status Evict(GraphAdmin& graphs, const std::string& name) {
+  ASSIGN_OR_RETURN(const std::vector<engine::EntryResult> results,
+                   graphs.Evict({.models = {name}}, engine::CacheTier::kMemory, /*force=*/false));
+  return FirstFailure(results);
+}
+
+}  // namespace
+
+template <typename Request, typename Act>
+grpc::ServerUnaryReactor* ModelsService::Change(const char* method,
+                                                grpc::CallbackServerContext& context,
+                                                const grpc::ByteBuffer& bytes,
+                                                grpc::ByteBuffer& response, Act act) {
+  return calls::StartOrRefuse(context, [&] {
+    absl::StatusOr<Request> request = calls::ReadRequest<Request>(bytes);
+    if (!request.ok()) return calls::FinishNow(context, request.status());
+    return RunOnWorker(changing_, context, method,
+                       [&graphs = engine_.graphs(), &response, act,
+                        request = *std::move(request)]() -> absl::Status {
+                         RETURN_IF_ERROR(FindModel(graphs, request.name()).status());
+                         RETURN_IF_ERROR(act(graphs, request));
+                         ASSIGN_OR_RETURN(const engine::ModelStatus model,
+                                          FindModel(graphs, request.name()));
+                         response = calls::Serialize(ToProto(model));
+                         return absl::OkStatus();
+                       });
+  });
+}
+
+grpc::ServerUnaryReactor* ModelsService::ListModels(grpc::CallbackServerContext* context,
+                                                    const grpc::ByteBuffer* request,
+                                                    grpc::ByteBuffer* response) {
+  return AnswerOnWorker<v1::ListModelsRequest, v1::ListModelsResponse>(
+      listing_, *context, *request, *response,
+      [this](const v1::ListModelsRequest&, v1::ListModelsResponse& list) -> absl::Status {
+        ASSIGN_OR_RETURN(const std::vector<engine::ModelStatus> models,
+                         engine_.graphs().ListModels());
+        for (const engine::ModelStatus& model : models) *list.add_models() = ToProto(model);
+        return absl::OkStatus();
+      });
+}
+
+grpc::ServerUnaryReactor* ModelsService::LoadModel(grpc::CallbackServerContext* context,
+                                                   const grpc::ByteBuffer* request,
+                                                   grpc::ByteBuffer* response) {
+  return Change<v1::LoadModelRequest>("LoadModel", *context, *request, *response,
+                                      [](GraphAdmin& graphs, const v1::LoadModelRequest& wanted) {
+                                        return Load(graphs, wanted.name());
+                                      });
+}
+
+grpc::ServerUnaryReactor* ModelsService::EvictModel(grpc::CallbackServerContext* context,
+                                                    const grpc::ByteBuffer* request,
+                                                    grpc::ByteBuffer* response) {
+  return Change<v1::EvictModelRequest>("EvictModel", *context, *request, *response,
+                                       [](GraphAdmin& graphs, const v1::EvictModelRequest& wanted) {
+                                         return Evict(graphs, wanted.name());
+                                       });
+}
+
+grpc::ServerUnaryReactor* ModelsService::PinModel(grpc::CallbackServerContext* context,
+                                                  const grpc::ByteBuffer* request,
+                                                  grpc::ByteBuffer* response) {
+  return Change<v1::PinModelRequest>("PinModel", *context, *request, *response,
+                                     [](GraphAdmin& graphs, const v1::PinModelRequest& wanted) {
+                                       return graphs.PinModel(wanted.name(), wanted.pinned());
+                                     });
+}
+
+}  // namespace latentd::server::admin

@@ -1,0 +1,244 @@
+// A server with several models: each draws as it would alone, on demand, and leaves as a whole.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/base/error_details.h"
+#include "tests/core/engine/demo_engine.h"
+#include "tests/core/pipeline/doctored_checkpoint.h"
+#include "tests/support/temporary_directory.h"
+
+namespace latentd::engine {
+namespace {
+
+using pipeline::BucketPolicy;
+using pipeline::ModelSource;
+using pipeline::Residency;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+class SeveralModelsTest : public ::testing::Test {
+ protected:
+  SeveralModelsTest() { testing::MakeFilledCheckpoint(copy_, "unet", {"conv_out.bias"}, 0.5f); }
+
+  Config ConfigWith(Residency residency) const {
+    Config config = SmallConfig();
+    config.models = {{.name = "copy", .checkpoint = copy_, .residency = residency}};
+    return config;
+  }
+
+  static std::unique_ptr<LocalEngine> Load(const Config& config) {
+    auto engine =
+        std::make_unique<LocalEngine>(config, *backends::cpu::CpuBackend::Create(), SystemClock());
+    EXPECT_OK(engine->Load());
+    engine->FinishPreparing();
+    return engine;
+  }
+
+  static std::string Draw(Engine& engine, const std::string& model,
+                          GenerateSpec spec = SmallSpec()) {
+    spec.picture.model = model;
+    const std::vector<Image> images = Only<Image>(RunOn(engine, std::move(spec)));
+    EXPECT_THAT(images, SizeIs(1));
+    return images.empty() ? "" : images.front().bytes;
+  }
+
+  static ModelStatus StatusOf(Engine& engine, const std::string& model) {
+    const std::vector<ModelStatus> models = engine.graphs().ListModels().value();
+    for (const ModelStatus& status : models) {
+      if (status.name == model) return status;
+    }
+    ADD_FAILURE() << "no model " << model;
+    return {};
+  }
+
+  testing::TemporaryDirectory directory_;
+  const std::string copy_ = directory_.File("copy");
+};
+
+TEST_F(SeveralModelsTest, EachDrawsAsItWouldAlone) {
+  Config alone = SmallConfig();
+  const std::string base = Draw(*Load(alone), "");
+  alone.base = copy_;
+  const std::string copy = Draw(*Load(alone), "");
+  EXPECT_NE(base, copy);
+
+  const auto both = Load(ConfigWith(Residency::kReady));
+  EXPECT_EQ(Draw(*both, ""), base);
+  EXPECT_EQ(Draw(*both, "base"), base);
+  EXPECT_EQ(Draw(*both, "copy"), copy);
+  EXPECT_EQ(Draw(*both, ""), base);
+}
+
+TEST_F(SeveralModelsTest, AModelOnDemandIsLoadedForItsFirstRequestAndNothingIsCompiled) {
+  const int64_t compilations = CompilationsOf(*Load(SmallConfig()));
+  const auto engine = Load(ConfigWith(Residency::kOnDemand));
+  EXPECT_EQ(engine->state(), State::kReady);
+  EXPECT_EQ(CompilationsOf(*engine), compilations);
+  EXPECT_FALSE(StatusOf(*engine, "copy").loaded);
+  EXPECT_TRUE(StatusOf(*engine, "base").loaded);
+  EXPECT_EQ(StatusOf(*engine, "copy").last_use, absl::InfinitePast());
+
+  EXPECT_NE(Draw(*engine, "copy"), Draw(*engine, "base"));
+  engine->FinishPreparing();
+  EXPECT_TRUE(StatusOf(*engine, "copy").loaded);
+  EXPECT_NE(StatusOf(*engine, "copy").last_use, absl::InfinitePast());
+  EXPECT_TRUE(StatusOf(*engine, "base").loaded);
+  EXPECT_EQ(CompilationsOf(*engine), compilations);
+}
+
+TEST_F(SeveralModelsTest, ADeadlineBeforeAModelCouldBeLoadedIsRefused) {
+  const auto engine = Load(ConfigWith(Residency::kOnDemand));
+  GenerateSpec spec = SmallSpec();
+  spec.picture.model = "copy";
+  Draw(*engine, "copy");  // says how long it takes
+  ASSERT_OK(engine->graphs().Evict({.models = {"copy"}}, CacheTier::kMemory, /*force=*/false));
+  spec.deadline = SystemClock().Monotonic();
+  EXPECT_EQ(GetReason(SubmitTo(*engine, spec)), "PREDICTED_OVERRUN");
+  engine->FinishPreparing();
+  spec.deadline += absl::Hours(1);
+  EXPECT_THAT(Only<Image>(RunOn(*engine, spec)), SizeIs(1));
+}
+
+TEST_F(SeveralModelsTest, ABucketOfTheFirstModelIsReadyWhateverOthersLack) {
+  const auto engine = Load(ConfigWith(Residency::kOnDemand));
+  EXPECT_EQ(MetricOf(*engine, metrics::kBucketWarm, "64x64"), 1);
+  const std::vector<ServerStatus::Bucket> buckets = engine->status().buckets;
+  ASSERT_THAT(buckets, SizeIs(2));
+  EXPECT_EQ(buckets[0].model, "base");
+  EXPECT_EQ(buckets[1].model, "copy");
+  EXPECT_TRUE(buckets[0].ready && buckets[1].ready);  // nothing would be compiled
+}
+
+TEST_F(SeveralModelsTest, AnEvictedModelLeavesAloneAndComesBack) {
+  const auto engine = Load(ConfigWith(Residency::kReady));
+  const int64_t compilations = CompilationsOf(*engine);
+  const std::string before = Draw(*engine, "copy");
+  const int64_t held = engine->graphs().memory().executable_bytes;
+  ASSERT_OK(engine->graphs().Evict({.models = {"copy"}}, CacheTier::kMemory, /*force=*/false));
+  EXPECT_FALSE(StatusOf(*engine, "copy").loaded);
+  EXPECT_TRUE(StatusOf(*engine, "base").loaded);
+  EXPECT_LT(engine->graphs().memory().executable_bytes, held);
+  EXPECT_EQ(Draw(*engine, "copy"), before);
+  EXPECT_EQ(CompilationsOf(*engine), compilations);
+}
+
+TEST_F(SeveralModelsTest, WarmingAModelLoadsThatOneOnly) {
+  const std::string other = directory_.File("other");
+  testing::MakeFilledCheckpoint(other, "unet", {"conv_out.bias"}, 0.25f);
+  Config config = ConfigWith(Residency::kOnDemand);
+  config.models.push_back(
+      {.name = "other", .checkpoint = other, .residency = Residency::kOnDemand});
+  const auto engine = Load(config);
+  ASSERT_OK(engine->graphs().Warm({.models = {"copy"}}, /*dry_run=*/false,
+                                  [](const auto&) { return true; }));
+  EXPECT_TRUE(StatusOf(*engine, "copy").loaded);
+  EXPECT_FALSE(StatusOf(*engine, "other").loaded);
+  ASSERT_OK(engine->graphs().Load({.all = true}));
+  EXPECT_FALSE(StatusOf(*engine, "other").loaded);
+  config.base.clear();
+  const auto without = Load(config);
+  ASSERT_OK(without->graphs().Load({.all = true}));
+  EXPECT_FALSE(StatusOf(*without, "copy").loaded);
+}
+
+TEST_F(SeveralModelsTest, ModelsOfOneCheckpointShareTheirExecutables) {
+  Config config = ConfigWith(Residency::kReady);
+  const auto one = Load(config);
+  config.models.push_back({.name = "again", .checkpoint = copy_});
+  const auto two = Load(config);
+  EXPECT_EQ(two->graphs().memory().executable_bytes, one->graphs().memory().executable_bytes);
+  EXPECT_EQ(two->graphs().memory().weight_bytes, one->graphs().memory().weight_bytes);
+}
+
+TEST_F(SeveralModelsTest, AModelHasItsOwnBucketsAndSize) {
+  Config config = ConfigWith(Residency::kReady);
+  config.models[0].buckets = {{72, 64}, {80, 64}};
+  const auto engine = Load(config);
+  GenerateSpec spec = SmallSpec();
+  spec.picture.model = "copy";
+  const absl::Status refused = SubmitTo(*engine, spec);
+  EXPECT_EQ(GetReason(refused), "NO_SUCH_BUCKET");
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("72x64"));
+  spec.picture.width.reset();
+  spec.picture.height.reset();
+  EXPECT_EQ(Only<Image>(RunOn(*engine, spec)).at(0).size, (pipeline::Size{80, 64}));
+  spec.picture.model = "";
+  EXPECT_EQ(Only<Image>(RunOn(*engine, spec)).at(0).size, (pipeline::Size{64, 64}));
+}
+
+TEST_F(SeveralModelsTest, AModelThatThereIsNotIsRefusedWithThoseThatThereAre) {
+  const auto engine = Load(ConfigWith(Residency::kOnDemand));
+  GenerateSpec spec = SmallSpec();
+  spec.picture.model = "anime";
+  const std::vector<FieldViolation> violations = GetFieldViolations(SubmitTo(*engine, spec));
+  ASSERT_THAT(violations, SizeIs(1));
+  EXPECT_EQ(violations[0].field, "model");
+  EXPECT_THAT(violations[0].description, HasSubstr("base, copy"));
+  spec.picture.model = "copy";
+  spec.picture.refine = true;
+  EXPECT_EQ(GetFieldViolations(SubmitTo(*engine, spec)).at(0).field, "refine");
+  EXPECT_EQ(GetReason(engine->graphs().PinModel("anime", true)), "NO_SUCH_MODEL");
+}
+
+TEST_F(SeveralModelsTest, WithoutABaseTheFirstIsTheDefault) {
+  Config config = ConfigWith(Residency::kReady);
+  const std::string copy = Draw(*Load(config), "copy");
+  config.base.clear();
+  const auto engine = Load(config);
+  EXPECT_EQ(Draw(*engine, ""), copy);
+  EXPECT_THAT(engine->capabilities().models, SizeIs(1));
+  EXPECT_EQ(engine->capabilities().models[0].component, "copy");
+}
+
+// Lanes are of one model: rows of two would be evaluated with the weights of one.
+TEST_F(SeveralModelsTest, ModelsDrawSideBySideWhatTheyDrawAlone) {
+  Config config = ConfigWith(Residency::kReady);
+  config.rows = {1, 2, 4};
+  const auto engine = Load(config);
+  const std::string base = Draw(*engine, "base", SmallSpec(6)),
+                    copy = Draw(*engine, "copy", SmallSpec(6));
+  std::vector<std::shared_ptr<testing::RecordingSink>> sinks;
+  for (int i = 0; i < 4; ++i) {
+    GenerateSpec spec = SmallSpec(6);
+    spec.picture.model = i % 2 == 0 ? "base" : "copy";
+    sinks.push_back(std::make_shared<testing::RecordingSink>());
+    ASSERT_OK(engine->Submit(std::move(spec), sinks.back()));
+  }
+  for (int i = 0; i < 4; ++i) {
+    const std::vector<Image> images = Only<Image>(sinks[i]->WaitForEnd());
+    ASSERT_THAT(images, SizeIs(1));
+    EXPECT_EQ(images[0].bytes, i % 2 == 0 ? base : copy) << i;
+  }
+}
+
+// A budget for one of two models whose networks are of another size.
+class TightModelsTest : public SeveralModelsTest {
+ protected:
+  TightModelsTest() {
+    testing::MakeFilledCheckpoint(other_, "unet", {"conv_in.weight", "conv_out.weight"}, 0.01f);
+    Config config = SmallConfig();
+    const MemoryReport report = Load(config)->graphs().memory();
+    config_ = ConfigWith(Residency::kOnDemand);
+    config_.models[0].checkpoint = other_;
+    config_.memory_bytes = report.weight_bytes + report.arena_bytes + report.executable_bytes +
+                           report.artifact_bytes + kSlack;
+  }
+
+  static constexpr int64_t kSlack = int64_t{2} << 20;
+  const std::string other_ = directory_.File("other");
+  Config config_;
+};
+
+TEST_F(TightModelsTest, AModelMakesRoomForAnother) {
+  const auto engine = Load(config_);
+  const std::string base = Draw(*engine, "");
+  const std::string copy = Draw(*engine, "copy");
+  EXPECT_NE(copy, base);
+  EXPECT_EQ(Draw(*engine, ""), base);
+  EXPECT_EQ(Draw(*engine, "copy"), copy);
+}
+
+}  // namespace
+}  // namespace latentd::engine

@@ -1,0 +1,83 @@
+#include "core/pipeline/units/mask.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/base/error_details.h"
+#include "core/image/encode.h"
+#include "tests/support/status_matchers.h"
+
+namespace latentd::pipeline {
+namespace {
+
+using ::testing::Each;
+using ::testing::ElementsAre;
+
+using Colour = std::vector<uint8_t>;
+
+image::Image Plain(int side, const Colour& colour) {
+  image::Image image{side, side, {}};
+  for (int i = 0; i < side * side; ++i) {
+    image.rgb.insert(image.rgb.end(), colour.begin(), colour.end());
+  }
+  return image;
+}
+
+bool IsDrawnOver(const Colour& colour) {
+  return MaskOf(Plain(8, colour), 8).latents.as<float>()[0] == 1;
+}
+
+TEST(MaskTest, CutsGreysAtTheMiddle) {
+  EXPECT_TRUE(IsDrawnOver({255, 255, 255}));
+  EXPECT_TRUE(IsDrawnOver({128, 128, 128}));
+  EXPECT_FALSE(IsDrawnOver({127, 127, 127}));
+  EXPECT_FALSE(IsDrawnOver({0, 0, 0}));
+}
+
+// The least green that Pillow's convert("L") makes 128, beside no red and no blue, and so on.
+TEST(MaskTest, WeighsColoursAsPillowDoes) {
+  EXPECT_TRUE(IsDrawnOver({0, 218, 0}));
+  EXPECT_FALSE(IsDrawnOver({0, 217, 0}));
+  EXPECT_FALSE(IsDrawnOver({255, 0, 255}));
+  EXPECT_TRUE(IsDrawnOver({255, 88, 0}));
+  EXPECT_FALSE(IsDrawnOver({255, 87, 0}));
+}
+
+TEST(MaskTest, TakesTheUpperLeftPixelOfALatent) {
+  image::Image image = Plain(16, {0, 0, 0});
+  const auto paint = [&image](int x, int y) {
+    for (int c = 0; c < 3; ++c) image.rgb[3 * (16 * y + x) + c] = 255;
+  };
+  paint(8, 0);   // the corner of the second latent
+  paint(7, 15);  // a corner of the third, which counts for nothing
+  const Mask mask = MaskOf(image, 8);
+  EXPECT_EQ(mask.latents.shape(), device::Shape({1, 1, 2, 2}));
+  EXPECT_THAT(mask.latents.as<float>(), ElementsAre(0, 1, 0, 0));
+  EXPECT_EQ(mask.keep.shape(), device::Shape({1, 16, 16, 1}));
+  const auto keep = mask.keep.as<uint8_t>();
+  EXPECT_EQ(keep[8], 0);
+  EXPECT_EQ(keep[15 * 16 + 7], 0);
+  EXPECT_EQ(keep[9], 1);
+}
+
+TEST(MaskTest, ResizesAFileAndExtendsItToTheSizeThatRuns) {
+  const std::string file = image::Encode(Plain(5, {255, 255, 255}), {}).value();
+  image::PassedOver passed_over;
+  ASSERT_OK_AND_ASSIGN(const Mask mask, ReadMask(file, {16, 8}, {24, 16}, 8, passed_over));
+  EXPECT_EQ(mask.latents.shape(), device::Shape({1, 1, 2, 3}));
+  EXPECT_THAT(mask.latents.as<float>(), Each(1));
+}
+
+TEST(MaskTest, NamesTheFieldOfAFileThatCannotBeRead) {
+  image::PassedOver passed_over;
+  const absl::Status status = ReadMask("no image", {8, 8}, {8, 8}, 8, passed_over).status();
+  ASSERT_EQ(GetFieldViolations(status).size(), 1u);
+  EXPECT_EQ(GetFieldViolations(status)[0].field, "mask_image");
+}
+
+}  // namespace
+}  // namespace latentd::pipeline
