@@ -140,7 +140,7 @@ class GenerateTest(SharedServerTestCase):
     def test_pictures_with_and_without_a_mask_share_steps(self):
         image = self.api.generate(self.api.request()).images[0].data
         requests = [self.masked(image, seed=1), self.api.request(seed=2, num_inference_steps=8),
-                    self.masked(image, seed=3, scheduler="euler_ancestral"), self.api.request(seed=4, image=image)]
+                    self.masked(image, seed=3, scheduler="euler_ancestral"), self.api.request(seed=4, image=image, strength=0.6)]
         alone = [self.api.generate(request).images[0].data for request in requests]
         with concurrent.futures.ThreadPoolExecutor(len(requests)) as pool:
             together = list(pool.map(lambda request: self.api.generate(request).images[0].data, requests))
