@@ -260,10 +260,10 @@ ExecutablePointer InstanceCache::Hit(KnownGraph& graph, Instance& instance) {
 
 void InstanceCache::Touch(KnownGraph& graph, Instance* instance) {
   graph.tick = ++ticks_;
+  graph.last_use = services_.clock.Wall();
   if (instance == nullptr) return;
   instance->tick = ticks_;
   instance->last_use = graph.last_use;
-  graph.last_use = services_.clock.Wall();
 }
 
 absl::StatusOr<ExecutablePointer> InstanceCache::FindAndLoad(const DeclaredGraph& graph,
@@ -314,7 +314,7 @@ absl::StatusOr<ExecutablePointer> InstanceCache::Load(const DeclaredGraph& graph
     took += services_.clock.Monotonic() - begin;
   }
   absl::MutexLock lock(&mutex_);
-  graph.graph->load_time = took;
+  graph.graph->load_time = instance.load_time = took;
   ++loads_;
   return executable;
 }
@@ -369,7 +369,9 @@ GraphStatus InstanceCache::StatusOf(const KnownGraph& graph, const DeclaredGraph
     if (only == nullptr || user.get() == only) counted.insert(user->instance.get());
   }
   if (only != nullptr) {
-    status.last_use = only->instance == nullptr ? absl::InfinitePast() : only->instance->last_use;
+    const Instance* instance = only->instance.get();
+    status.last_use = instance == nullptr ? absl::InfinitePast() : instance->last_use;
+    status.load_time = instance == nullptr ? absl::ZeroDuration() : instance->load_time;
   }
   status.state = StateOf(artifact, counted);
   if (status.state == GraphState::kCold) status.reason = artifact.miss;

@@ -59,6 +59,7 @@ struct Instance {
   absl::Status outcome;                        // outcome of the last try to have it
   std::optional<backends::MemoryNeeds> needs;  // set once a caller asked, or was refused
   uint64_t tick = 0;                           // tick of the last use
+  absl::Duration load_time;                    // time of the last load, first run included
   absl::Time last_use = absl::InfinitePast();  // wall clock
 
   size_t own_bytes() const { return executable == nullptr ? 0 : executable->info().own_bytes; }
@@ -187,6 +188,8 @@ class InstanceCache {
   std::map<std::string, uint64_t> LastUses() const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
   // True if the instance is loaded and may be evicted for another one.
   bool MayMakeRoom(const KnownGraph& graph, const Instance& instance, uint64_t unused_since) const
+      ABSL_SHARED_LOCKS_REQUIRED(mutex_);
+  bool IsOfPinned(const KnownGraph& graph, const Instance& instance) const
       ABSL_SHARED_LOCKS_REQUIRED(mutex_);
   // An instance that makes room.
   struct Oldest {

@@ -60,8 +60,12 @@ bool InstanceCache::MayMakeRoom(const KnownGraph& graph, const Instance& instanc
   if (!IsReady(instance) || instance.in_use() || instance.tick > unused_since) return false;
   const ArtifactStatus artifact = graph.artifact->status();
   if (artifact.pinned || artifact.busy()) return false;
+  return !IsOfPinned(graph, instance);
+}
+
+bool InstanceCache::IsOfPinned(const KnownGraph& graph, const Instance& instance) const {
   const std::vector<std::string> users = graph.UsersOf(instance);
-  return std::none_of(users.begin(), users.end(), [this](const std::string& user) {
+  return std::any_of(users.begin(), users.end(), [this](const std::string& user) {
     mutex_.AssertReaderHeld();
     return pinned_.contains(user);
   });
@@ -132,7 +136,8 @@ absl::Status InstanceCache::MakeRoom(const DeclaredGraph& graph, Instance& insta
   if (!before_load && !purpose.displaces_nothing) return absl::OkStatus();
   ASSIGN_OR_RETURN(const backends::MemoryNeeds needs,
                    backends::NeedsOf(*artifact.graph, artifact.plan, *graph.weights));
-  const GraphLabel& label = graph.definition().label;
+  GraphLabel label = graph.definition().label;
+  label.model = graph.user;
   if (purpose.displaces_nothing) RETURN_IF_ERROR(CheckBudget(label, needs.executable_bytes));
   if (!before_load) return absl::OkStatus();
   return MakeRoom(label, purpose.evict_unused_since, [&](const Eviction& leaves) {
@@ -227,9 +232,13 @@ bool InstanceCache::EvictOldest(const GraphLabel& for_whom, uint64_t unused_sinc
 }
 
 void InstanceCache::Trim(Leaving& leaving, bool planned_only) {
-  const auto may_leave = [planned_only, newest = ticks_](const KnownGraph& graph) {
+  const auto may_leave = [this, planned_only, newest = ticks_](const KnownGraph& graph) {
     if (planned_only && graph.artifact->status().state != ArtifactState::kPlanned) return false;
-    return graph.HoldsMemory() && graph.tick != newest && graph.IsIdle();
+    if (!graph.HoldsMemory() || graph.tick == newest || !graph.IsIdle()) return false;
+    return std::none_of(graph.instances.begin(), graph.instances.end(), [&](const auto& instance) {
+      mutex_.AssertReaderHeld();
+      return IsReady(*instance) && IsOfPinned(graph, *instance);
+    });
   };
   while (BytesHeld() > services_.options.memory_budget) {
     KnownGraph* oldest = nullptr;
@@ -265,7 +274,14 @@ absl::Status InstanceCache::Evict(KnownGraph& graph, bool force,
   for (const auto& instance : graph.instances) {
     if (is_meant(*instance)) Unload(*instance, leaving);
   }
-  if (users.empty() || !graph.Has(IsReady)) leaving.push_back(graph.artifact->TakeOut());
+  const bool is_held = graph.Has([](const Instance& instance) {
+    return IsReady(instance) || instance.state == InstanceState::kLoading;
+  });
+  // A model's next request loads it again, and compiles nothing: the only copy stays.
+  if (users.empty() || (!is_held && graph.artifact->status().on_disk)) {
+    leaving.push_back(graph.artifact->TakeOut());
+  }
+  if (leaving.empty()) return absl::OkStatus();
   services_.registry.GetCounter(metrics::kGraphCacheEvictions, {"request"}).Increment();
   return absl::OkStatus();
 }

@@ -262,7 +262,11 @@ absl::StatusOr<Job::Pictures> DeviceRuntime::Start(const GenerateSpec& spec,
   if (device::IsFault(may_wait)) return DeviceFaultError();
   RETURN_IF_ERROR(may_wait);
   const absl::Duration slack = spec.deadline - parts_.clock.Monotonic();
-  if (!admission_.MayCompile(*plan)) RETURN_IF_ERROR(admission_.CheckLoadTime(*plan, slack));
+  const absl::Status in_time =
+      admission_.MayCompile(*plan) ? absl::OkStatus() : admission_.CheckLoadTime(*plan, slack);
+  // For the next: the time may have been that of a cold disk.
+  if (!in_time.ok()) shared_step_graphs_.LoadAgain(BucketOf(*plan));
+  RETURN_IF_ERROR(in_time);
   return Job::Pictures();
 }
 

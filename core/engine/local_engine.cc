@@ -248,8 +248,11 @@ absl::StatusOr<LocalEngine::Offers> LocalEngine::FindOffers(const GenerateSpec& 
     refused.Update(offer.status());
     if (!offer.ok()) continue;
     const bool is_ready = !offer->pictures.empty();
+    if (is_ready && !offers.all.empty() && offers.all.front().pictures.empty()) offers.all.clear();
     if (is_ready || offers.all.empty()) offers.all.push_back(*std::move(offer));
-    if (offers.all.front().pictures.empty()) break;
+    // A model on demand is not loaded where it has to make room, if another device has it.
+    const pipeline::ModelRow& model = offers.plan->stages.front().model->row();
+    if (!is_ready && model.residency != pipeline::Residency::kOnDemand) break;
   }
   if (offers.all.empty()) return refused;
   return offers;
@@ -275,9 +278,13 @@ absl::Status LocalEngine::CheckInputBytes(const pipeline::Inputs& inputs) const 
   const int64_t most = loop_.most_input_bytes();
   const auto bytes = static_cast<int64_t>(inputs.bytes());
   if (bytes <= most) return absl::OkStatus();
-  return InvalidFields({{inputs.image.empty() ? "latents" : "image",
-                         absl::StrCat("must have at most ", most, " bytes, has ", bytes,
-                                      ": a half of what this server holds for pictures")}});
+  const std::pair<size_t, const char*> largest = std::max(
+      {std::pair{inputs.latents.size(), "latents"},
+       std::pair{inputs.mask_image.size(), "mask_image"}, std::pair{inputs.image.size(), "image"}},
+      [](const auto& a, const auto& b) { return a.first < b.first; });
+  return InvalidFields(
+      {{largest.second, absl::StrCat("must have at most ", most, " bytes, has ", bytes,
+                                     ": a half of what this server holds for pictures")}});
 }
 
 void LocalEngine::Begin(Job& job, std::vector<Offer> offers) {

@@ -97,7 +97,7 @@ ModelStatus StatusOf(const Device& device, const pipeline::ModelRow& model) {
   return status;
 }
 
-void RecordOutcomes(const WarmPlan& plan, const std::map<std::string, absl::Status>& failures,
+void RecordOutcomes(const WarmPlan& plan, const Preparer::Failures& failures,
                     BucketGraphs& buckets) {
   for (const ModelBucket& bucket : plan.buckets) {
     absl::Status outcome = buckets.OutcomeOf(bucket, failures);
@@ -232,8 +232,10 @@ absl::StatusOr<WarmOutcome> LocalGraphAdmin::WarmOn(
 
 std::vector<std::string> LocalGraphAdmin::UsersToLoad(const GraphSelector& selector) const {
   if (!selector.models.empty()) return selector.models;
+  const pipeline::ModelTable& table = devices_.front().models.pipeline->table();
+  if (!selector.ids.empty()) return table.Names();
   std::vector<std::string> users;
-  for (const pipeline::ModelRow& row : devices_.front().models.pipeline->table().rows()) {
+  for (const pipeline::ModelRow& row : table.rows()) {
     if (row.residency != pipeline::Residency::kOnDemand) users.push_back(row.name);
   }
   return users;
@@ -370,8 +372,15 @@ absl::StatusOr<std::vector<EntryResult>> LocalGraphAdmin::Save(const GraphSelect
 }
 
 absl::StatusOr<std::vector<EntryResult>> LocalGraphAdmin::Load(const GraphSelector& selector) {
-  ASSIGN_OR_RETURN(const Graphs graphs, Selected(selector));
+  ASSIGN_OR_RETURN(Graphs graphs, Selected(selector));
   const std::vector<std::string> users = UsersToLoad(selector);
+  for (std::vector<compiler::GraphStatus>& of_device : graphs) {
+    std::erase_if(of_device, [&](const compiler::GraphStatus& info) {
+      return !info.users.empty() && absl::c_none_of(info.users, [&](const std::string& user) {
+        return absl::c_linear_search(users, user);
+      });
+    });
+  }
   return ForEach(graphs, [&](const Device& device, const std::string& id) {
     return device.preparer.Run([&] { return device.stores.graphs.Load(id, users); });
   });

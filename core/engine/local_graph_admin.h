@@ -79,7 +79,8 @@ class LocalGraphAdmin : public GraphAdmin {
   // Each for one device only.
   absl::StatusOr<Graphs> SelectedToCopy(const GraphSelector& selector) const;
 
-  // Models that the selector names, or those that are loaded without being asked for.
+  // The models that the selector names, or whose graphs it names, or that are loaded without being
+  // asked for.
   std::vector<std::string> UsersToLoad(const GraphSelector& selector) const;
   // The buckets that the selector names or means, of the models that it names; of the first model,
   // where it names none.

@@ -148,9 +148,12 @@ absl::Status SetPreset(const LoadOptions& options, ModelRow& row) {
   const auto unet = row.parts.components.find("unet");
   const std::string& path = unet == row.parts.components.end() ? row.checkpoint : unet->second;
   if (const Preset* guess = GuessPreset(path, row.family)) {
+    const bool is_base = row.flag == "base";
+    const std::string flag = is_base ? "--preset=" : absl::StrCat(",preset=");
     options.warn(absl::StrCat("the name of ", path, " speaks of the preset ", guess->name,
-                              ", which has other defaults: --preset=", guess->name,
-                              " takes them, --preset=none says that it is another kind"));
+                              ", which has other defaults: ", flag, guess->name,
+                              is_base ? "" : absl::StrCat(" behind --", row.flag, "=..."),
+                              " takes them, ", flag, "none says that it is another kind"));
   }
   return absl::OkStatus();
 }
@@ -224,7 +227,6 @@ absl::StatusOr<std::unique_ptr<const Pipeline>> LoadPipeline(const LoadOptions& 
     RETURN_IF_ERROR(GiveUp(options));
     ASSIGN_OR_RETURN(auto model, LoadedModel::Load(source.model, source.family, source.checkpoint,
                                                    store, graphs, model_options));
-    table[source.model.id].inpaints = model->configs().inpaints();
     TellAll(source.checkpoint.warnings(), options.warn);
     TellAll(families::FindLeftOut(source.family, source.checkpoint), options.warn);
     TellAll(model->warnings(), options.warn);

@@ -51,8 +51,8 @@ struct LoadOptions {
 // Errors name the directory, file or component at fault, also where a component is off that all
 // pictures need. RESOURCE_EXHAUSTED, with the bytes needed and available, if the weights in
 // what their components compute in, equal tensors counted once, cannot fit: of models that are
-// loaded on demand, those of each alone beside the others'. `store` and `graphs` must outlive the
-// pipeline.
+// loaded on demand, those of each alone beside the pinned ones'. `store` and `graphs` must outlive
+// the pipeline.
 absl::StatusOr<std::unique_ptr<const Pipeline>> LoadPipeline(const LoadOptions& options,
                                                              weights::WeightStore& store,
                                                              compiler::GraphStore& graphs);

@@ -406,7 +406,12 @@ int Pipeline::MostRows(Size size, int rows) const {
 int64_t Pipeline::StateBytes(Size bucket, int rows, int chunks) const {
   StepShape shape = ShapeOf(bucket, rows);
   shape.chunks = std::max(prompt_chunks_, chunks);
-  return pipeline::StateBytes(Models(), shape, bucket);
+  int64_t most = 0;
+  for (const ModelId leader : table().Leaders()) {
+    const std::vector<const LoadedModel*> group = GroupOf(leader);
+    if (!group.empty()) most = std::max(most, pipeline::StateBytes(group, shape, bucket));
+  }
+  return most;
 }
 
 int64_t Pipeline::RequestBytes(const Plan& plan) const {
@@ -415,10 +420,13 @@ int64_t Pipeline::RequestBytes(const Plan& plan) const {
       std::min(static_cast<int>(plan.spec.seeds.size()), MostRows(size, plan.rows) / plan.rows);
   StepShape shape = ShapeOf(size, plan.rows);
   shape.chunks = plan.chunks();
-  const int64_t previews = plan.spec.previews_every ? PreviewBytes(Models(), shape, size) : 0;
-  const int64_t emphasis = plan.has_weights() ? EmphasisBytes(Models(), shape) : 0;
-  const int64_t masks = plan.spec.has_mask ? MaskBytes(Models(), shape, size) : 0;
-  return pipeline::RequestBytes(Models(), shape, size, side_by_side) + emphasis +
+  // All that could draw in their place: what hands over counts where it is not asked to.
+  const std::vector<const LoadedModel*> models =
+      GroupOf(table()[plan.stages.front().model->row().id].leader);
+  const int64_t previews = plan.spec.previews_every ? PreviewBytes(models, shape, size) : 0;
+  const int64_t emphasis = plan.has_weights() ? EmphasisBytes(models, shape) : 0;
+  const int64_t masks = plan.spec.has_mask ? MaskBytes(models, shape, size) : 0;
+  return pipeline::RequestBytes(models, shape, size, side_by_side) + emphasis +
          side_by_side * (previews + masks);
 }
 

@@ -281,11 +281,4 @@ absl::StatusOr<SchedulerConfig> SchedulerFile::With(const Overrides& overrides) 
   return std::move(reader.config());
 }
 
-absl::StatusOr<SchedulerConfig> ParseSchedulerConfig(absl::string_view json,
-                                                     const Overrides& overrides,
-                                                     absl::string_view class_name) {
-  ASSIGN_OR_RETURN(const SchedulerFile file, SchedulerFile::Parse(json, class_name));
-  return file.With(overrides);
-}
-
 }  // namespace latentd::schedulers

@@ -56,11 +56,6 @@ class SchedulerFile {
   std::shared_ptr<const Parsed> parsed_;
 };
 
-// SchedulerFile::Parse and With, for a file that is read for one use.
-absl::StatusOr<SchedulerConfig> ParseSchedulerConfig(absl::string_view json,
-                                                     const Overrides& overrides = {},
-                                                     absl::string_view class_name = {});
-
 // The short names, in the order of the table: "euler", "euler_a", "ddim", ...
 std::vector<std::string> SupportedSchedulers();
 

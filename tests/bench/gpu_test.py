@@ -84,6 +84,7 @@ class CheckpointTest(FolderTest):
         self.assertEqual(parameters, {
             "base unet": 2_567_463_684, "base vae": 83_653_863, "base text_encoder": 123_060_480, "base text_encoder_2": 694_659_840,
             "refiner unet": 2_259_526_660, "refiner vae": 83_653_863, "refiner text_encoder_2": 694_659_840,
+            "other unet": 2_567_463_684, "other vae": 83_653_863, "other text_encoder": 123_060_480, "other text_encoder_2": 694_659_840,
             "sd15 unet": 859_520_964, "sd15 vae": 83_653_863, "sd15 text_encoder": 123_060_480})
         self.assertEqual(models["base"]["unet"].config["_class_name"], "UNet2DConditionModel")
         self.assertEqual(models["refiner"]["text_encoder_2"].config["architectures"], ["CLIPTextModelWithProjection"])

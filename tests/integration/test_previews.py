@@ -128,9 +128,9 @@ class TinyVaeTest(unittest.TestCase):
             (cls.base / entry.name).symlink_to(entry)
         write_tiny_vae(cls.base / "vae_tiny")
 
-    def draw(self, *arguments):
+    def draw(self, *arguments, base=None):
         """(previews, picture, completed, tiny VAEs among the graphs) of a server with such a checkpoint."""
-        server = Server(f"--base={self.base}", *arguments, demo=False, buckets="96x64").start()
+        server = Server(f"--base={base or self.base}", *arguments, demo=False, buckets="96x64").start()
         self.addCleanup(server.kill)
         api = Api(server.address)
         graphs = api.graphs(components=["vae_tiny"])
@@ -161,6 +161,14 @@ class TinyVaeTest(unittest.TestCase):
             self.assertEqual(jpeg_size(preview.data), (12, 8))
         self.assertEqual(self.time_of_previews(completed), 0)
         self.assertEqual(picture, same)
+
+    def test_it_may_come_from_elsewhere(self):
+        previews, _, completed, graphs = self.draw(f"--vae-tiny={self.base / 'vae_tiny'}", base=checkpoint() / "base")
+        self.assertEqual([graph.state for graph in graphs], [READY])
+        self.assertTrue(previews)
+        for preview in previews:
+            self.assertEqual(jpeg_size(preview.data), (24, 16))
+        self.assertGreater(self.time_of_previews(completed), 0)
 
 
 if __name__ == "__main__":

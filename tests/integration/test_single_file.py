@@ -2,6 +2,7 @@
 such a file; its heads and vocabulary, which no file says and which are not those of a published model, come by
 --components-from."""
 
+import json
 import pathlib
 import shutil
 import tempfile
@@ -60,7 +61,18 @@ class WholeFileTest(SingleFileTestCase):
         (core/weights/containers/single_file.cc), Assembler::Join (checkpoint_assembly.cc)."""
         expected = self.draw(f"--base={base()}")
         self.assertEqual(self.draw_file(self.write()), expected)
-        self.assertEqual(self.draw(f"--base={base()}", "--components-from=" + str(self.folder / "demo.safetensors")), expected)
+
+    def test_a_folder_takes_what_it_lacks_of_a_file(self):
+        """The file's VAE, with the scale that its family has. Guard: Assembler::Supply (checkpoint_assembly.cc)."""
+        scaled, partial = self.folder / "scaled", self.folder / "partial"
+        for folder in (scaled, partial):
+            shutil.copytree(base(), folder)
+        config = json.loads((base() / "vae/config.json").read_text())
+        (scaled / "vae/config.json").write_text(json.dumps({**config, "scaling_factor": 0.13025}))
+        shutil.rmtree(partial / "vae")
+        expected = self.draw(f"--base={scaled}")
+        self.assertNotEqual(expected, self.draw(f"--base={base()}"))
+        self.assertEqual(self.draw(f"--base={partial}", f"--components-from={self.write()}"), expected)
 
     def test_its_averaged_weights(self):
         """Guard: WithEmaWeights in core/weights/containers/recognize/ema_weights.cc."""

@@ -33,7 +33,7 @@ FLAGS = {
     "--refiner": "test_graphs.SharingTest.test_base_and_refiner_share_the_autoencoder",
     "--unet": "test_single_file.ReplacedTest.test_a_network_from_another_folder",
     "--vae": "test_single_file.ReplacedTest.test_a_vae_from_wherever_it_is",
-    "--vae-tiny": "test_single_file.ReplacedTest.test_what_is_no_component",
+    "--vae-tiny": "test_previews.TinyVaeTest.test_it_may_come_from_elsewhere",
     "--text-encoder": "test_single_file.ReplacedTest.test_a_network_from_another_folder",
     "--text-encoder-2": "test_single_file.ReplacedTest.test_a_network_from_another_folder",
     "--components-from": "test_single_file.WholeFileTest.test_it_draws_what_the_folder_draws",

@@ -153,10 +153,15 @@ absl::StatusOr<pipeline::Size> BucketGraphs::Choose(const ModelBucket& asked,
                                                     pipeline::BucketPolicy policy) const {
   std::vector<batching::Bucket> listed;
   std::set<std::string> ready;
-  for (const BucketState& state : BucketStates()) {
-    if (!(state.of.model == asked.model)) continue;
-    listed.push_back({state.of.size.width, state.of.size.height});
-    if (state.bucket.ready) ready.insert(SizeText(state.of.size));
+  {
+    absl::MutexLock lock(&mutex_);
+    for (const Served& served : served_) {
+      const auto& [model, size] = served.bucket;
+      if (model != asked.model) continue;
+      listed.push_back({size.width, size.height});
+      const bool matters = policy == pipeline::BucketPolicy::kSnap;
+      if (matters && StateOf(served).bucket.ready) ready.insert(SizeText(size));
+    }
   }
   const auto is_ready = [&](batching::Bucket bucket) { return ready.contains(SizeText(bucket)); };
   ASSIGN_OR_RETURN(
@@ -365,11 +370,12 @@ absl::StatusOr<MemoryPrediction> BucketGraphs::Predict(GraphHandles graphs,
   return tally.prediction();
 }
 
-absl::Status BucketGraphs::OutcomeOf(const ModelBucket& bucket,
-                                     const std::map<std::string, absl::Status>& failures) const {
+absl::Status BucketGraphs::OutcomeOf(
+    const ModelBucket& bucket,
+    const std::map<compiler::GraphHandle, absl::Status>& failures) const {
   ASSIGN_OR_RETURN(const GraphHandles graphs, GraphsOf(bucket, RowCounts::kOfPicture));
   for (const compiler::GraphHandle& graph : graphs) {
-    const auto failed = failures.find(GraphStore::IdOf(graph));
+    const auto failed = failures.find(graph);
     if (failed != failures.end()) return failed->second;
   }
   return absl::OkStatus();

@@ -155,10 +155,10 @@ class BucketGraphs {
                                            absl::Span<const ModelBucket> buckets,
                                            const Turn& take_turn) const;
 
-  // Outcome of the bucket by the outcomes of graphs, by id: the first failure among those that a
+  // Outcome of the bucket by the outcomes of graphs: the first failure among those that a
   // picture needs.
   absl::Status OutcomeOf(const ModelBucket& bucket,
-                         const std::map<std::string, absl::Status>& failures) const;
+                         const std::map<compiler::GraphHandle, absl::Status>& failures) const;
   // Sets the outcome of the last try to have the bucket.
   void SetOutcome(const ModelBucket& bucket, const absl::Status& outcome)
       ABSL_LOCKS_EXCLUDED(mutex_);

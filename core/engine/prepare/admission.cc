@@ -252,8 +252,9 @@ absl::Status Admission::CheckRoom(const ModelBucket& bucket) const {
 
 // True where the budget has been asked for what it needs: at start, or when its bucket was added.
 bool Admission::IsServed(const pipeline::Plan& plan) const {
-  return plan.chunks() <= models_.pipeline->prompt_chunks() &&
-         models_.buckets->IsServed(BucketOf(plan));
+  const ModelBucket bucket = BucketOf(plan);
+  return plan.chunks() <= models_.pipeline->prompt_chunks() && models_.buckets->IsServed(bucket) &&
+         !models_.buckets->IsOnDemand(bucket);
 }
 
 absl::Status Admission::CheckNotRefused(const pipeline::Plan& plan) const {

@@ -89,7 +89,7 @@ class Admission {
                          uint64_t evict_unused_since, absl::FunctionRef<bool()> is_wanted);
 
   // DEADLINE_EXCEEDED, reason PREDICTED_OVERRUN: to load what the plan lacks took longer than
-  // `slack` the last time, with whatever model's weights. REQUIRES: CheckCold is OK.
+  // `slack` the last time. OK where it was never loaded. REQUIRES: CheckCold is OK.
   absl::Status CheckLoadTime(const pipeline::Plan& plan, absl::Duration slack) const;
 
  private:

@@ -51,7 +51,7 @@ absl::Status ColdRequests::Order(const Job& job, Preparer::Order& order) {
   order.purpose = {.mode = may_compile ? GetMode::kCompile : GetMode::kLoad,
                    .reason = compiler::Reason::kColdRequest,
                    .evict_unused_since = parts_.graphs.MarkWanted(graphs)};
-  if (may_compile) {
+  if (may_compile || parts_.models.buckets->IsOnDemand(BucketOf(plan))) {
     RETURN_IF_ERROR(parts_.admission.CheckFits(plan, graphs, order.purpose.evict_unused_since,
                                                [&] { return parts_.loop.IsWanted(job); }));
   }

@@ -50,6 +50,11 @@ struct Preparer::Work {
   void Arrange() ABSL_LOCKS_EXCLUDED(mutex);
   // Null: nothing is left to begin.
   const Group* Begin() ABSL_LOCKS_EXCLUDED(mutex);
+  void NoteFailure(const compiler::GraphHandle& graph, const absl::Status& failure)
+      ABSL_LOCKS_EXCLUDED(mutex) {
+    absl::MutexLock lock(&mutex);
+    ended.failures.emplace(graph, failure);
+  }
   // An error ends the order.
   absl::Status Note(const Group& group, WarmProgress done, int WarmOutcome::*count)
       ABSL_LOCKS_EXCLUDED(mutex);
@@ -102,7 +107,6 @@ absl::Status Preparer::Work::Note(const Group& group, WarmProgress progress,
   absl::MutexLock lock(&mutex);
   ++(ended.counts.*count);
   const absl::Status& status = progress.entry.status;
-  if (!status.ok()) ended.failures.emplace(group.id, status);
   const bool is_told =
       !status.ok() && GetReason(status) != "GRAPH_COLD" && !device::IsFault(status);
   if (is_told) ended.failure_texts.push_back(FailureText(group.label(), status));
@@ -258,7 +262,9 @@ absl::Status Preparer::PrepareNext(Work& work) {
   if (again && purpose.mode == GetMode::kRetry) purpose.reason = compiler::Reason::kRetry;
   absl::Status status;
   for (const compiler::GraphHandle& use : group->uses) {
-    status.Update(Get(work, use, purpose));
+    const absl::Status gotten = Get(work, use, purpose);
+    if (!gotten.ok()) work.NoteFailure(use, gotten);
+    status.Update(gotten);
   }
   const compiler::GraphLabel& label = group->label();
   const auto after = store_.Find(group->id);

@@ -37,6 +37,9 @@ class Preparer {
     kSpare,   // graphs that the server does without
   };
 
+  // Graphs that failed: of several models that share one each has its own outcome.
+  using Failures = std::map<compiler::GraphHandle, absl::Status>;
+
   struct Ended {
     // OK: all graphs were tried. CANCELLED: the Preparer stops, or `progress` returned false;
     // INTERNAL, reason DEVICE_FAULT: the device has failed. Else a task's error; or a graph's, if
@@ -44,9 +47,9 @@ class Preparer {
     absl::Status status;
     GraphHandles graphs;
     compiler::Purpose purpose;
-    WarmOutcome counts;                            // without a prediction
-    std::map<std::string, absl::Status> failures;  // failed graphs, by id
-    std::vector<std::string> failure_texts;        // without refusals to compile and device faults
+    WarmOutcome counts;  // without a prediction
+    Failures failures;
+    std::vector<std::string> failure_texts;  // without refusals to compile and device faults
     std::vector<compiler::ExecutablePointer> executables;  // held for a whole order
   };
 

@@ -19,27 +19,41 @@ constexpr absl::Duration kBetweenLooks = absl::Minutes(1);
 
 }  // namespace
 
-// All are declared before the first is tried: lists show what is to come.
+// Larger rows of a model on demand are compiled behind those that are loaded: they come with it.
 void SharedStepGraphs::Begin() {
+  Shapes loaded, compiled;
   const BucketGraphs& buckets = *parts_.models.buckets;
-  std::vector<std::pair<int, ModelBucket>> shapes;
   for (const BucketGraphs::BucketState& state : buckets.BucketStates()) {
-    if (!state.configured || !state.bucket.ready || buckets.IsOnDemand(state.of)) continue;
+    if (!state.configured || !state.bucket.ready) continue;
+    Shapes& shapes = buckets.IsOnDemand(state.of) ? compiled : loaded;
     for (int rows : buckets.SharedRowCounts(state.of.size)) shapes.emplace_back(rows, state.of);
   }
-  if (shapes.empty()) return End({});
+  if (loaded.empty()) {
+    End({});
+  } else {
+    Submit(std::move(loaded), /*compile_only=*/false);
+  }
+  if (!compiled.empty()) Submit(std::move(compiled), /*compile_only=*/true);
+}
+
+// All are declared before the first is tried: lists show what is to come.
+void SharedStepGraphs::Submit(Shapes shapes, bool compile_only) {
   absl::c_stable_sort(shapes, [](const auto& a, const auto& b) { return a.first < b.first; });
   Preparer::Order order = {
       .priority = Preparer::Priority::kSpare,
       .purpose = {.mode = parts_.config.compile_at_start ? GetMode::kCompile : GetMode::kLoad,
                   .reason = compiler::Reason::kStartup,
                   .displaces_nothing = true},
+      .compile_only = compile_only,
       // Later graphs would fail with it too.
       .progress =
           [](const auto& done) {
             return GetReason(done.entry.status) != weights::kCheckpointChanged;
           },
-      .end = [this](const Preparer::Ended& ended) { End(ended); }};
+      .end =
+          [this, compile_only](const Preparer::Ended& ended) {
+            compile_only ? Warn(ended.failure_texts) : End(ended);
+          }};
   for (const auto& [rows, bucket] : shapes) {
     order.tasks.push_back(Declare(bucket, rows, /*evicted=*/false));
   }

@@ -9,6 +9,7 @@
 
 #include <atomic>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -40,7 +41,7 @@ class SharedStepGraphs {
   };
   explicit SharedStepGraphs(Parts parts) : parts_(parts) {}
 
-  // Orders graphs of configured, ready buckets of models that are not loaded on demand: the rest of
+  // Orders graphs of configured, ready buckets: the rest of
   // the start, which may compile where the
   // start may, in strict mode too. The status reports the outcome, when the device has given back
   // what their first runs took. Call once, when the server serves.
@@ -53,6 +54,9 @@ class SharedStepGraphs {
   void LoadAgain(const ModelBucket& bucket) ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
+  using Shapes = std::vector<std::pair<int, ModelBucket>>;  // with their rows
+
+  void Submit(Shapes shapes, bool compile_only);
   bool MayLookAt(const ModelBucket& bucket) ABSL_LOCKS_EXCLUDED(mutex_);
   // Adds to an order the steps of so many rows, or for 0 graphs of previews, and of a model that is
   // loaded on demand those of other requests; `evicted`: only those that can be loaded and are

@@ -148,8 +148,7 @@ absl::Status StartUp::WarmBuckets() {
   return absl::OkStatus();
 }
 
-absl::Status StartUp::CompileOnDemand(const GraphHandles& graphs,
-                                      std::map<std::string, absl::Status>& failures) {
+absl::Status StartUp::CompileOnDemand(const GraphHandles& graphs, Preparer::Failures& failures) {
   if (graphs.empty()) return absl::OkStatus();
   ASSIGN_OR_RETURN(const Preparer::Ended ended, Prepare(graphs, How::kCompileOnly));
   failures.insert(ended.failures.begin(), ended.failures.end());
@@ -187,7 +186,7 @@ absl::StatusOr<Preparer::Ended> StartUp::Prepare(const GraphHandles& graphs, How
        }});
   RETURN_IF_ERROR(ended.status);
   // Started again, it finds one content or the other.
-  for (const auto& [id, failure] : ended.failures) {
+  for (const auto& [graph, failure] : ended.failures) {
     if (GetReason(failure) == weights::kCheckpointChanged) return failure;
   }
   return ended;

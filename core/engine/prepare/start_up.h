@@ -5,8 +5,6 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
-#include <map>
-#include <string>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -52,8 +50,7 @@ class StartUp {
   absl::Status WarmBuckets();
   absl::Status WarmPreviews(const GraphHandles& previews);
   // Compiles what models need that are loaded on demand. Adds what failed.
-  absl::Status CompileOnDemand(const GraphHandles& graphs,
-                               std::map<std::string, absl::Status>& failures);
+  absl::Status CompileOnDemand(const GraphHandles& graphs, Preparer::Failures& failures);
   void PinModels();
   // An error ends the start.
   enum class How : uint8_t { kLoad, kLoadBesideOthers, kCompileOnly };

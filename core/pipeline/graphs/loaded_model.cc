@@ -53,9 +53,9 @@ absl::StatusOr<std::shared_ptr<const weights::WeightSet>> LoadWeights(
   return weights;
 }
 
-ModelRow WithOwnDefaults(ModelRow row, const families::Family& family,
-                         const ModelConfigs& configs) {
+ModelRow WithOwnFacts(ModelRow row, const families::Family& family, const ModelConfigs& configs) {
   row.defaults = WithPreset(family.defaults, row.preset, configs.embeds_guidance());
+  row.inpaints = configs.inpaints();
   return row;
 }
 
@@ -63,7 +63,7 @@ ModelRow WithOwnDefaults(ModelRow row, const families::Family& family,
 
 LoadedModel::LoadedModel(const ModelRow& row, const families::Family& family,
                          const weights::Checkpoint& checkpoint, ModelConfigs configs)
-    : row_(WithOwnDefaults(row, family, configs)),
+    : row_(WithOwnFacts(row, family, configs)),
       family_(family),
       path_(checkpoint.path()),
       pipeline_class_(checkpoint.pipeline_class()),

@@ -40,7 +40,7 @@ class LoadedModel {
   // A sentence for each of the checkpoint's files of which something is ignored.
   const std::vector<std::string>& warnings() const { return configs_.warnings; }
   // The noise scheduler that a request names, or the default one, over the checkpoint's settings,
-  // with what the request changes of them; see ParseSchedulerConfig. Where there is no default, a
+  // with what the request changes of them; see SchedulerFile::With. Where there is no default, a
   // violation of "scheduler".
   absl::StatusOr<schedulers::SchedulerConfig> SchedulerWith(
       const schedulers::Overrides& overrides) const;

@@ -136,12 +136,20 @@ bool Speaks(absl::string_view file, const Preset& preset) {
   return found != absl::string_view::npos && (found == 0 || !absl::ascii_isalnum(file[found - 1]));
 }
 
-std::string NamesFor(absl::string_view family) {
-  std::vector<absl::string_view> names;
+std::vector<const Preset*> PresetsOf(absl::string_view family) {
+  std::vector<const Preset*> presets;
   for (const Preset& preset : kPresets) {
-    if (preset.family == family) names.push_back(preset.name);
+    if (preset.family == family) presets.push_back(&preset);
   }
-  return names.empty() ? "there are none" : absl::StrCat("there are ", absl::StrJoin(names, ", "));
+  return presets;
+}
+
+std::string NamesOf(const std::vector<const Preset*>& presets) {
+  if (presets.empty()) return "there are none";
+  const auto name = [](std::string* out, const Preset* preset) {
+    absl::StrAppend(out, preset->name);
+  };
+  return absl::StrCat("there are ", absl::StrJoin(presets, ", ", name));
 }
 
 }  // namespace
@@ -163,12 +171,13 @@ absl::Status CheckPresetName(absl::string_view name) {
 
 absl::StatusOr<const Preset*> FindPreset(absl::string_view name, absl::string_view family) {
   if (name.empty() || name == kNone) return nullptr;
-  for (const Preset& preset : kPresets) {
-    if (preset.name == name && preset.family == family) return &preset;
-  }
+  const std::vector<const Preset*> presets = PresetsOf(family);
+  const auto found =
+      absl::c_find_if(presets, [name](const Preset* preset) { return preset->name == name; });
+  if (found != presets.end()) return *found;
   return absl::InvalidArgumentError(absl::StrCat("there is no preset ", Excerpt(name),
                                                  " for a checkpoint of the family ", family, "; ",
-                                                 NamesFor(family)));
+                                                 NamesOf(presets)));
 }
 
 const Preset* GuessPreset(absl::string_view path, absl::string_view family) {
@@ -176,9 +185,9 @@ const Preset* GuessPreset(absl::string_view path, absl::string_view family) {
   const std::string last = (whole.has_filename() ? whole : whole.parent_path()).filename();
   const std::string file = absl::AsciiStrToLower(last);
   const Preset* guess = nullptr;
-  for (const Preset& preset : kPresets) {
-    const bool closer = guess == nullptr || preset.name.size() > guess->name.size();
-    if (preset.family == family && closer && Speaks(file, preset)) guess = &preset;
+  for (const Preset* preset : PresetsOf(family)) {
+    const bool closer = guess == nullptr || preset->name.size() > guess->name.size();
+    if (closer && Speaks(file, *preset)) guess = preset;
   }
   return guess;
 }
@@ -191,7 +200,9 @@ ModelDefaults WithPreset(ModelDefaults defaults, const Preset* preset, bool is_t
                                 ? preset->told_guidance_scale.value_or(defaults.guidance_scale)
                                 : preset->guidance_scale;
   defaults.eta = preset->eta;
-  defaults.mask_guidance_scale = preset->guidance_scale;
+  defaults.mask_guidance_scale =
+      is_told_guidance ? preset->told_guidance_scale.value_or(defaults.mask_guidance_scale)
+                       : preset->guidance_scale;
   // Image-to-image runs one step at least.
   const double least = std::min(1.0, 1.0 / preset->steps);
   defaults.strength = std::max(defaults.strength, least);

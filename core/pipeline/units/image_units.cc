@@ -103,6 +103,7 @@ absl::Status EncodeInitImage(const Picture& picture, device::Stream& stream, Pen
   const bool wants_whole = whole && !request.encoded_image;
   const bool wants_masked = inpaints && !request.encoded_masked_image;
   if (!wants_whole && !wants_masked) return absl::OkStatus();
+  if (wants_masked && !request.mask) return absl::InternalError("an image to inpaint has no mask");
   ASSIGN_OR_RETURN(const Buffer image, ReadInitImage(request));
   NamedBuffers inputs = {{"image", image}};
   if (wants_whole) {

@@ -18,8 +18,8 @@ struct Mask {
   device::Buffer latents;  // f32 [1, 1, h, w]: 1 where it is drawn over
 };
 
-// REQUIRES: sides that are multiples of `downscale`, the pixels of a latent's side. A latent is as
-// its upper left pixel: torch's interpolation to the nearest.
+// Takes, of an image whose sides are multiples of `downscale`, the pixels of a latent's side. A
+// latent is as its upper left pixel: torch's interpolation to the nearest.
 Mask MaskOf(const image::Image& image, int downscale);
 
 // Decodes a file and resizes it to `size`; then its edges are extended to the size that runs.

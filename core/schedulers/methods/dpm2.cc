@@ -8,6 +8,7 @@
 // 0. Between the two, h1 holds x.
 #include <cmath>
 
+#include "core/schedulers/formulas/shared_rules.h"
 #include "core/schedulers/formulas/step_matrix.h"
 #include "core/schedulers/grids/middle_grid.h"
 #include "core/schedulers/methods/scheduler.h"
@@ -18,17 +19,6 @@ namespace {
 // diffusers registers sigma_min and sigma_max of another scheduler's file and reads them.
 constexpr absl::string_view kFields[] = {"use_karras_sigmas", "use_exponential_sigmas",
                                          "use_beta_sigmas", "sigma_min", "sigma_max"};
-
-void SetDefaults(SchedulerConfig& config) {
-  config.beta_start = 0.00085;
-  config.beta_end = 0.012;
-}
-
-std::optional<FieldViolation> FindMistake(const SchedulerConfig& config) {
-  if (config.prediction_type != PredictionType::kSample) return std::nullopt;
-  return FieldViolation{"prediction_type",
-                        "dpm2 supports epsilon and v_prediction, not sample, as in diffusers"};
-}
 
 // diffusers rounds the timesteps of its own noise levels with Karras' sigmas, not those between.
 absl::Status Fill(Grid& grid, double (*middle)(double sigma, double sigma_next)) {
@@ -67,16 +57,16 @@ StepCoefficients AncestralStep(const Grid& grid, Point point) {
 
 constinit const Scheduler kDpm2 = {.class_name = "KDPM2DiscreteScheduler",
                                    .fields = kFields,
-                                   .set_defaults = SetDefaults,
-                                   .find_mistake = FindMistake,
+                                   .set_defaults = SetBetasOfStableDiffusion,
+                                   .find_mistake = FindSample,
                                    .fill_grid = FillGrid,
                                    .step = Step,
                                    .start = StartFromMiddle};
 
 constinit const Scheduler kDpm2Ancestral = {.class_name = "KDPM2AncestralDiscreteScheduler",
                                             .fields = kFields,
-                                            .set_defaults = SetDefaults,
-                                            .find_mistake = FindMistake,
+                                            .set_defaults = SetBetasOfStableDiffusion,
+                                            .find_mistake = FindSample,
                                             .fill_grid = FillAncestralGrid,
                                             .step = AncestralStep,
                                             .start = StartFromMiddle};

@@ -11,6 +11,7 @@
 // the image's own, and the law is the same. Between the two, h1 holds x and h2 holds z1.
 #include <cmath>
 
+#include "core/schedulers/formulas/shared_rules.h"
 #include "core/schedulers/formulas/step_matrix.h"
 #include "core/schedulers/grids/middle_grid.h"
 #include "core/schedulers/methods/scheduler.h"
@@ -20,17 +21,6 @@ namespace {
 
 constexpr absl::string_view kFields[] = {"use_karras_sigmas", "use_exponential_sigmas",
                                          "use_beta_sigmas"};
-
-void SetDefaults(SchedulerConfig& config) {
-  config.beta_start = 0.00085;
-  config.beta_end = 0.012;
-}
-
-std::optional<FieldViolation> FindMistake(const SchedulerConfig& config) {
-  if (config.prediction_type != PredictionType::kSample) return std::nullopt;
-  return FieldViolation{"prediction_type",
-                        "dpmpp_sde supports epsilon and v_prediction, not sample, as in diffusers"};
-}
 
 absl::Status FillGrid(Grid& grid) {
   FillMiddleGrid(grid, MiddleOf);
@@ -69,8 +59,8 @@ StepCoefficients Step(const Grid& grid, Point point) {
 
 constinit const Scheduler kDpmppSde = {.class_name = "DPMSolverSDEScheduler",
                                        .fields = kFields,
-                                       .set_defaults = SetDefaults,
-                                       .find_mistake = FindMistake,
+                                       .set_defaults = SetBetasOfStableDiffusion,
+                                       .find_mistake = FindSample,
                                        .fill_grid = FillGrid,
                                        .step = Step,
                                        .start = StartFromMiddle};

@@ -2,6 +2,7 @@
 // the next one's and adds the noise that leads up again, with
 //   up² = sigma'² (sigma² - sigma'²) / sigma²    down² = sigma'² - up²
 //   x' = x + (down - sigma) dx/dsigma + up noise
+#include "core/schedulers/formulas/shared_rules.h"
 #include "core/schedulers/formulas/step_matrix.h"
 #include "core/schedulers/grids/sigma_grid.h"
 #include "core/schedulers/methods/scheduler.h"
@@ -10,12 +11,6 @@ namespace latentd::schedulers {
 namespace {
 
 constexpr absl::string_view kFields[] = {"rescale_betas_zero_snr"};
-
-std::optional<FieldViolation> FindMistake(const SchedulerConfig& config) {
-  if (config.prediction_type != PredictionType::kSample) return std::nullopt;
-  return FieldViolation{"prediction_type",
-                        "euler_a supports epsilon and v_prediction, not sample, as in diffusers"};
-}
 
 absl::Status FillGrid(Grid& grid) {
   FillSigmaGrid(grid);
@@ -40,7 +35,7 @@ StepCoefficients Step(const Grid& grid, Point point) {
 
 constinit const Scheduler kEulerAncestral = {.class_name = "EulerAncestralDiscreteScheduler",
                                              .fields = kFields,
-                                             .find_mistake = FindMistake,
+                                             .find_mistake = FindSample,
                                              .fill_grid = FillGrid,
                                              .step = Step,
                                              .start = StartFromSigma};

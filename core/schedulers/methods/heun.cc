@@ -4,6 +4,7 @@
 //   d1) / 2, d1 at x1
 // Two evaluations a step; one for the last, which ends at sigma = 0, where there is no derivative.
 // Between the two, h1 holds x and h2 holds d.
+#include "core/schedulers/formulas/shared_rules.h"
 #include "core/schedulers/formulas/step_matrix.h"
 #include "core/schedulers/grids/sigma_grid.h"
 #include "core/schedulers/methods/scheduler.h"
@@ -15,11 +16,6 @@ namespace {
 constexpr absl::string_view kFields[] = {"use_karras_sigmas", "use_exponential_sigmas",
                                          "use_beta_sigmas",   "sigma_min",
                                          "sigma_max",         "clip_sample"};
-
-void SetDefaults(SchedulerConfig& config) {
-  config.beta_start = 0.00085;
-  config.beta_end = 0.012;
-}
 
 // All but the first timestep, and the sigmas of all but the first and the final one, twice.
 absl::Status FillGrid(Grid& grid) {
@@ -71,7 +67,7 @@ StepCoefficients Step(const Grid& grid, Point point) {
 
 constinit const Scheduler kHeun = {.class_name = "HeunDiscreteScheduler",
                                    .fields = kFields,
-                                   .set_defaults = SetDefaults,
+                                   .set_defaults = SetBetasOfStableDiffusion,
                                    .takes_timesteps = true,
                                    .fill_grid = FillGrid,
                                    .step = Step,

@@ -8,21 +8,21 @@
 // same method over noise levels of its own that no network of this kind was trained at, so the
 // class is none of ours.
 #include <algorithm>
+#include <array>
 
-#include "core/schedulers/formulas/step_matrix.h"
+#include "core/schedulers/formulas/derivative_history.h"
 #include "core/schedulers/grids/sigma_grid.h"
 #include "core/schedulers/methods/scheduler.h"
 
 namespace latentd::schedulers {
 namespace {
 
-constexpr int kOrder = 4;
-
 // Weights of d, d1, d2 and d3 by order.
-constexpr double kWeights[kOrder][kOrder] = {{1, 0, 0, 0},
-                                             {3. / 2, -1. / 2, 0, 0},
-                                             {23. / 12, -16. / 12, 5. / 12, 0},
-                                             {55. / 24, -59. / 24, 37. / 24, -9. / 24}};
+constexpr std::array<double, kDerivatives> kWeights[kDerivatives] = {
+    {1, 0, 0, 0},
+    {3. / 2, -1. / 2, 0, 0},
+    {23. / 12, -16. / 12, 5. / 12, 0},
+    {55. / 24, -59. / 24, 37. / 24, -9. / 24}};
 
 constexpr absl::string_view kFields[] = {"use_karras_sigmas", "use_exponential_sigmas",
                                          "use_beta_sigmas",   "sigma_min",
@@ -36,21 +36,10 @@ absl::Status FillGrid(Grid& grid) {
 StepCoefficients Step(const Grid& grid, Point point) {
   const float sigma = grid.sigmas[point.index];
   const double next = grid.sigmas[point.index + 1];
-  const int order = next == 0 ? 1 : std::min(kOrder, point.index - point.begin + 1);
-  const double* weights = kWeights[order - 1];
-  const Estimate derivative = EstimateDerivative(grid.config.prediction_type, sigma);
-  StepMatrix matrix;
-  matrix.at(kX, kX) = 1;
-  matrix.Add(kX, (next - sigma) * weights[0], derivative);
-  matrix.at(kX, kH1) = (next - sigma) * weights[1];
-  matrix.at(kX, kH2) = (next - sigma) * weights[2];
-  matrix.at(kX, kH3) = (next - sigma) * weights[3];
-  matrix.Add(kH1, 1, derivative);
-  matrix.at(kH2, kH1) = 1;
-  matrix.at(kH3, kH2) = 1;
-  return {.input_scale = InputScale(sigma),
-          .matrix = matrix.ToFloat(),
-          .predicted = EstimateOriginal(grid.config.prediction_type, sigma).ToFloat()};
+  const int order = next == 0 ? 1 : std::min(kDerivatives, point.index - point.begin + 1);
+  std::array<double, kDerivatives> weights = kWeights[order - 1];
+  for (double& weight : weights) weight *= next - sigma;
+  return AddDerivatives(grid.config.prediction_type, sigma, weights);
 }
 
 }  // namespace

@@ -7,16 +7,15 @@
 // schedule, so that a run that begins in its middle has coefficients for derivatives that it lacks,
 // and draws noise (huggingface/diffusers#5630).
 #include <algorithm>
+#include <array>
 #include <cmath>
 
-#include "core/schedulers/formulas/step_matrix.h"
+#include "core/schedulers/formulas/derivative_history.h"
 #include "core/schedulers/grids/sigma_grid.h"
 #include "core/schedulers/methods/scheduler.h"
 
 namespace latentd::schedulers {
 namespace {
-
-constexpr int kOrder = 4;
 
 constexpr absl::string_view kFields[] = {"use_karras_sigmas", "use_exponential_sigmas",
                                          "use_beta_sigmas"};
@@ -48,22 +47,10 @@ double Weight(const Grid& grid, int index, int order, int j) {
 }
 
 StepCoefficients Step(const Grid& grid, Point point) {
-  const float sigma = grid.sigmas[point.index];
-  const int order = std::min(kOrder, point.index - point.begin + 1);
-  const Estimate derivative = EstimateDerivative(grid.config.prediction_type, sigma);
-  StepMatrix matrix;
-  matrix.at(kX, kX) = 1;
-  matrix.Add(kX, Weight(grid, point.index, order, 0), derivative);
-  constexpr Column kHistory[] = {kX, kH1, kH2, kH3};
-  for (int j = 1; j < order; ++j) {
-    matrix.at(kX, kHistory[j]) = Weight(grid, point.index, order, j);
-  }
-  matrix.Add(kH1, 1, derivative);
-  matrix.at(kH2, kH1) = 1;
-  matrix.at(kH3, kH2) = 1;
-  return {.input_scale = InputScale(sigma),
-          .matrix = matrix.ToFloat(),
-          .predicted = EstimateOriginal(grid.config.prediction_type, sigma).ToFloat()};
+  const int order = std::min(kDerivatives, point.index - point.begin + 1);
+  std::array<double, kDerivatives> weights = {};
+  for (int j = 0; j < order; ++j) weights[j] = Weight(grid, point.index, order, j);
+  return AddDerivatives(grid.config.prediction_type, grid.sigmas[point.index], weights);
 }
 
 }  // namespace

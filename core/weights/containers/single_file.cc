@@ -283,11 +283,12 @@ absl::StatusOr<FilePart> RecognizeUnet(const std::string& path, const TensorMap&
   ASSIGN_OR_RETURN(UnetPart unet, ReadServedUnet(path, tensors));
   FilePart part = {
       {"diffusers", "UNet2DConditionModel"}, ConfigOfUnet(path, tensors, unet.architecture), {}};
-  // Not its biases, and not the default: the base says as much.
+  // Not its biases, and not the default: the base says as much. An operator who says the same as
+  // its tensors does not take back what else they say.
   ASSIGN_OR_RETURN(const NoiseMarkers noise,
                    ReadNoiseMarkers(path, tensors, metadata, FileFamily::kXlBase, unet.sources,
                                     said.prediction_type));
-  if (IsMarked(noise) && noise.prediction != NoisePrediction::kEpsilon) {
+  if (IsMarked(noise) || noise.prediction == NoisePrediction::kVelocityZeroSnr) {
     part.scheduler_settings = SchedulerSettingsOf(noise.prediction);
     part.prediction_decided_by = noise.decided_by;
   }

@@ -24,11 +24,14 @@ POOL = 262_147  # a prime: rows of a matrix do not begin at the same numbers
 HEADER_ALIGNMENT = 8
 SDXL = ("base", "refiner")
 SD15 = "sd15"
+OTHER = "other"  # another of the base's architecture, of which nothing is equal to the base's
 FULL_NETWORKS = {
     "base": {"unet": "unet_sdxl_base", "vae": "vae_sdxl", "text_encoder": "text_encoder_sdxl",
              "text_encoder_2": "text_encoder_2_sdxl"},
     "refiner": {"unet": "unet_sdxl_refiner", "vae": "vae_sdxl", "text_encoder_2": "text_encoder_2_sdxl"},
 }
+FULL_NETWORKS[OTHER] = FULL_NETWORKS["base"]
+DEMO = {"base": "base", "refiner": "refiner", SD15: "base", OTHER: "base"}  # the demo model's that has what is no network
 # SD 1.5's as it was published, but for what says nothing of the network.
 SD15_UNET = {"_class_name": "UNet2DConditionModel", "act_fn": "silu", "attention_head_dim": 8, "block_out_channels": [320, 640, 1280, 1280],
              "center_input_sample": False, "cross_attention_dim": 768,
@@ -65,7 +68,7 @@ def listed_shapes(path):
 
 
 def full(root):
-    """{"base", "refiner" or "sd15": {component: Component}} of SDXL 1.0 and SD 1.5."""
+    """{"base", "refiner", "other" or "sd15": {component: Component}} of SDXL 1.0 and SD 1.5."""
     cases = {case["name"]: case for case in json.loads((root / "tests/golden/networks.json").read_text())}
     models = {model: {name: case_component(root, cases, case) for name, case in networks.items()}
               for model, networks in FULL_NETWORKS.items()}
@@ -78,9 +81,9 @@ def full(root):
 def reduced(root):
     """The same of the demo checkpoint, and of the golden SD 1.5."""
     demo = root / "deploy/demo-model"
-    models = {model: {name: Component(json.loads((demo / model / name / "config.json").read_text()),
+    models = {model: {name: Component(json.loads((demo / DEMO[model] / name / "config.json").read_text()),
                                       {tensor: entry["shape"] for tensor, entry in
-                                       read_header(demo / model / name / tensor_file(name)).items()})
+                                       read_header(demo / DEMO[model] / name / tensor_file(name)).items()})
                       for name in networks}
               for model, networks in FULL_NETWORKS.items()}
     shapes = json.loads((root / "tests/golden/checkpoints/sd15.parameters.json").read_text())
@@ -160,7 +163,7 @@ def write_tensors(path, shapes, numbers, threads, salt=""):
 
 def write_rest(root, model, folder):
     """Writes everything but the networks."""
-    demo = root / "deploy/demo-model" / ("base" if model == SD15 else model)
+    demo = root / "deploy/demo-model" / DEMO[model]
     index = json.loads((demo / "model_index.json").read_text())
     if model == SD15:
         index = {**sd15_case(root)["model_index"], "scheduler": index["scheduler"]}
@@ -178,7 +181,8 @@ def write_model(root, folder, model, components, threads):
         target.mkdir(parents=True)
         (target / "config.json").write_text(json.dumps(component.config, indent=2) + "\n")
         # SDXL's base and refiner share VAE and text encoder, and not the UNet.
-        write_tensors(target / tensor_file(name), component.shapes, numbers, threads, salt=model if name == "unet" else "")
+        salt = model if name == "unet" or model == OTHER else ""
+        write_tensors(target / tensor_file(name), component.shapes, numbers, threads, salt)
         size += (target / tensor_file(name)).stat().st_size
     write_rest(root, model, folder / model)
     return size

@@ -6,7 +6,7 @@ import statistics
 
 from . import machine, networks, server
 from .processes import Failure
-from .session import COMPILE, EAGER, GUIDANCE, LATENTD, MIB, READY_SECONDS, SD15, SDXL, shape, text
+from .session import COMPILE, EAGER, GUIDANCE, LATENTD, MIB, READY_SECONDS, SD15, SDXL, TWO_BASES, shape, text
 
 STEADY_PICTURES = 3
 SWITCHES = 5  # to each of two sizes, in a round
@@ -218,6 +218,29 @@ def switch(bench, _):
         bench.results.add(figure, LATENTD, first - steady)
 
 
+def switch_models(bench, _):
+    """A second checkpoint of the base's architecture: its first picture beyond those that follow, which is what loading it takes;
+    then both are there, and take turns as sizes do in `switch`."""
+    few = {"steps": bench.scale.few_steps, "guidance": 1.0, "models": TWO_BASES}
+    latentd = bench.start_server(TWO_BASES)
+    latentd.wait_until_ready(READY_SECONDS)
+    latentd.wait_for_row_counts(READY_SECONDS)
+    base, other = bench.picture(**few), bench.picture(**few, model="other")
+    base.draw(2)
+    before = server.total(latentd.scrape(), "latentd_graph_compilations_total")
+    first, = other.milliseconds()
+    compiled = server.total(latentd.scrape(), "latentd_graph_compilations_total") - before
+    if compiled:
+        raise Failure(f"{compiled:.0f} graphs were compiled for a model of the same architecture")
+    steady = other.milliseconds(STEADY_PICTURES)
+    main = text(bench.scale.main)
+    bench.results.add(f"model_loaded {main}", LATENTD, (first - statistics.median(steady)) / 1000, first=first, steady=steady)
+    base.draw(2)
+    for client in (base, other) * SWITCHES:
+        (first,), (steady,) = client.milliseconds(), client.milliseconds()
+        bench.results.add(f"model_switch {main}", LATENTD, first - steady)
+
+
 def refiner_step(bench, contestant):
     if contestant == LATENTD:
         bench.our_network("refiner_step", "unet", [shape(2, bench.scale.main)], model="refiner")
@@ -321,6 +344,7 @@ MEASUREMENTS = (
                 networks=lambda scale: (("sd15_unet", 2, scale.sd15),), models=SD15),
     Measurement("sd15_decode", sd15_decode, {LATENTD: 15, EAGER: 10, COMPILE: 5}, network_bench=True,
                 networks=lambda scale: (("sd15_vae", 1, scale.sd15),), models=SD15),
+    Measurement("switch_models", switch_models, {LATENTD: 40}, rounds=lambda scale: scale.starts, models=TWO_BASES),
     Measurement("text", text_encoders, {LATENTD: 20, EAGER: 20}, network_bench=True),
     Measurement("vae_large", vae_large, {LATENTD: 20, EAGER: 20}, network_bench=True),
     Measurement("vae_sizes", vae_sizes, {LATENTD: 50, EAGER: 40}, network_bench=True),

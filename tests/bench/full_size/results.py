@@ -32,6 +32,8 @@ KINDS = {
     "first_unseen": ("first picture at a size never seen, beyond its steady time; torch.compile: first step and decode", "s"),
     "first_cached": ("first picture at a size in the cache, beyond its steady time", "s"),
     "switch": ("first picture at the other of two seen sizes, beyond its steady time", "ms"),
+    "model_loaded": ("first picture of a second checkpoint, page cache warm, beyond its steady time", "s"),
+    "model_switch": ("first picture of the other of two models that are loaded, beyond its steady time", "ms"),
     "memory_one_bucket": ("GPU memory of the process: base, refiner, VAE, text, one bucket", "MiB"),
     "memory_another_bucket": ("GPU memory for one more bucket of nearly the same area", "MiB"),
     "sd15_step": ("Stable Diffusion 1.5: UNet step (rows@size)", "ms"),
@@ -61,6 +63,8 @@ BARS = {
     "memory_one_bucket 1024x1024": (13351, 11921),  # 14 and 12.5 GB
     "memory_another_bucket 1152x896": (100, 32),
     "served_beyond 30@1024x1024": (20, 10),
+    "model_loaded 1024x1024": (1, None),
+    "model_switch 1024x1024": (1, None),
 }
 # How many times as fast as torch.compile, in the same run.
 TIMES_AS_FAST = {"sd15_picture 30@512x512": 1.3}

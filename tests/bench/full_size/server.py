@@ -42,15 +42,14 @@ def by_label(values, name, label, **labels):
 
 
 class Latentd:
-    """Serves one bucket of some models ({"base" or "refiner": folder}), with its cache in `cache`; what it logs goes to `log`."""
+    """Serves one bucket of the models that `models` are flags of, with its cache in `cache`; what it logs goes to `log`."""
 
     def __init__(self, options, models, bucket, cache, folder):
         self.socket = f"unix:{folder}/latentd-{os.getpid()}.sock"
         self.log = folder / f"latentd-{time.monotonic_ns()}.log"
         self._options = options
         command = [options.latentd, f"--backend={options.backend}", f"--precision={options.precision}",
-                   *(f"--{role}={path}" for role, path in models.items()),
-                   f"--buckets={bucket}", f"--cache-dir={cache}", f"--listen={self.socket}",
+                   *models, f"--buckets={bucket}", f"--cache-dir={cache}", f"--listen={self.socket}",
                    "--metrics-listen=127.0.0.1:0", "--log-format=json", "--allow-cold-requests", *options.latentd_flag]
         self.started, self._started_wall = time.monotonic(), time.time()
         with open(self.log, "w") as log:

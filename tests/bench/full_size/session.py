@@ -8,7 +8,8 @@ from .processes import Failure
 PROMPT = "a large yellow star on a purple background"
 GUIDANCE = 5.0
 LATENTD, EAGER, COMPILE = "latentd", "eager", "compile"
-SDXL, SD15 = checkpoint.SDXL, (checkpoint.SD15,)  # models that a server has: roles base and refiner in this order
+# Models that a server has.
+SDXL, SD15, TWO_BASES = checkpoint.SDXL, (checkpoint.SD15,), ("base", checkpoint.OTHER)
 READY_SECONDS = 900  # the longest that a start or a network may take
 MIB = machine.MIB
 
@@ -59,12 +60,18 @@ class Bench:
         self._server, self._served = None, None
         self._clients = {}
 
+    def flags_of(self, models):
+        """The first is the base; another one is loaded when a request names it."""
+        flags = [f"--base={self.checkpoint / models[0]}"]
+        if models == SDXL:
+            return [*flags, f"--refiner={self.checkpoint / models[1]}"]
+        return flags + [f"--model={model}={self.checkpoint / model}" for model in models[1:]]
+
     def start_server(self, models=SDXL):
         """One that is new, from the cache as it is; not ready yet."""
         self.stop_server()
-        roles = {role: self.checkpoint / model for role, model in zip(("base", "refiner"), models)}
-        bucket = text(self.scale.main if models == SDXL else self.scale.sd15)
-        self._server, self._served = server.Latentd(self.options, roles, bucket, self.cache, self.folder), models
+        bucket = text(self.scale.sd15 if models == SD15 else self.scale.main)
+        self._server, self._served = server.Latentd(self.options, self.flags_of(models), bucket, self.cache, self.folder), models
         return self._server
 
     def server(self, models=SDXL):

@@ -430,6 +430,35 @@ TEST_F(ModelEvictionTest, APinnedModelStays) {
   EXPECT_EQ(StateOf(base), GraphState::kCompiled);
 }
 
+TEST_F(ModelEvictionTest, APinnedModelStaysOverTheBudgetToo) {
+  backend.executable_bytes = 8;
+  Process process(backend, clock, "", {.memory_budget = 1});
+  std::vector<GraphHandle> graphs;
+  for (const int64_t size : {4, 5, 6}) {
+    process->SetModelPinned("base", true);
+    GraphSpec wanted = Wanted(SiluGraph(size), size == 4 ? "base" : "anime");
+    graphs.push_back(process->Declare(wanted));
+    ASSERT_OK(process->Get(graphs.back()));
+  }
+  EXPECT_EQ(process->StatusOf(graphs[0]).state, GraphState::kReady);
+  EXPECT_NE(process->StatusOf(graphs[1]).state, GraphState::kReady);
+}
+
+TEST_F(ModelEvictionTest, KnowsWhenEachModelWasUsed) {
+  const GraphHandle base = Load("base", 1);
+  const absl::Time then = clock.Wall();
+  clock.Advance(absl::Minutes(3));
+  const GraphHandle anime = Load("anime", 2);
+  EXPECT_EQ(process_->StatusOf(base).last_use, then);
+  EXPECT_EQ(process_->StatusOf(anime).last_use, clock.Wall());
+}
+
+TEST_F(ModelEvictionTest, EvictingAModelKeepsTheOnlyCopyOfItsGraph) {
+  const GraphHandle base = Load("base", 1);
+  ASSERT_OK(process_->Evict(GraphStore::IdOf(base), Tier::kMemory, /*force=*/false, {"base"}));
+  ASSERT_OK(process_->Get(base, kLoadOnly));
+}
+
 TEST_F(ModelEvictionTest, EvictingAModelLeavesWhatAnotherUses) {
   backend.executable_bytes = 8;
   const GraphHandle base = Load("base", 1), anime = Load("anime", 2), same = Load("same", 2);

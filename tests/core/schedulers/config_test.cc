@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/error_details.h"
+#include "tests/core/schedulers/parse_scheduler_config.h"
 #include "tests/support/status_matchers.h"
 
 namespace latentd::schedulers {
@@ -197,6 +198,22 @@ TEST(SchedulerConfigTest, ADdimOfModelIndexOverAnotherFileClipsAsInDiffusers) {
 
 TEST(SchedulerConfigTest, AFileNamesAClassAndNoShortName) {
   EXPECT_THAT(ParseSchedulerConfig(File("euler")), StatusIs(kInvalid, HasSubstr("euler")));
+}
+
+// No name has the third order with noise in diffusers' class: an answer would name another
+// scheduler.
+TEST(SchedulerConfigTest, AnAlgorithmBesideANameThatHasItsOwnIsRefused) {
+  const auto config =
+      ParseSchedulerConfig(kSdxl, {.name = "dpmpp_3m", .algorithm_type = "sde-dpmsolver++"});
+  EXPECT_THAT(FieldsAtFault(config), ElementsAre("algorithm_type"));
+  EXPECT_THAT(ParseSchedulerConfig(kSdxl, {.name = "dpmpp_3m"}), IsOk());
+  EXPECT_THAT(
+      ParseSchedulerConfig(kSdxl, {.name = "dpmpp_2m", .algorithm_type = "sde-dpmsolver++"}),
+      IsOk());
+  EXPECT_THAT(ParseSchedulerConfig(kSdxl, {.name = "DPMSolverMultistepScheduler",
+                                           .algorithm_type = "sde-dpmsolver++",
+                                           .config = R"({"solver_order": 3})"}),
+              IsOk());
 }
 
 TEST(SchedulerConfigTest, EveryBadOverrideIsNamedAtOnce) {

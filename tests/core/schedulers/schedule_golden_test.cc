@@ -6,6 +6,7 @@
 
 #include "core/schedulers/schedule.h"
 #include "nlohmann/json.hpp"
+#include "tests/core/schedulers/parse_scheduler_config.h"
 #include "tests/support/source_directory.h"
 #include "tests/support/status_matchers.h"
 

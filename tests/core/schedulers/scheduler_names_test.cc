@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "core/schedulers/config.h"
+#include "tests/core/schedulers/parse_scheduler_config.h"
 #include "tests/support/status_matchers.h"
 
 namespace latentd::schedulers {

@@ -7,6 +7,7 @@
 #include "core/schedulers/config.h"
 #include "core/schedulers/schedule.h"
 #include "core/weights/containers/recognize/file_family.h"
+#include "tests/core/schedulers/parse_scheduler_config.h"
 #include "tests/support/status_matchers.h"
 
 namespace latentd::schedulers {

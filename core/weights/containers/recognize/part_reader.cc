@@ -1,5 +1,7 @@
 #include "core/weights/containers/recognize/part_reader.h"
 
+#include <cstring>
+#include <memory>
 #include <utility>
 
 #include "absl/algorithm/container.h"
@@ -67,6 +69,33 @@ Shape WithoutLastOnes(const Shape& shape) {
   std::vector<int64_t> dims = shape.dims();
   while (!dims.empty() && dims.back() == 1) dims.pop_back();
   return Shape(std::move(dims));
+}
+
+// Graphs have no doubles: a weight of them is rounded when it is loaded, and a part of one is cut
+// out of its bytes before.
+bool AreReadableDoubles(const StoredTensor& tensor) {
+  return tensor.unusable_dtype == kDoubles && tensor.data.has_memory();
+}
+
+Source SourceOfDoubles(const StoredTensor& whole, device::ConstBuffer part) {
+  StoredTensor tensor = whole;
+  tensor.data = std::move(part);
+  tensor.digest = std::make_shared<const ContentDigest>(tensor.data);
+  return Source::Of(std::move(tensor));
+}
+
+// A copy of a matrix of doubles, which may lie at any address.
+device::ConstBuffer TransposedDoubles(const device::ConstBuffer& matrix) {
+  const int64_t rows = matrix.shape()[0], columns = matrix.shape()[1];
+  device::Buffer transposed = device::Buffer::Allocate(matrix.dtype(), {columns, rows});
+  const auto* from = static_cast<const char*>(matrix.data());
+  auto* to = static_cast<char*>(transposed.data());
+  for (int64_t i = 0; i < rows * columns; ++i) {
+    const int64_t target = i % columns * rows + i / columns;
+    std::memcpy(to + target * static_cast<int64_t>(sizeof(double)),
+                from + i * static_cast<int64_t>(sizeof(double)), sizeof(double));
+  }
+  return transposed;
 }
 
 bool EndsInWord(absl::string_view name, absl::string_view word) {
@@ -200,6 +229,10 @@ void PartReader::TakeRows(const std::string& name, const std::string& wanted_nam
                           const Shape& stored, int64_t begin, int64_t end) {
   const StoredTensor* tensor = FindShaped(name, stored);
   if (tensor == nullptr) return;
+  if (AreReadableDoubles(*tensor)) {
+    sources_.insert_or_assign(wanted_name, SourceOfDoubles(*tensor, tensor->data.Rows(begin, end)));
+    return;
+  }
   TakeMade(name, wanted_name, *tensor,
            [&](GraphBuilder& b, Value whole) { return b.Slice(whole, 0, begin, end); });
 }
@@ -208,6 +241,11 @@ void PartReader::TakeTransposed(const std::string& name, const std::string& want
                                 const Shape& wanted) {
   const StoredTensor* tensor = FindShaped(name, {wanted[1], wanted[0]});
   if (tensor == nullptr) return;
+  if (AreReadableDoubles(*tensor)) {
+    sources_.insert_or_assign(wanted_name,
+                              SourceOfDoubles(*tensor, TransposedDoubles(tensor->data)));
+    return;
+  }
   TakeMade(name, wanted_name, *tensor, [](GraphBuilder& b, Value stored) {
     return b.Permute(stored, {1, 0});
   });

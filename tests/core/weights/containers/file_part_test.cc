@@ -96,6 +96,16 @@ TEST(FilePartTest, SaysOfAUnetHowItPredicts) {
   EXPECT_EQ(settings["timestep_spacing"], "trailing");
 }
 
+TEST(FilePartTest, AnOperatorWhoSaysTheSameTakesNothingBack) {
+  PublishedFile published({{"unet_sdxl", "model.diffusion_model.", "unet"}});
+  published.AddTensor("v_pred", {0});
+  published.AddTensor("ztsnr", {0});
+  const auto part = RecognizePart("part.safetensors", "unet", published.tensors, {},
+                                  {.prediction_type = "v_prediction"});
+  ASSERT_OK(part);
+  EXPECT_EQ(json::parse(part->scheduler_settings)["rescale_betas_zero_snr"], true);
+}
+
 // Its latents have other settings than those of the base's VAE.
 TEST(FilePartTest, RefusesAUnetAloneInTheStyleOfEdm) {
   PublishedFile published({{"unet_sdxl", "model.diffusion_model.", "unet"}});

@@ -144,6 +144,15 @@ INSTANTIATE_TEST_SUITE_P(
                  kEarly}),
     [](const auto& info) { return info.param.name; });
 
+// Dumps hold some tensors twice.
+TEST(SingleFileTest, TakesPlainNamesBeforeThoseOfADump) {
+  PublishedFile published = FileOf(kSd15);
+  const TensorMap plain = published.tensors;
+  for (const auto& [name, tensor] : plain) published.AddTensor("state_dict." + name, {5});
+  ASSERT_OK_AND_ASSIGN(const SingleFile file, Recognize(published.tensors));
+  EXPECT_EQ(file.parts.at("unet").sources.at("conv_out.bias").shape(), device::Shape{4});
+}
+
 TEST(SingleFileTest, ConfiguresSd15AsItIsPublished) {
   ASSERT_OK_AND_ASSIGN(const SingleFile file, Recognize(FileOf(kSd15).tensors));
   const json unet = ConfigOf(file, "unet");

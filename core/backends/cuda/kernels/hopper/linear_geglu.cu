@@ -14,6 +14,8 @@ namespace {
 // From a thread's sums to its part of the result; see GatedRow for which sums are whose.
 template <typename T>
 struct GegluOfSums {
+  // CUDA's own type of the elements: two of them are rounded at once.
+  using Native = std::conditional_t<std::is_same_v<T, cutlass::half_t>, __half, __nv_bfloat16>;
   struct Params {
     const T* bias;
     T* result;
@@ -22,49 +24,47 @@ struct GegluOfSums {
   static constexpr int kWidth = 32;  // columns of the product that belong together
 
   // Four numbers that lie next to each other.
-  struct alignas(4 * sizeof(T)) Quad {
-    T at[4];
-  };
+  using Quad = Pack<Native, 4>;
 
-  // Reads what is constant during the launch: maybe before what the code stores earlier.
-  __device__ static Quad Load(const T* from) {
-    const uint2 words = __ldg(reinterpret_cast<const uint2*>(from));
-    return *reinterpret_cast<const Quad*>(&words);
-  }
-
-  // Numbers that are equal for all rows.
+  // Numbers that are equal for all rows; biases as they are in memory, which takes half of the
+  // registers.
   struct Columns {
     int64_t first;  // column of the result
-    float value_bias[4] = {}, gate_bias[4] = {};
+    uint2 value_bias = {}, gate_bias = {};
   };
 
-  // Columns of the product from `column` on, as a thread of number `t` modulo 4 has them.
+  // Tiles that can be computed without asking.
+  __device__ static bool IsPlain(const Params& params) { return params.bias != nullptr; }
+
+  // Columns of the product from `column` on, as a thread of number `t` modulo 4 has them. kPlain:
+  // they are there, and IsPlain is true.
+  template <bool kPlain>
   __device__ static Columns ColumnsAt(const Params& params, int64_t column, int t) {
     Columns columns = {.first = column / 2 + 4 * t};
-    if (params.bias == nullptr || columns.first >= params.columns) return columns;
-    const Quad values = Load(params.bias + columns.first);
-    const Quad gates = Load(params.bias + params.columns + columns.first);
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      columns.value_bias[i] = static_cast<float>(values.at[i]);
-      columns.gate_bias[i] = static_cast<float>(gates.at[i]);
-    }
+    if (!kPlain && (params.bias == nullptr || columns.first >= params.columns)) return columns;
+    // Constant during the launch, so it may be read before what the code stores earlier.
+    const T* const from = params.bias + columns.first;
+    columns.value_bias = __ldg(reinterpret_cast<const uint2*>(from));
+    columns.gate_bias = __ldg(reinterpret_cast<const uint2*>(from + params.columns));
     return columns;
   }
 
   // sum(j, i) is of the columns 8j + 2t + i.
-  template <typename SumAt>
+  template <bool kPlain, typename SumAt>
   __device__ static void Store(const Params& params, const Columns& columns, int64_t row,
                                const SumAt& sum) {
-    if (columns.first >= params.columns) return;
-    Quad results;
+    if (!kPlain && columns.first >= params.columns) return;
+    const Quad value_bias = *reinterpret_cast<const Quad*>(&columns.value_bias);
+    const Quad gate_bias = *reinterpret_cast<const Quad*>(&columns.gate_bias);
+    float results[4];
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      const float value = sum(i / 2, i % 2) + columns.value_bias[i];
-      const float gate = sum(2 + i / 2, i % 2) + columns.gate_bias[i];
-      results.at[i] = static_cast<T>(value * Gelu<T>(gate));
+      const float value = sum(i / 2, i % 2) + ToFloat(value_bias.at[i]);
+      results[i] = value * FastGelu(sum(2 + i / 2, i % 2) + ToFloat(gate_bias.at[i]));
     }
-    *reinterpret_cast<Quad*>(params.result + row * params.columns + columns.first) = results;
+    Quad quad;
+    Narrow(results, quad);
+    *reinterpret_cast<Quad*>(params.result + row * params.columns + columns.first) = quad;
   }
 };
 

@@ -70,6 +70,20 @@ class Epilogue {
   CUTLASS_DEVICE void operator()(const Problem& problem, Tile tile, const Place& place,
                                  const cute::Tensor<Engine, Layout>& sums, Mma mma, const Residue&,
                                  int thread, char*) {
+    const int64_t end = int64_t{cute::get<1>(place) + 1} * cute::get<1>(tile);
+    // Asking at each part keeps the parts' arithmetic from being interleaved.
+    if (OfSums::IsPlain(params_) && end <= cute::get<1>(problem)) {
+      Consume<true>(problem, tile, place, sums, mma, thread);
+    } else {
+      Consume<false>(problem, tile, place, sums, mma, thread);
+    }
+  }
+
+ private:
+  template <bool kPlain, typename Problem, typename Tile, typename Place, typename Engine,
+            typename Layout, typename Mma>
+  CUTLASS_DEVICE void Consume(const Problem& problem, Tile tile, const Place& place,
+                              const cute::Tensor<Engine, Layout>& sums, Mma mma, int thread) {
     using namespace cute;  // NOLINT: what CUTLASS's names are made for
     // Sums are ((2 next to each other, 2 rows, eights of columns), blocks of 64 rows, 1).
     constexpr int kEights = size<0, 2>(Layout{}), kBlocks = size<1>(Layout{});
@@ -81,20 +95,20 @@ class Epilogue {
     const int64_t first_column = int64_t{get<1>(place)} * get<1>(tile);
     // Reads the next columns' numbers before it stores these: a load behind a store waits for
     // memory with nothing else to do.
-    auto columns = OfSums::ColumnsAt(params_, first_column, thread % 4);
+    auto columns = OfSums::template ColumnsAt<kPlain>(params_, first_column, thread % 4);
     CUTLASS_PRAGMA_UNROLL
     for (int eight = 0; eight < kEights; eight += kStep) {
       const bool last = eight + kStep >= kEights;
-      const auto next =
-          last ? columns
-               : OfSums::ColumnsAt(params_, first_column + 8 * (eight + kStep), thread % 4);
+      const auto next = last ? columns
+                             : OfSums::template ColumnsAt<kPlain>(
+                                   params_, first_column + 8 * (eight + kStep), thread % 4);
       CUTLASS_PRAGMA_UNROLL
       for (int block = 0; block < kBlocks; ++block) {
         CUTLASS_PRAGMA_UNROLL
         for (int half = 0; half < 2; ++half) {
           const int64_t row = first_row + get<0>(own(make_coord(_0{}, half, _0{}), block, _0{}));
           if (row >= get<0>(problem)) continue;
-          OfSums::Store(params_, columns, row, [&](int j, int i) {
+          OfSums::template Store<kPlain>(params_, columns, row, [&](int j, int i) {
             return sums(make_coord(i, half, eight + j), block, _0{});
           });
         }
@@ -103,7 +117,6 @@ class Epilogue {
     }
   }
 
- private:
   Params params_;
 };
 
