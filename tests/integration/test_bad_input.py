@@ -144,7 +144,7 @@ class BadInputTest(SharedServerTestCase):
 
     def test_every_bad_field_is_named_at_once(self):
         error = self.refusal(self.api.request(width=7, height=-1, num_inference_steps=0, guidance_scale=99.0,
-                                              scheduler="magic", prompt="", model=9, strength=2.0))
+                                              scheduler="magic", prompt="", model="none", strength=2.0))
         self.assertLessEqual({"width", "height", "num_inference_steps", "guidance_scale", "scheduler", "prompt",
                               "model", "strength"}, set(violations(error)))
 
