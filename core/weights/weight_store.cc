@@ -234,8 +234,8 @@ absl::StatusOr<WeightStore::NewResult> WeightStore::Make(const Source& source,
   RETURN_IF_ERROR(CheckContents(source.from));
   // With SDXL's VAE: 114 MiB of resident pages, and no measurable time.
   for (const StoredTensor& tensor : source.from) ReleasePages(tensor);
-  const bool keep =
-      archive_.keep != nullptr && !IsStored(plain, format) && made.bytes() >= archive_.least_bytes;
+  const bool keeps = archive_.keep != nullptr && (keeps_ || IsHost(device));
+  const bool keep = keeps && !IsStored(plain, format) && made.bytes() >= archive_.least_bytes;
   return NewResult{std::move(made), /*mapped=*/false, keep};
 }
 

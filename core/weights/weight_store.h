@@ -9,8 +9,9 @@
 // configure. The last user to go frees the memory.
 //
 // Results of WeightCache::least_bytes and more are kept over a restart, if an archive is given,
-// unless they are a tensor as it is. Once a result is made, its sources' pages are released. Where
-// the device is the host itself, what was kept is used where it is mapped.
+// unless they are a tensor as it is, or StopKeeping was called. Once a result is made, its sources'
+// pages are released. Where the device is the host itself, what was kept is used where it is
+// mapped.
 //
 // Nothing that is held is memory of a checkpoint's file: what is written to the file shows in no
 // weight. A file that changed since it was opened gives no result any more, new or held.
@@ -19,6 +20,7 @@
 // them gets that error, and who asks later tries again. The store must outlive what it gave out.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <memory>
 #include <optional>
@@ -69,6 +71,10 @@ class WeightStore {
       : maker_(maker), archive_(std::move(archive)) {}
   WeightStore(const WeightStore&) = delete;
 
+  // From now on the archive is given nothing more of a device with memory of its own: to copy and
+  // write a model's weights takes longer than making them, and its first request would wait for it.
+  void StopKeeping() { keeps_ = false; }
+
   // Device that the results are on.
   device::Device& device() const { return maker_.device(); }
 
@@ -117,6 +123,7 @@ class WeightStore {
 
   WeightMaker& maker_;
   const WeightCache archive_;
+  std::atomic<bool> keeps_ = true;
   mutable absl::Mutex mutex_;
   absl::flat_hash_map<Digest, EntryPointer> entries_ ABSL_GUARDED_BY(mutex_);
 };

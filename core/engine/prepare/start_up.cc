@@ -29,6 +29,7 @@ absl::Status StartUp::Run() {
   loaded = WarmBuckets();
   if (GetReason(loaded) == weights::kCheckpointChanged) return FailLoading(loaded);
   RETURN_IF_ERROR(loaded);
+  parts_.stores.weights.StopKeeping();
   parts_.stores.writes.Flush();
   ShowPhases(weights_took, parts_.clock.Monotonic() - begin);
   if (parts_.config.forbid_compile_after_ready) parts_.stores.graphs.ForbidCompiling();

@@ -245,6 +245,24 @@ std::optional<bool> IsPresent(const void* address) {
   return (entry >> 63) != 0;
 }
 
+TEST_F(WeightCacheTest, StopsKeepingWhatIsOnAnotherDevice) {
+  PackingDevice other;
+  FunctionMaker maker(Doubled, other);
+  WeightStore store(maker, archive_.Functions());
+  store.StopKeeping();
+  const WeightSet set = SetFromFile(store, 7);
+  ASSERT_OK(store.Get(Twice("c/a", 4), set));
+  EXPECT_TRUE(archive_.kept.empty());
+}
+
+TEST_F(WeightCacheTest, KeepsOnWhatIsOnTheHost) {
+  WeightStore store(maker_, archive_.Functions());
+  store.StopKeeping();
+  const WeightSet set = SetFromFile(store, 7);
+  ASSERT_OK(store.Get(Twice("c/a", 4), set));
+  EXPECT_EQ(archive_.kept.size(), 1u);
+}
+
 TEST_F(WeightCacheTest, TakesATensorsPagesOutOfMemoryOnceItIsPacked) {
   constexpr int64_t kSize = 64 << 10;
   WeightStore store = NewStore();
