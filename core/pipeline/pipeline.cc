@@ -249,8 +249,7 @@ absl::Status Pipeline::ResolveSpec(const Inputs& inputs, std::vector<FieldViolat
   // Schedules are made of fields that are right by themselves; the scheduler's name and options are
   // looked at in any case.
   if (!violations.empty()) {
-    const ModelRow* row = table().Find(spec.model);
-    const LoadedModel* starts = row == nullptr ? nullptr : LoadedOf(models_, row->id);
+    const LoadedModel* starts = LoadedOf(models_, table().FindOrFirst(spec.model).id);
     if (starts != nullptr)
       AddViolationsOf(starts->SchedulerWith(spec.scheduler).status(), violations);
   } else {
