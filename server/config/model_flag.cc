@@ -30,7 +30,7 @@ constexpr absl::string_view kComponents[] = {"vae", "unet", "vae-tiny", "text-en
 constexpr absl::string_view kSettings[] = {
     "components-from", "prediction-type", "ema", "preset", "scheduler", "buckets", "residency"};
 
-bool IsName(absl::string_view name) {
+bool IsModelName(absl::string_view name) {
   return !name.empty() && name.size() <= kMaxNameBytes && absl::c_all_of(name, [](char c) {
     return absl::ascii_islower(c) || absl::ascii_isdigit(c) || c == '_';
   });
@@ -95,7 +95,7 @@ absl::StatusOr<ModelSource> ToModel(const std::string& text) {
   const size_t equals = parts.front().find('=');
   ModelSource model{.name = parts.front().substr(0, equals), .residency = Residency::kOnDemand};
   if (equals != std::string::npos) model.checkpoint = parts.front().substr(equals + 1);
-  if (!IsName(model.name) || model.checkpoint.empty()) {
+  if (!IsModelName(model.name) || model.checkpoint.empty()) {
     return WrongValue(
         kFlag, text,
         absl::StrCat("NAME=PATH, such as anime=/models/anime.safetensors, where NAME has at most ",
