@@ -51,7 +51,7 @@ Buffer Join(const TileGrid& grid, const Buffer& image, int64_t scale_in, int64_t
   return testing::RunExecutable(*executable, {image}).value().front();
 }
 
-std::vector<float> ValuesOf(const Buffer& buffer) {
+std::vector<float> FloatsOf(const Buffer& buffer) {
   return {buffer.as<float>().begin(), buffer.as<float>().end()};
 }
 
@@ -81,7 +81,7 @@ TEST(TilesTest, JoinsToTheSameImageWhereTilesAgree) {
     const Buffer image = Counted(3, size.height, size.width);
     const Buffer joined = Join(TileGrid::Overlapping(size, 8), image, 1, 1, AsItIs);
     EXPECT_EQ(joined.shape(), image.shape());
-    const std::vector<float> expected = ValuesOf(image), actual = ValuesOf(joined);
+    const std::vector<float> expected = FloatsOf(image), actual = FloatsOf(joined);
     for (size_t i = 0; i < expected.size(); ++i) {
       ASSERT_THAT(actual[i], FloatNear(expected[i], 1e-3f)) << i;
     }
@@ -95,7 +95,7 @@ TEST(TilesTest, FadesFromOneTileToTheNext) {
   };
   // Tiles of 8 at 0, 6 and 12; the last one has 2 pixels, which all fade.
   const Buffer joined = Join(TileGrid::Overlapping({1, 14}, 8), Counted(1, 1, 14), 1, 1, numbered);
-  EXPECT_THAT(ValuesOf(joined), ElementsAre(0, 0, 0, 0, 0, 0, 0, 0.5, 1, 1, 1, 1, 1, 1.5));
+  EXPECT_THAT(FloatsOf(joined), ElementsAre(0, 0, 0, 0, 0, 0, 0, 0.5, 1, 1, 1, 1, 1, 1.5));
 }
 
 TEST(TilesTest, ScalesBothWays) {
@@ -108,7 +108,7 @@ TEST(TilesTest, ScalesBothWays) {
   };
   const Buffer joined = Join(grid, Counted(3, 24, 16), 2, 1, halved);
   EXPECT_EQ(joined.shape(), (device::Shape{1, 4, 12, 8}));
-  EXPECT_THAT(ValuesOf(joined), Each(1));
+  EXPECT_THAT(FloatsOf(joined), Each(1));
 }
 
 TEST(TilesTest, FadeInF32WhateverTheNetworkComputesIn) {
