@@ -116,8 +116,8 @@ TEST_F(LongPromptTest, HasTheWordBreakOnlyInChunks) {
 TEST(PromptChunksTest, HaveGraphsAtEachBucketWhereTheyAreAskedFor) {
   const Rig one({.base = testing::kDemoBase});
   const Rig two({.base = testing::kDemoBase, .prompt_chunks = 2});
-  ASSERT_OK_AND_ASSIGN(const auto few, one.pipeline->GraphsOf({64, 72}, 2));
-  ASSERT_OK_AND_ASSIGN(const auto more, two.pipeline->GraphsOf({64, 72}, 2));
+  ASSERT_OK_AND_ASSIGN(const auto few, one.pipeline->GraphsOf({}, {64, 72}, 2));
+  ASSERT_OK_AND_ASSIGN(const auto more, two.pipeline->GraphsOf({}, {64, 72}, 2));
   EXPECT_EQ(more.size(), few.size() + 2);
   EXPECT_GT(two.pipeline->StateBytes({64, 72}, 2), one.pipeline->StateBytes({64, 72}, 2));
 }
