@@ -189,13 +189,12 @@ StepMatrix MatrixAt(const Grid& grid, Point point, Estimate estimate) {
 absl::Status FillGrid(Grid& grid) { return FillMultistepGrid(grid, SpreadRule::kUniPc); }
 
 // As diffusers, whose images are noised for the timestep, which its sigma need not have where it is
-// rounded. With trailing spacing the last may be -1, of which diffusers takes the noisiest for the
-// first.
+// rounded. With trailing spacing the last may be -1, of which diffusers takes the last of all.
 StartScales Start(const Grid& grid, int index) {
   if (grid.config.named_grid) return StartFromVpSigma(grid, index);
   const std::vector<float> alphas = AlphasCumprod(grid.config);
-  const double last = static_cast<double>(alphas.size() - 1);
-  const double alpha = alphas[static_cast<size_t>(std::clamp(grid.timesteps[index], 0.0, last))];
+  const int timestep = static_cast<int>(grid.timesteps[index]);
+  const double alpha = alphas[timestep < 0 ? alphas.size() - 1 : static_cast<size_t>(timestep)];
   return {std::sqrt(alpha), std::sqrt(1 - alpha)};
 }
 
