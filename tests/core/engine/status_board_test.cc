@@ -176,11 +176,15 @@ TEST(SeveralStatusesTest, CountsOfGraphsAreSums) {
 }
 
 TEST(SeveralStatusesTest, ABucketIsReadyWhereItIsOnOneDevice) {
-  const ServerStatus::Bucket ready{{64, 64}, true, ""}, cold{{64, 64}, false, "cold"};
-  const ServerStatus::Bucket other{{96, 64}, false, "not asked for"};
+  const ServerStatus::Bucket ready{"base", {64, 64}, true, ""},
+      cold{"base", {64, 64}, false, "cold"};
+  const ServerStatus::Bucket other{"base", {96, 64}, false, "not asked for"};
   EXPECT_THAT(Merged({.buckets = {cold}}, {.buckets = {ready, other}}).buckets,
               ElementsAre(ready, other));
   EXPECT_THAT(Merged({.buckets = {ready}}, {.buckets = {cold}}).buckets, ElementsAre(ready));
+  const ServerStatus::Bucket anothers{"anime", {64, 64}, false, "cold"};
+  EXPECT_THAT(Merged({.buckets = {ready}}, {.buckets = {anothers}}).buckets,
+              ElementsAre(ready, anothers));
 }
 
 }  // namespace
