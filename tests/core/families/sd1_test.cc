@@ -262,6 +262,9 @@ TEST_F(Sd1Test, RefusesTheAddedEmbeddingsOfSdxl) {
 TEST_F(Sd1Test, RefusesAUnetOfOtherChannels) {
   EXPECT_THAT(LoadEdited("unet/config.json", "in_channels", "8"),
               StatusIs(kInvalidArgument, HasSubstr("an inpainting UNet has in_channels 9")));
+}
+
+TEST_F(Sd1Test, RefusesAnInpaintingUnetWithoutItsChannels) {
   EXPECT_THAT(LoadEdited("unet/config.json", "in_channels", "9"),
               StatusIs(kInvalidArgument, HasSubstr("conv_in.weight")));
 }

@@ -29,9 +29,11 @@ std::string ErrorOf(const std::vector<std::string>& texts) {
 }
 
 TEST(ModelFlagTest, ANameAndAPathAreEnough) {
-  EXPECT_EQ(Only("anime=/models/a.safetensors"), (ModelSource{.name = "anime",
-                                                              .checkpoint = "/models/a.safetensors",
-                                                              .residency = Residency::kOnDemand}));
+  const ModelSource model = Only("anime=/models/a.safetensors");
+  EXPECT_EQ(model.name, "anime");
+  EXPECT_EQ(model.checkpoint, "/models/a.safetensors");
+  EXPECT_EQ(model.residency, Residency::kOnDemand);
+  EXPECT_THAT(model.parts.components, IsEmpty());
   EXPECT_THAT(ToModels({}).value(), IsEmpty());
 }
 
