@@ -42,7 +42,7 @@ What to serve
                           steps and guidance of requests that set none. A wrong name lists those that there are
   --prediction-type=TYPE  what the base's UNet predicts, whatever its files or the preset say: epsilon, v_prediction or
                           sample. latent capabilities shows what decided it
-  --ema                   takes the EMA weights that old training dumps have beside the UNet's own, in one file
+  --ema=BOOL              takes the EMA weights that old training dumps have beside the UNet's own, in one file
   --backend=NAME          cpu (default); cuda: an NVIDIA GPU (experimental); or reference: slow, in plain fp32, to
                           compare with
   --devices=LIST          of --backend=cuda, the GPUs by their number, such as 0,1 (default: the first). They have to be equal;
