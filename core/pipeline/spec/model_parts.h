@@ -14,6 +14,8 @@ struct ModelParts {
   std::string components_from = {};
   std::string prediction_type = {};  // "epsilon", "v_prediction", "sample"; empty: as files say
   bool ema = false;                  // the averaged weights of the UNet's single file
+
+  bool operator==(const ModelParts&) const = default;
 };
 
 }  // namespace latentd::pipeline
