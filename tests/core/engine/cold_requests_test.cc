@@ -227,7 +227,7 @@ TEST_F(ColdRequestsTest, LongPromptsAreReadyWhereTheConfigurationSaysSo) {
   for (int i = 0; i < 30; ++i) spec.picture.prompt += " on a star";
   const std::vector<Event> events = RunOn(*engine_, spec);
   ASSERT_EQ(Only<Completed>(events).size(), 1u);
-  const Completed& completed = Only<Completed>(events)[0];
+  const Completed completed = Only<Completed>(events)[0];
   EXPECT_EQ(completed.prompt_tokens, 97);
   EXPECT_EQ(completed.prompt_chunks, 2);
   EXPECT_EQ(completed.dropped_tokens, 0);
