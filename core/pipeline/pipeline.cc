@@ -421,7 +421,7 @@ int64_t Pipeline::RequestBytes(const Plan& plan) const {
   shape.chunks = plan.chunks();
   // All that could draw in their place: what hands over counts where it is not asked to.
   const std::vector<const LoadedModel*> models =
-      GroupOf(table()[plan.stages.front().model->row().id].leader);
+      GroupOf(LeaderOf(plan.stages.front().model->row().id).id);
   const int64_t previews = plan.spec.previews_every ? PreviewBytes(models, shape, size) : 0;
   const int64_t emphasis = plan.has_weights() ? EmphasisBytes(models, shape) : 0;
   const int64_t masks = plan.spec.has_mask ? MaskBytes(models, shape, size) : 0;

@@ -76,7 +76,7 @@ ModelBucket BucketOf(const pipeline::Plan& plan) {
 
 void ColdSizes::Keep(const ModelBucket& size, const GraphHandles& graphs) {
   Touch(size);
-  if (sizes_.empty() || !(sizes_.front().size == size)) sizes_.push_front({.size = size});
+  if (sizes_.empty() || sizes_.front().size != size) sizes_.push_front({.size = size});
   Kept& kept = sizes_.front();
   for (const compiler::GraphHandle& graph : graphs) {
     const bool shared = GraphStore::LabelOf(graph).width == 0;

@@ -223,7 +223,7 @@ absl::Status Admission::CheckCold(const pipeline::Plan& plan) const {
 absl::Status Admission::CheckLoadTime(const pipeline::Plan& plan, absl::Duration slack) const {
   ASSIGN_OR_RETURN(
       const GraphHandles graphs,
-      models_.pipeline->HandlesOf(plan.graphs, pipeline::ModelGraphs::IfUnknown::kBuild));
+      models_.pipeline->HandlesOf(plan.graphs, pipeline::ModelGraphs::IfUnknown::kRefuse));
   absl::Duration load;
   for (const compiler::GraphHandle& graph : graphs) {
     const compiler::GraphStatus info = store_.StatusOf(graph);
