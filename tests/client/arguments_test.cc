@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "absl/strings/str_replace.h"
+#include "absl/strings/str_cat.h"
 #include "client/commands.h"
 #include "client/graph_selection.h"
 #include "client/request_options.h"
@@ -204,7 +204,7 @@ TEST(RequestOptionsTest, EveryFieldButThePromptAndTheOutputHasAnOption) {
   for (const OptionGroup& group : RequestOptions(request)) {
     for (const Option& option : group.options) {
       EXPECT_FALSE(option.help.empty()) << option.name;
-      names.push_back(absl::StrReplaceAll(option.name, {{"-", "_"}}));
+      names.push_back(absl::StrCat("--", option.name));
     }
   }
   std::vector<std::string> missing;
@@ -212,7 +212,7 @@ TEST(RequestOptionsTest, EveryFieldButThePromptAndTheOutputHasAnOption) {
   for (int i = 0; i < type.field_count(); ++i) {
     const std::string& name = type.field(i)->name();
     if (name == "prompt" || name == "output") continue;
-    if (std::find(names.begin(), names.end(), name) == names.end()) missing.push_back(name);
+    if (std::find(names.begin(), names.end(), OptionSpelling(name)) == names.end()) missing.push_back(name);
   }
   EXPECT_THAT(missing, IsEmpty());
 }
