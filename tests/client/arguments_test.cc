@@ -212,7 +212,8 @@ TEST(RequestOptionsTest, EveryFieldButThePromptAndTheOutputHasAnOption) {
   for (int i = 0; i < type.field_count(); ++i) {
     const std::string& name = type.field(i)->name();
     if (name == "prompt" || name == "output") continue;
-    if (std::find(names.begin(), names.end(), OptionSpelling(name)) == names.end()) missing.push_back(name);
+    if (std::find(names.begin(), names.end(), OptionSpelling(name)) == names.end())
+      missing.push_back(name);
   }
   EXPECT_THAT(missing, IsEmpty());
 }

@@ -302,7 +302,9 @@ std::vector<Row> Rows() {
 class ParameterTest : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
-    rig_ = new Rig;
+    LoadOptions options = Demo();
+    options.prompt_chunks = 2;
+    rig_ = new Rig(options);
     // As a server readies its buckets.
     for (const Size bucket : {Size{64, 64}, Size{72, 64}, Size{64, 72}, Size{72, 72}}) {
       for (const int rows : {1, 2}) {
