@@ -7,6 +7,7 @@ from typing import Dict, List, Tuple
 from google.protobuf import descriptor_pb2
 
 FILE = "latent/v1/image_generation.proto"
+EXTENDED = "google/protobuf/descriptor.proto"
 REQUEST = "GenerateRequest"
 MESSAGE_FIELD, FIELD = 4, 2  # numbers of FileDescriptorProto.message_type and DescriptorProto.field, as paths have them
 
@@ -46,13 +47,31 @@ def write(descriptors: pathlib.Path, messages: pathlib.Path, folder: pathlib.Pat
     """Writes _interface.bin, _parameters.pyi and messages.pyi into `folder`, of protoc's two files."""
     files = descriptor_pb2.FileDescriptorSet.FromString(descriptors.read_bytes())
     parameters = parameters_stub(next(file for file in files.file if file.name == FILE))
-    for file in files.file:
-        file.ClearField("source_code_info")
+    _strip(files)
     written = {"_interface.bin": files.SerializeToString(), "_parameters.pyi": parameters.encode(),
                "messages.pyi": _strict(messages.read_text()).encode()}
     for name, data in written.items():
         (folder / name).write_bytes(data)
     return [folder / name for name in written]
+
+
+def _strip(files: descriptor_pb2.FileDescriptorSet) -> None:
+    """Leaves out comments, and the command line's options of fields with the file that they extend: that is descriptor.proto of the
+    compiler that is here, which an older protobuf need not understand."""
+    kept = [file for file in files.file if file.name != EXTENDED]
+    for file in kept:
+        file.ClearField("source_code_info")
+        file.ClearField("extension")
+        dependencies = [name for name in file.dependency if name != EXTENDED]
+        file.ClearField("dependency")
+        file.dependency.extend(dependencies)
+        for message in file.message_type:
+            for field in message.field:
+                field.options.DiscardUnknownFields()
+                if not field.options.ListFields():
+                    field.ClearField("options")
+    files.ClearField("file")
+    files.file.extend(kept)
 
 
 def parameters_stub(file: descriptor_pb2.FileDescriptorProto) -> str:
@@ -106,7 +125,7 @@ def _message_type(file: descriptor_pb2.FileDescriptorProto, message: "descriptor
     """A mapping, or the values of its fields in their order; of a message with one field its value."""
     if message is None:
         return "Mapping[str, Any]"
-    kinds = [_single_type(file, field) for field in message.field]
+    kinds = [_type(file, field) for field in message.field]
     if len(kinds) == 1:
         return f"Union[Mapping[str, Any], {kinds[0]}]"
     return "Union[Mapping[str, Any], str, Tuple[{}]]".format(", ".join(kinds))

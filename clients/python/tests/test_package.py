@@ -56,6 +56,12 @@ class PackageTest(unittest.TestCase):
         self.assertGreater(len(fields), 40)
         self.assertEqual(sorted(request.field_names()), sorted(fields))
 
+    def test_the_command_lines_options_stay_out(self):
+        interface = (python_client.installed() / "latent_client/_interface.bin").read_bytes()
+        self.assertIn(b"num_inference_steps", interface)
+        self.assertNotIn(b"denoising steps", interface)
+        self.assertNotIn(b"descriptor.proto", interface)
+
     def test_type_checkers_see_the_same_keywords(self):
         tree = stub("_parameters.pyi")
         named = [name for name in request.field_names() if name != "prompt"]
