@@ -61,12 +61,13 @@ def main() -> int:
     parser.add_argument("--checkpoint", required=True, help="the demo checkpoint, with base/ and refiner/ in it")
     parser.add_argument("--backend", default="cpu")
     parser.add_argument("--time-limit", type=float, help="seconds until somebody ends this run; it says before where it hangs")
+    parser.add_argument("--folder", type=pathlib.Path, default=HERE, help="where the tests are (default: beside this program)")
     parser.add_argument("tests", nargs="*", help="such as test_drain or test_drain.DrainTest (default: all)")
     options = parser.parse_args()
 
     if options.time_limit:
         faulthandler.dump_traceback_later(options.time_limit * 0.95)
-    sys.path[:0] = [str(HERE), str(install_client())]
+    sys.path[:0] = [str(options.folder.resolve()), str(HERE), str(install_client())]
     os.environ.pop("http_proxy", None)
     os.environ["no_proxy"] = "*"
     os.environ["PATH"] = os.pathsep.join([str(PROGRAMS / "bin"), str(PROGRAMS / "sbin"), os.environ["PATH"]])
@@ -75,7 +76,7 @@ def main() -> int:
     server_process.configure(options)
     loader = unittest.TestLoader()
     suite = (loader.loadTestsFromNames(options.tests) if options.tests
-             else loader.discover(str(HERE), pattern="test_*.py"))
+             else loader.discover(str(options.folder), pattern="test_*.py"))
     result = unittest.TextTestRunner(verbosity=2).run(suite)
     return 0 if result.wasSuccessful() and result.testsRun > 0 and not result.skipped else 1
 

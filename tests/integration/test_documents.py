@@ -9,11 +9,12 @@ import sys
 import tempfile
 import unittest
 
+import python_client
 import server_process
 
 PROJECT = pathlib.Path(__file__).resolve().parents[2]
 PAGES = sorted({PROJECT / "README.md", *PROJECT.glob("docs/*.md"), *PROJECT.glob("deploy/*/README.md"),
-                *PROJECT.glob("core/**/*.md"), *PROJECT.glob("tests/*/README.md")})
+                *PROJECT.glob("core/**/*.md"), *PROJECT.glob("tests/*/README.md"), PROJECT / "clients/python/README.md"})
 MANIFESTS = sorted([*PROJECT.glob("deploy/kubernetes/**/*.yaml"), *PROJECT.glob("deploy/prometheus/*.yml"),
                     PROJECT / "deploy/haproxy/haproxy.cfg"])
 # Documents that name only flags of latentd and latent, but for these of kubectl, rsync, docker, deploy's scripts and tests/bench.
@@ -114,7 +115,7 @@ class PythonExampleTest(unittest.TestCase):
         example = example.replace("localhost:50051", server.address)
         with tempfile.TemporaryDirectory() as folder:
             subprocess.run([sys.executable, "-c", example], cwd=folder, check=True, timeout=server_process.DEADLINE,
-                           env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
+                           env={**os.environ, "PYTHONPATH": os.pathsep.join([str(python_client.installed()), *sys.path])})
             picture = pathlib.Path(folder, "star.png").read_bytes()
         self.assertEqual(picture[:8], b"\x89PNG\r\n\x1a\n")
 

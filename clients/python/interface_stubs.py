@@ -1,0 +1,131 @@
+"""Files of a wheel that are made of the protos: the descriptors without comments, and the stubs for type checkers."""
+
+import pathlib
+import re
+from typing import Dict, List, Tuple
+
+from google.protobuf import descriptor_pb2
+
+FILE = "latent/v1/image_generation.proto"
+EXTENDED = "google/protobuf/descriptor.proto"
+REQUEST = "GenerateRequest"
+MESSAGE_FIELD, FIELD = 4, 2  # numbers of FileDescriptorProto.message_type and DescriptorProto.field, as paths have them
+
+Field = descriptor_pb2.FieldDescriptorProto
+SCALARS = {
+    Field.TYPE_DOUBLE: "float", Field.TYPE_FLOAT: "float", Field.TYPE_BOOL: "bool", Field.TYPE_STRING: "str",
+    Field.TYPE_BYTES: "FileInput",
+}
+HEADER = '''"""Keywords of a request: the fields of latent.v1.GenerateRequest. Made of the protos by the build."""
+
+import os
+from typing import Any, BinaryIO, Callable, Dict, Literal, Mapping, Protocol, Sequence, Tuple, TypedDict, Union
+
+import PIL.Image
+
+
+class Array(Protocol):
+    @property
+    def shape(self) -> Any: ...
+
+
+FileInput = Union[bytes, str, os.PathLike[str], BinaryIO, PIL.Image.Image, Array]
+
+
+class CallParameters(TypedDict, total=False):
+    generator: Any
+    output_type: Union[Literal["pil", "np", "bytes", "latent"], None]
+    callback_on_step_end: Union[Callable[[Any, int, None, Dict[str, Any]], Any], None]
+    callback_on_step_end_tensor_inputs: Any
+    progress_bar: Union[bool, None]
+    return_dict: bool
+    timeout: Union[float, None]
+'''
+
+
+def write(descriptors: pathlib.Path, messages: pathlib.Path, folder: pathlib.Path) -> List[pathlib.Path]:
+    """Writes _interface.bin, _parameters.pyi and messages.pyi into `folder`, of protoc's two files."""
+    files = descriptor_pb2.FileDescriptorSet.FromString(descriptors.read_bytes())
+    parameters = parameters_stub(next(file for file in files.file if file.name == FILE))
+    _strip(files)
+    written = {"_interface.bin": files.SerializeToString(), "_parameters.pyi": parameters.encode(),
+               "messages.pyi": _strict(messages.read_text()).encode()}
+    for name, data in written.items():
+        (folder / name).write_bytes(data)
+    return [folder / name for name in written]
+
+
+def _strip(files: descriptor_pb2.FileDescriptorSet) -> None:
+    """Leaves out comments, and the command line's options of fields with the file that they extend: that is descriptor.proto of the
+    compiler that is here, which an older protobuf need not understand."""
+    kept = [file for file in files.file if file.name != EXTENDED]
+    for file in kept:
+        file.ClearField("source_code_info")
+        file.ClearField("extension")
+        dependencies = [name for name in file.dependency if name != EXTENDED]
+        file.ClearField("dependency")
+        file.dependency.extend(dependencies)
+        for message in file.message_type:
+            for field in message.field:
+                field.options.DiscardUnknownFields()
+                if not field.options.ListFields():
+                    field.ClearField("options")
+    files.ClearField("file")
+    files.file.extend(kept)
+
+
+def parameters_stub(file: descriptor_pb2.FileDescriptorProto) -> str:
+    """The source of a class GenerateParameters, a TypedDict with all fields but the prompt."""
+    comments = _comments(file)
+    lines = [HEADER, "", "class GenerateParameters(CallParameters, total=False):"]
+    index = [message.name for message in file.message_type].index(REQUEST)
+    for number, field in enumerate(file.message_type[index].field):
+        if field.name == "prompt":
+            continue
+        lines.append(f"    {field.name}: Union[{_type(file, field)}, None]")
+        comment = comments.get((MESSAGE_FIELD, index, FIELD, number), "")
+        if comment:
+            lines.append(f'    """{comment}"""')
+    return "\n".join(lines) + "\n"
+
+
+def _strict(stub: str) -> str:
+    """protoc's stub as strict type checkers want it."""
+    stub = re.sub(r"_Mapping\](?!\w)", "_Mapping[str, object]]", stub).replace("__slots__ = []", "__slots__: list[str] = []")
+    return re.sub(r"(?m)^(FLAG_FIELD_NUMBER|flag): .*\n", "", stub)  # the command line's, of no use here
+
+
+def _comments(file: descriptor_pb2.FileDescriptorProto) -> Dict[Tuple[int, ...], str]:
+    """The comment above each element, by its path."""
+    return {tuple(location.path): re.sub(r"\s+", " ", location.leading_comments).strip().replace("\\", "\\\\").replace('"', "'")
+            for location in file.source_code_info.location}
+
+
+def _type(file: descriptor_pb2.FileDescriptorProto, field: Field) -> str:
+    single = _single_type(file, field)
+    return f"Sequence[{single}]" if field.label == Field.LABEL_REPEATED else single
+
+
+def _single_type(file: descriptor_pb2.FileDescriptorProto, field: Field) -> str:
+    name = field.type_name.rpartition(".")[2]
+    if field.type == Field.TYPE_ENUM:
+        return _enum_type(next(enum for enum in file.enum_type if enum.name == name))
+    if field.type == Field.TYPE_MESSAGE:
+        return _message_type(file, next((message for message in file.message_type if message.name == name), None))
+    return SCALARS.get(field.type, "int")
+
+
+def _enum_type(enum: descriptor_pb2.EnumDescriptorProto) -> str:
+    prefix = enum.value[0].name[: -len("UNSPECIFIED")]
+    names = [value.name[len(prefix):].lower() for value in enum.value[1:]]
+    return "Literal[{}]".format(", ".join(f'"{name}"' for name in names))
+
+
+def _message_type(file: descriptor_pb2.FileDescriptorProto, message: "descriptor_pb2.DescriptorProto | None") -> str:
+    """A mapping, or the values of its fields in their order; of a message with one field its value."""
+    if message is None:
+        return "Mapping[str, Any]"
+    kinds = [_type(file, field) for field in message.field]
+    if len(kinds) == 1:
+        return f"Union[Mapping[str, Any], {kinds[0]}]"
+    return "Union[Mapping[str, Any], str, Tuple[{}]]".format(", ".join(kinds))

@@ -1,0 +1,82 @@
+"""Parts of a pipeline that need no I/O: what it is made with, diffusers' methods that change nothing here, its short calls."""
+
+import inspect
+from typing import Any, Callable, Dict, Optional, Tuple
+
+from ._descriptors import message_class
+from .connection import Endpoint
+from .generation import SERVICE, Call
+from .request import CALL_KEYWORDS, PROMPT, field_names
+from .retry import RetryPolicy
+
+SHORT_CALL = 10.0  # seconds that a call without a picture may take
+HEALTH_PAUSE = 0.2  # seconds between questions to a server that is not ready
+_HEALTH = "/grpc.health.v1.Health/Check"
+_RESPONSES = {
+    SERVICE + "GenerateStream": "latent.v1.GenerateEvent", SERVICE + "ResumeStream": "latent.v1.GenerateEvent",
+    SERVICE + "CancelGeneration": "latent.v1.CancelGenerationResponse",
+    SERVICE + "GetCapabilities": "latent.v1.GetCapabilitiesResponse", _HEALTH: "grpc.health.v1.HealthCheckResponse",
+}
+# Methods of diffusers' pipelines about memory and speed, which are the server's; those that change pictures are missing, and so fail.
+_WITHOUT_EFFECT = frozenset(
+    f"{verb}_{what}" for verb in ("enable", "disable")
+    for what in ("attention_slicing", "vae_slicing", "vae_tiling", "xformers_memory_efficient_attention", "model_cpu_offload",
+                 "sequential_cpu_offload", "group_offload"))
+
+
+class PipelineBase:
+    """State that does not change; a pipeline takes no other attributes, so that `pipe.scheduler = ...`, which would do nothing,
+    is an error: noise schedulers are named in a call."""
+
+    __slots__ = ("_bar_settings", "_endpoint", "_metadata", "_retries", "_timeout")
+
+    def __init__(self, endpoint: Endpoint, timeout: Optional[float], retries: RetryPolicy,
+                 metadata: Tuple[Tuple[str, str], ...]) -> None:
+        self._endpoint = endpoint
+        self._timeout = timeout
+        self._retries = retries
+        self._metadata = metadata
+        self._bar_settings: Dict[str, Any] = {}
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._endpoint.target!r}{', tls' if self._endpoint.tls else ''})"
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        if name in _WITHOUT_EFFECT:
+            return self.to
+        raise AttributeError(f"{type(self).__name__} has no {name!r}")
+
+    def to(self, *arguments: Any, **keywords: Any) -> Any:
+        """Returns the pipeline: where the model lies is the server's."""
+        return self
+
+    def set_progress_bar_config(self, **settings: Any) -> Any:
+        """Settings of tqdm for later calls; disable=True shows none."""
+        self._bar_settings = settings
+        return self
+
+
+def add_signature(function: Any) -> None:
+    """Lets help() and editors show the keywords of a call, which are the request's fields."""
+    keyword, optional = inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
+    named = [name for name in (*field_names(), *CALL_KEYWORDS) if name != PROMPT]
+    function.__signature__ = inspect.Signature([
+        inspect.Parameter("self", optional), inspect.Parameter(PROMPT, optional, default=None),
+        *(inspect.Parameter(name, keyword, default=None) for name in named)])
+
+
+def response_class(method: str) -> Any:
+    return message_class(_RESPONSES[method])
+
+
+def capabilities_call() -> Call:
+    return Call(SERVICE + "GetCapabilities", message_class("latent.v1.GetCapabilitiesRequest")(), SHORT_CALL, ())
+
+
+def health_call(service: str) -> Call:
+    return Call(_HEALTH, message_class("grpc.health.v1.HealthCheckRequest")(service=service), SHORT_CALL, ())
+
+
+def health_name(response: Any) -> str:
+    """The name of the status in a HealthCheckResponse."""
+    return str(response.ServingStatus.Name(response.status))
