@@ -240,12 +240,12 @@ class DeltaReader {
   int64_t taps_ = 1;  // kh * kw
 };
 
-struct KindRow {
+struct DeltaKind {
   Role first, last;  // its roles, of which any says the kind
   absl::StatusOr<ModuleDelta> (DeltaReader::*read)() const;
 };
 
-constexpr KindRow kDeltaKinds[] = {
+constexpr DeltaKind kDeltaKinds[] = {
     {Role::kDown, Role::kMid, &DeltaReader::ReadLowRank},
     {Role::kHadaW1A, Role::kHadaT2, &DeltaReader::ReadHadamard},
     {Role::kLokrW1, Role::kLokrT2, &DeltaReader::ReadKronecker},
@@ -253,7 +253,7 @@ constexpr KindRow kDeltaKinds[] = {
 };
 
 // Null: none.
-const NamedTensor* FirstOf(const ModuleTensors& tensors, const KindRow& kind) {
+const NamedTensor* FirstOf(const ModuleTensors& tensors, const DeltaKind& kind) {
   const auto first = tensors.lower_bound(kind.first);
   return first == tensors.end() || first->first > kind.last ? nullptr : &first->second;
 }
@@ -279,8 +279,8 @@ absl::StatusOr<StoredTensor> InShape(const NamedTensor& named, const Shape& shap
 
 absl::StatusOr<std::optional<ModuleDelta>> FindDelta(const ModuleTensors& tensors,
                                                      const Shape& shape) {
-  const KindRow* found = nullptr;
-  for (const KindRow& kind : kDeltaKinds) {
+  const DeltaKind* found = nullptr;
+  for (const DeltaKind& kind : kDeltaKinds) {
     const NamedTensor* first = FirstOf(tensors, kind);
     if (first == nullptr) continue;
     if (found != nullptr) {
