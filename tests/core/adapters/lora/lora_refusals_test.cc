@@ -183,6 +183,22 @@ TEST_F(LoraRefusalsTest, TwoChangesOfOneWeightAreAnError) {
               HasSubstr("two magnitudes"));
 }
 
+TEST_F(LoraRefusalsTest, AFactorWholeAndInPartsIsAnError) {
+  EXPECT_THAT(
+      Error({Counted(kKohyaToQ + ".lokr_w1", {2, 3}), Counted(kKohyaToQ + ".lokr_w2", {4, 2}),
+             Counted(kKohyaToQ + ".lokr_w2_a", {4, 2})}),
+      HasSubstr("one factor in two ways"));
+  EXPECT_THAT(
+      Error({Counted(kKohyaToQ + ".lokr_w1", {2, 3}), Counted(kKohyaToQ + ".lokr_w2", {4, 2}),
+             Counted(kKohyaToQ + ".lokr_w1_b", {4, 2})}),
+      HasSubstr("one factor in two ways"));
+}
+
+TEST_F(LoraRefusalsTest, AMiddlePartOfALinearIsAnError) {
+  EXPECT_THAT(Error(With({Counted(kKohyaToQ + ".lora_mid.weight", {2, 2})})),
+              HasSubstr("no convolution"));
+}
+
 TEST_F(LoraRefusalsTest, ABiasThatTheModelLacksIsAnError) {
   EXPECT_THAT(Error({Counted(kKohyaToQ + ".diff_b", {8})}), HasSubstr("which has none"));
 }
