@@ -3,8 +3,8 @@
 // the shapes that are said here: ones at the end of a shape are added or dropped, which copies
 // nothing.
 //
-// Below, [out, in, ...] is WeightChange::shape, "in" is 1 of a vector, "..." is kh, kw of a
-// convolution and nothing else, and "columns" is in * kh * kw.
+// Below, [out, in, ...] is WeightChange::shape, "..." is kh, kw of a convolution and nothing else,
+// and "columns" is in * kh * kw. Vectors change by a Difference alone.
 //
 // Plain data; copies share the tensors' memory.
 #pragma once
