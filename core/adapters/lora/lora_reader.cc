@@ -151,20 +151,21 @@ class LoraBuilder {
     for (auto& [place, change] : changes_) {
       for (auto& [role, named] : change.tensors) {
         if (IsScalarRole(role)) continue;
-        RETURN_IF_ERROR(CheckTensor(named));
-        named.tensor = InFloats(std::move(named.tensor));
+        RETURN_IF_ERROR(TakeFloats(named));
       }
     }
     return absl::OkStatus();
   }
 
-  absl::Status CheckTensor(const NamedTensor& named) const {
+  // Doubles are rounded first: what f32 does not hold becomes an infinity.
+  absl::Status TakeFloats(NamedTensor& named) const {
     const std::string key = Excerpt(named.key, kKeyExcerpt);
     if (!HasFloats(named.tensor)) {
       return Refuse(": tensor ", key, " is ", TypeOf(named.tensor),
                     "; F64, F32, F16, BF16, F8_E4M3 and F8_E5M2 can be used");
     }
     if (named.tensor.data.elements() == 0) return Refuse(": tensor ", key, " has no elements");
+    named.tensor = InFloats(std::move(named.tensor));
     if (IsFinite(named.tensor)) return absl::OkStatus();
     return Refuse(": tensor ", key, " has values that are not finite (NaN or infinity)");
   }

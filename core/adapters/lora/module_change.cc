@@ -103,8 +103,10 @@ class ModuleReader {
 
   absl::StatusOr<double> Scalar(const NamedTensor& named) const {
     if (const std::optional<double> value = ReadScalar(named.tensor)) return *value;
-    return absl::InvalidArgumentError(absl::StrCat(Quoted(named), " is ", TypeOf(named.tensor),
-                                                   ", and one finite number would be right"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(Quoted(named), " is ", TypeOf(named.tensor),
+                     ", and one finite number of F64, F32, F16, BF16, I64 or U8 "
+                     "would be right"));
   }
 
   absl::StatusOr<double> ScaleOf(const ModuleDelta& delta) {

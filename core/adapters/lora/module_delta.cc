@@ -1,5 +1,6 @@
 #include "core/adapters/lora/module_delta.h"
 
+#include <initializer_list>
 #include <utility>
 #include <vector>
 
@@ -76,6 +77,7 @@ class DeltaReader {
     RETURN_IF_ERROR(CheckMatrix());
     ASSIGN_OR_RETURN(const int64_t rank, RankOf(Role::kDown, 0));
     LowRank delta;
+    RETURN_IF_ERROR(CheckTaps(Role::kMid));
     if (Has(Role::kMid)) {
       ASSIGN_OR_RETURN(delta.down, Take(Role::kDown, {rank, in_}));
       ASSIGN_OR_RETURN(delta.mid, Take(Role::kMid, WithTaps(rank, rank)));
@@ -91,6 +93,8 @@ class DeltaReader {
     ASSIGN_OR_RETURN(const int64_t rank, RankOf(Role::kHadaW1B, 0));
     ASSIGN_OR_RETURN(const int64_t second, RankOf(Role::kHadaW2B, 0));
     Hadamard delta;
+    RETURN_IF_ERROR(CheckTaps(Role::kHadaT1));
+    RETURN_IF_ERROR(CheckTaps(Role::kHadaT2));
     if (Has(Role::kHadaT1) || Has(Role::kHadaT2)) {
       RETURN_IF_ERROR(ReadTucker(Role::kHadaW1A, Role::kHadaW1B, Role::kHadaT1, rank, delta.w1_a,
                                  delta.w1_b, delta.t1));
@@ -135,6 +139,26 @@ class DeltaReader {
     return absl::InvalidArgumentError(
         absl::StrCat(Describe(tensors_.begin()->second), ", but its weight is a vector, ",
                      shape_.ToString(), ", which only a difference (diff, w_norm) changes"));
+  }
+
+  // A middle part is a convolution's.
+  absl::Status CheckTaps(Role middle) const {
+    constexpr int kConvolutionRank = 4;
+    const auto found = tensors_.find(middle);
+    if (found == tensors_.end() || shape_.rank() == kConvolutionRank) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat(Describe(found->second), ", but its weight is ",
+                                                   "no convolution, ", shape_.ToString()));
+  }
+
+  // A whole factor has no parts beside it.
+  absl::Status CheckAlone(Role whole, std::initializer_list<Role> parts) const {
+    for (const Role part : parts) {
+      if (!Has(part)) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat("tensors ", Excerpt(tensors_.at(whole).key, kKeyBytes), " and ",
+                       Excerpt(tensors_.at(part).key, kKeyBytes), " are one factor in two ways"));
+    }
+    return absl::OkStatus();
   }
 
   absl::StatusOr<const NamedTensor*> Find(Role role) const {
@@ -199,6 +223,7 @@ class DeltaReader {
 
   absl::StatusOr<Factor> ReadOuter(Kronecker& delta) const {
     if (Has(Role::kLokrW1)) {
+      RETURN_IF_ERROR(CheckAlone(Role::kLokrW1, {Role::kLokrW1A, Role::kLokrW1B}));
       ASSIGN_OR_RETURN(const NamedTensor* named, Find(Role::kLokrW1));
       const Shape& shape = named->tensor.data.shape();
       const Factor factor = {SizeAt(shape, 0), SizeAt(shape, 1)};
@@ -218,7 +243,9 @@ class DeltaReader {
 
   absl::Status ReadInner(const Factor& outer, Kronecker& delta) const {
     const int64_t rows = out_ / outer.rows, columns = in_ / outer.columns;
+    RETURN_IF_ERROR(CheckTaps(Role::kLokrT2));
     if (Has(Role::kLokrW2)) {
+      RETURN_IF_ERROR(CheckAlone(Role::kLokrW2, {Role::kLokrW2A, Role::kLokrW2B, Role::kLokrT2}));
       ASSIGN_OR_RETURN(delta.w2, Take(Role::kLokrW2, WithTaps(rows, columns)));
       return absl::OkStatus();
     }
@@ -240,12 +267,12 @@ class DeltaReader {
   int64_t taps_ = 1;  // kh * kw
 };
 
-struct KindRow {
+struct DeltaKind {
   Role first, last;  // its roles, of which any says the kind
   absl::StatusOr<ModuleDelta> (DeltaReader::*read)() const;
 };
 
-constexpr KindRow kDeltaKinds[] = {
+constexpr DeltaKind kDeltaKinds[] = {
     {Role::kDown, Role::kMid, &DeltaReader::ReadLowRank},
     {Role::kHadaW1A, Role::kHadaT2, &DeltaReader::ReadHadamard},
     {Role::kLokrW1, Role::kLokrT2, &DeltaReader::ReadKronecker},
@@ -253,7 +280,7 @@ constexpr KindRow kDeltaKinds[] = {
 };
 
 // Null: none.
-const NamedTensor* FirstOf(const ModuleTensors& tensors, const KindRow& kind) {
+const NamedTensor* FirstOf(const ModuleTensors& tensors, const DeltaKind& kind) {
   const auto first = tensors.lower_bound(kind.first);
   return first == tensors.end() || first->first > kind.last ? nullptr : &first->second;
 }
@@ -279,8 +306,8 @@ absl::StatusOr<StoredTensor> InShape(const NamedTensor& named, const Shape& shap
 
 absl::StatusOr<std::optional<ModuleDelta>> FindDelta(const ModuleTensors& tensors,
                                                      const Shape& shape) {
-  const KindRow* found = nullptr;
-  for (const KindRow& kind : kDeltaKinds) {
+  const DeltaKind* found = nullptr;
+  for (const DeltaKind& kind : kDeltaKinds) {
     const NamedTensor* first = FirstOf(tensors, kind);
     if (first == nullptr) continue;
     if (found != nullptr) {
