@@ -62,7 +62,7 @@ class LorasTest(GraphsTestCase):
         missing = self.folder / "nothing.safetensors"
         self.assert_fails(*self.base(), f"--lora={missing}", named=["--lora", missing])
         wrong = self.folder / "wrong.safetensors"
-        key = b"lora_unet_mid_block_attentions_0_proj_in.lora_up"
+        key = b"lora_unet_mid_block_attentions_0_proj_in."
         wrong.write_bytes(KOHYA.read_bytes().replace(key, key.replace(b"proj_in", b"proj_xx")))
         self.assert_fails(*self.base(), f"--lora={wrong}", named=["--lora", wrong, "proj_xx"])
         self.assert_fails(f"--model=film={checkpoint() / 'base'},lora={wrong}",

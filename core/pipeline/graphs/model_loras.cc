@@ -15,10 +15,16 @@ namespace {
 using adapters::Lora;
 using adapters::WeightedLora;
 
-// "film" of "/loras/film.safetensors", and of a folder "/loras/film".
+// "film" of "/loras/film.safetensors", of a folder "/loras/film", and of one of the Hub's cache,
+// "models--studio--film/snapshots/1f0c".
 std::string NameOf(const std::string& path) {
   std::filesystem::path place(path);
   if (!place.has_filename()) place = place.parent_path();
+  if (place.parent_path().filename() == "snapshots") {
+    const std::string model = place.parent_path().parent_path().filename().string();
+    const size_t dashes = model.rfind("--");
+    return dashes == std::string::npos ? model : model.substr(dashes + 2);
+  }
   const bool is_file = place.extension() == ".safetensors";
   return is_file ? place.stem().string() : place.filename().string();
 }
