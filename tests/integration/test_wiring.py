@@ -41,6 +41,7 @@ FLAGS = {
     "--variant": "test_wiring.FlagsTest.test_variant_chooses_the_files",
     "--scheduler": "test_wiring.FlagsTest.test_scheduler_is_the_default_where_the_checkpoint_has_none",
     "--preset": "test_wiring.FlagsTest.test_a_preset_has_the_defaults",
+    "--lora": "test_loras.LorasTest.test_of_the_base_in_any_order",
     "--model": "test_models.ModelsTest.test_a_model_is_loaded_for_its_first_request_and_draws_as_alone",
     "--prediction-type": "test_wiring.FlagsTest.test_what_the_network_predicts_is_the_operators_to_say",
     "--ema": "test_single_file.WholeFileTest.test_its_averaged_weights",

@@ -7,6 +7,7 @@
 
 #include "core/engine/api/priority_limits.h"
 #include "core/engine/api/status.h"
+#include "core/pipeline/spec/applied_lora.h"
 #include "core/pipeline/spec/model_table.h"
 #include "core/pipeline/spec/picture_spec.h"
 #include "core/schedulers/config.h"
@@ -26,6 +27,7 @@ struct ModelInfo {
   std::string default_scheduler;  // empty: requests have to name one
   pipeline::Size default_size;    // the bucket nearest to its own size
   pipeline::Residency residency = pipeline::Residency::kReady;
+  std::vector<pipeline::AppliedLora> loras;  // merged into its weights
 };
 
 // Properties of the server that bound a client's requests.
