@@ -10,8 +10,8 @@
 #include "core/base/status_macros.h"
 #include "core/base/text.h"
 #include "core/families/families.h"
-#include "core/families/family/clip_text.h"
 #include "core/image/decode.h"
+#include "core/pipeline/plan/embeds.h"
 #include "core/pipeline/plan/state_bytes.h"
 #include "core/pipeline/spec/limits.h"
 #include "core/pipeline/spec/presets.h"
@@ -57,20 +57,18 @@ absl::StatusOr<PlannedStage> MakeStage(const LoadedModel& model, const PictureSp
   return stage;
 }
 
-absl::Status PlanPrompts(const PictureSpec& resolved, std::vector<PlannedStage>& stages) {
+absl::Status PlanPrompts(const PictureSpec& resolved, const Inputs& inputs,
+                         std::vector<PlannedStage>& stages) {
   for (PlannedStage& stage : stages) {
     const LoadedModel& model = *stage.model;
+    RETURN_IF_ERROR(CheckEmbeds(model, inputs));
     const bool guided = UsesGuidance(resolved) && !model.configs().embeds_guidance();
     for (const bool negative : {true, false}) {
       if (negative && !guided) continue;
       ASSIGN_OR_RETURN(stage.prompts.emplace_back(),
                        model.family().row(model.configs(), resolved, negative));
     }
-    int chunks = 1;
-    for (const families::RowInputs& row : stage.prompts) chunks = std::max(chunks, row.chunks);
-    for (families::RowInputs& row : stage.prompts) {
-      families::PadChunks(stage.model->configs(), chunks, row);
-    }
+    RETURN_IF_ERROR(PlanChunks(inputs, stage));
   }
   return absl::OkStatus();
 }
@@ -242,10 +240,13 @@ absl::Status Pipeline::ResolveSpec(const Inputs& inputs, std::vector<FieldViolat
   spec.has_image = !inputs.image.empty();
   spec.has_mask = !inputs.mask_image.empty();
   spec.has_latents = !inputs.latents.empty();
+  spec.has_prompt_embeds = inputs.prompt.states.has_value();
+  spec.has_negative_embeds = inputs.negative.states.has_value();
   std::vector<FieldViolation> violations = FindViolations(spec, traits_);
   const auto size = ImageSizeOf(inputs);
   if (!size.ok()) violations.push_back({"image", std::string(size.status().message())});
   AddUnreadableMask(inputs, violations);
+  AddViolationsOf(CheckBesideEmbeds(spec, inputs), violations);
   // Schedules are made of fields that are right by themselves; the scheduler's name and options are
   // looked at in any case.
   if (!violations.empty()) {
@@ -259,7 +260,7 @@ absl::Status Pipeline::ResolveSpec(const Inputs& inputs, std::vector<FieldViolat
       absl::StatusOr<std::vector<PlannedStage>> stages = StagesOf(spec);
       AddViolationsOf(stages.status(), violations);
       if (stages.ok()) plan.stages = *std::move(stages);
-      AddViolationsOf(PlanPrompts(spec, plan.stages), violations);
+      AddViolationsOf(PlanPrompts(spec, inputs, plan.stages), violations);
       AddViolationsOf(CheckLatents(inputs, plan), violations);
     }
   }
@@ -307,6 +308,7 @@ void Pipeline::PlanGraphs(Plan& plan) const {
   for (const PlannedStage& stage : plan.stages) {
     needs.models.push_back(stage.model);
     needs.chunks.push_back(stage.chunks());
+    needs.text.push_back(stage.reads_text());
   }
   if (plan.guided() && plan.row_counts().contains(1)) needs.rows.push_back(1);
   plan.graphs = GraphsFor(needs);
@@ -462,7 +464,13 @@ std::vector<std::string> Pipeline::UnusedParameters(const PictureSpec& asked,
     its.guided_steps = guided;
     its.previews = plan.wants_tiny_vae() || KnownColors(plan.last_model().vae());
   }
-  return FindUnusedParameters(asked, plan.spec, reads);
+  std::vector<std::string> unused = FindUnusedParameters(asked, plan.spec, reads);
+  if (plan.spec.has_negative_embeds && !plan.guided()) {
+    unused.emplace_back(
+        "negative_prompt_embeds has no effect: it needs a guidance_scale above 1, and a model that "
+        "draws with a negative prompt");
+  }
+  return unused;
 }
 
 std::vector<std::string> Pipeline::Misuses(const Plan& plan) {

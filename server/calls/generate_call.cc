@@ -61,7 +61,11 @@ void AddViolations(const std::vector<FieldViolation>& more,
 // Bytes that answers repeat of a request: its texts and lists, not its files.
 int64_t EchoBytes(const latent::v1::GenerateRequest& request) {
   return static_cast<int64_t>(request.ByteSizeLong() - request.image().size() -
-                              request.mask_image().size() - request.latents().size());
+                              request.mask_image().size() - request.latents().size() -
+                              request.prompt_embeds().data().size() -
+                              request.pooled_prompt_embeds().data().size() -
+                              request.negative_prompt_embeds().data().size() -
+                              request.negative_pooled_prompt_embeds().data().size());
 }
 
 // All values if several have the name, as the standard for trace context has it.

@@ -170,6 +170,14 @@ void AddNoPrompt(const TextEncoder& encoder, RowInputs& row) {
       {EmphasisInput(encoder.component), std::vector<float>(encoder.tokenizer->max_length())});
 }
 
+bool AddEmbeds(const ModelConfigs& configs, const PictureSpec& resolved, bool negative,
+               RowInputs& row) {
+  if (!(negative ? resolved.has_negative_embeds : resolved.has_prompt_embeds)) return false;
+  row.embeds = negative ? RowEmbeds::kNegative : RowEmbeds::kPrompt;
+  for (const TextEncoder& encoder : configs.text_encoders) AddNoPrompt(encoder, row);
+  return true;
+}
+
 void PadChunks(const ModelConfigs& configs, int chunks, RowInputs& row) {
   for (TextInputs& text : row.text) {
     while (text.chunks.size() < static_cast<size_t>(chunks)) text.chunks.push_back({text.empty});
@@ -189,11 +197,11 @@ void AddMeanRule(const TextEncoder& encoder, RowInputs& row) {
     return std::vector<float>(static_cast<size_t>(count), 1 / static_cast<float>(count));
   };
   // Zeros are the origin of A1111's weights, where a prompt has any.
-  const auto restores =
-      static_cast<int64_t>(absl::c_any_of(row.text.back().chunks, [](const TextChunk& chunk) {
+  const bool restores =
+      !row.text.empty() && absl::c_any_of(row.text.back().chunks, [](const TextChunk& chunk) {
         return chunk.origin == EmphasisOrigin::kZeros;
-      }));
-  row.request.push_back({kRestoresMean, std::vector<int64_t>{restores}});
+      });
+  row.request.push_back({kRestoresMean, std::vector<int64_t>{restores ? 1 : 0}});
   row.request.push_back({kTokenShares, shares(encoder.tokenizer->max_length())});
   row.request.push_back({kFeatureShares, shares(encoder.config.hidden_size)});
 }

@@ -50,13 +50,19 @@ struct PromptText {
 absl::Status AddClipPrompt(const TextEncoder& encoder, const PromptText& prompt,
                            const pipeline::PictureSpec& resolved, int64_t layer, RowInputs& row);
 
-// The same without a prompt, for a row of zeros.
+// The same without a prompt, for a row of zeros or of embeddings.
 void AddNoPrompt(const TextEncoder& encoder, RowInputs& row);
+
+// Makes it a row of the request's embeddings, of the prompt or the negative one. False: it brings
+// none for that, and the row is as it was.
+bool AddEmbeds(const ModelConfigs& configs, const pipeline::PictureSpec& resolved, bool negative,
+               RowInputs& row);
 
 // Fills all prompts of a row up to so many chunks with empty ones.
 void PadChunks(const ModelConfigs& configs, int chunks, RowInputs& row);
 
 // Adds the request inputs by which JoinHiddenStates restores means, of rows in A1111's syntax.
+// REQUIRES: the row's prompt, or its embeddings, are added.
 void AddMeanRule(const TextEncoder& encoder, RowInputs& row);
 
 // The input of the request graph for the state of that text encoder that weights move the prompt's

@@ -12,8 +12,8 @@ class GraphList {
  public:
   explicit GraphList(const GraphNeeds& needs) : needs_(needs) {}
 
-  void AddStage(const LoadedModel* model, int chunks) {
-    for (int encoder = 0; encoder < model->graphs().text_count(); ++encoder) {
+  void AddStage(const LoadedModel* model, int chunks, bool text) {
+    for (int encoder = 0; text && encoder < model->graphs().text_count(); ++encoder) {
       all_.push_back({model->row().id, {.kind = GraphKind::kText, .encoder = encoder}});
     }
     const ModelId id = model->row().id;
@@ -92,8 +92,9 @@ bool Plan::wants_tiny_vae() const {
 
 std::vector<PlannedGraph> GraphsFor(const GraphNeeds& needs) {
   GraphList graphs(needs);
-  for (size_t i = 0; i < needs.models.size(); ++i)
-    graphs.AddStage(needs.models[i], needs.chunks[i]);
+  for (size_t i = 0; i < needs.models.size(); ++i) {
+    graphs.AddStage(needs.models[i], needs.chunks[i], needs.text.empty() || needs.text[i]);
+  }
   const LoadedModel *first = needs.models.front(), *last = needs.models.back();
   if (needs.image) {
     graphs.Add(first, GraphKind::kEncode);

@@ -86,6 +86,8 @@ struct PictureSpec {
   bool has_image = false;
   bool has_mask = false;
   bool has_latents = false;
+  bool has_prompt_embeds = false;
+  bool has_negative_embeds = false;
 
   std::optional<double> strength;  // image-to-image: how much of the schedule to redo
   bool output_latents = false;     // as they are after the last step: nothing is decoded

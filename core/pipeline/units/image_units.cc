@@ -198,7 +198,8 @@ absl::Status EnqueueText(Picture& picture, device::Stream& stream, UnitPart& par
   Request& request = *picture.request;
   auto& conditioning = request.conditioning[picture.stage_index];
   if (!conditioning) {
-    ASSIGN_OR_RETURN(conditioning, MakeConditioning(picture.stage(), stream, part.work));
+    ASSIGN_OR_RETURN(conditioning,
+                     MakeConditioning(picture.stage(), request.inputs.get(), stream, part.work));
   }
   picture.Advance();
   return picture.next == UnitKind::kEncode ? absl::OkStatus() : BeginSteps(picture, stream, part);
