@@ -49,6 +49,12 @@ absl::Status SetTensor(const NamedTensor& tensor, const std::string& path, v1::T
   return absl::OkStatus();
 }
 
+// The format's name of it.
+const char* DtypeOf(const v1::Tensor& tensor) {
+  if (tensor.dtype() == v1::Tensor::DTYPE_FLOAT16) return "F16";
+  return tensor.dtype() == v1::Tensor::DTYPE_BFLOAT16 ? "BF16" : "F32";
+}
+
 absl::Status SetField(const NamedTensor& tensor, const std::string& path,
                       const FieldDescriptor& field, Message& request) {
   Message* to = request.GetReflection()->MutableMessage(&request, &field);
@@ -75,6 +81,22 @@ absl::Status ReadEmbeds(const std::string& path, const FieldDescriptor& field, M
   }
   const NamedTensor* beside = TensorFor(*pooled, tensors);
   return beside == nullptr ? absl::OkStatus() : SetField(*beside, path, *pooled, request);
+}
+
+std::string EmbedsFile(const v1::EncodeResponse& response) {
+  std::vector<NamedTensor> tensors;
+  std::vector<const FieldDescriptor*> fields;
+  response.GetReflection()->ListFields(response, &fields);
+  for (const FieldDescriptor* field : fields) {
+    if (field->message_type() != v1::Tensor::descriptor()) continue;
+    const auto& tensor =
+        static_cast<const v1::Tensor&>(response.GetReflection()->GetMessage(response, field));
+    tensors.push_back({field->name(),
+                       DtypeOf(tensor),
+                       {tensor.shape().begin(), tensor.shape().end()},
+                       tensor.data()});
+  }
+  return TensorFile(tensors);
 }
 
 }  // namespace latentd::client

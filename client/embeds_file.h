@@ -16,4 +16,7 @@ namespace v1 = ::latent::v1;
 absl::Status ReadEmbeds(const std::string& path, const google::protobuf::FieldDescriptor& field,
                         google::protobuf::Message& request);
 
+// The file of an answer's embeddings.
+std::string EmbedsFile(const v1::EncodeResponse& response);
+
 }  // namespace latentd::client

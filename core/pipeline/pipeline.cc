@@ -209,6 +209,7 @@ absl::StatusOr<std::vector<PlannedStage>> Pipeline::StagesOf(const PictureSpec& 
   std::vector<PlannedStage> stages;
   int steps = 0;
   for (const LoadedModel* model : ModelsOf(spec)) {
+    if (spec.output_embeds) return std::vector<PlannedStage>{{.model = model}};
     ASSIGN_OR_RETURN(PlannedStage stage, MakeStage(*model, spec, /*takes_over=*/!stages.empty()));
     stage.first_step = steps;
     steps += stage.schedule.denoising_steps();
@@ -251,7 +252,7 @@ absl::Status Pipeline::ResolveSpec(const Inputs& inputs, std::vector<FieldViolat
   // looked at in any case.
   if (!violations.empty()) {
     const LoadedModel* starts = LoadedOf(models_, table().FindOrFirst(spec.model).id);
-    if (starts != nullptr)
+    if (starts != nullptr && !spec.output_embeds)
       AddViolationsOf(starts->SchedulerWith(spec.scheduler).status(), violations);
   } else {
     spec = WithDefaults(std::move(spec), traits_, size->has_value() ? &**size : nullptr);
@@ -279,14 +280,16 @@ absl::Status Pipeline::Complete(const PictureSpec& asked, Plan& plan) const {
     return InvalidFields({{"latents", absl::StrCat("must be of the size that runs, which is ",
                                                    SizeText(executed), ": ask for that")}});
   }
-  spec.scheduler.name = SchedulerNameOf(plan.stages);
+  if (!spec.output_embeds) spec.scheduler.name = SchedulerNameOf(plan.stages);
   plan.latents = LatentsOf(executed);
   plan.image_latents = LatentsOf(size);
   plan.rows = 1;
   for (const PlannedStage& stage : plan.stages) plan.rows = std::max(plan.rows, stage.most_rows());
   PlanRows(*spec.guidance_interval, plan.stages);
   plan.alone = spec.batch_invariant && !HasBatchInvariantSteps(plan.stages);
-  plan.units = UnitsFor(plan.stages.size(), spec.has_image, !spec.output_latents);
+  plan.units = spec.output_embeds
+                   ? std::vector<PlannedUnit>{{UnitKind::kText}}
+                   : UnitsFor(plan.stages.size(), spec.has_image, !spec.output_latents);
   PlanGraphs(plan);
   plan.state_bytes = RequestBytes(plan);
   plan.warnings = UnusedParameters(asked, plan);
@@ -304,7 +307,8 @@ void Pipeline::PlanGraphs(Plan& plan) const {
                    .width = shape.width,
                    .rows = {plan.rows},
                    .image = plan.spec.has_image,
-                   .decoded = !plan.spec.output_latents};
+                   .steps = !plan.spec.output_embeds,
+                   .decoded = !plan.spec.output_latents && !plan.spec.output_embeds};
   for (const PlannedStage& stage : plan.stages) {
     needs.models.push_back(stage.model);
     needs.chunks.push_back(stage.chunks());
@@ -312,6 +316,7 @@ void Pipeline::PlanGraphs(Plan& plan) const {
   }
   if (plan.guided() && plan.row_counts().contains(1)) needs.rows.push_back(1);
   plan.graphs = GraphsFor(needs);
+  if (!needs.steps) return;
   for (const PlannedStage& stage : plan.stages) {
     for (int rows : RowCountsAt(plan.executed_size)) {
       if (rows <= plan.rows || plan.alone) continue;
@@ -460,7 +465,7 @@ std::vector<std::string> Pipeline::UnusedParameters(const PictureSpec& asked,
   for (const PlannedStage& stage : plan.stages) {
     const LoadedModel& model = *stage.model;
     ModelReads& its = reads.emplace_back(model.family().reads(model.configs()));
-    its.eta = stage.scheduler.takes_eta();
+    its.eta = !plan.spec.output_embeds && stage.scheduler.takes_eta();
     its.guided_steps = guided;
     its.previews = plan.wants_tiny_vae() || KnownColors(plan.last_model().vae());
   }
@@ -480,6 +485,7 @@ std::vector<std::string> Pipeline::Misuses(const Plan& plan) {
                                  " chunks of tokens: ", plan.dropped_tokens(),
                                  " tokens behind them are not"));
   }
+  if (plan.spec.output_embeds) return found;
   const bool own_schedule = !plan.spec.timesteps.empty() || !plan.spec.sigmas.empty();
   for (const PlannedStage& stage : plan.stages) {
     if (const Preset* preset = stage.model->row().preset) {

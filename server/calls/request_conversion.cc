@@ -11,6 +11,9 @@ namespace {
 
 namespace v1 = ::latent::v1;
 
+// Any that guides: the negative prompt is encoded too.
+constexpr double kGuided = 2;
+
 image::Format FromProto(v1::Format format) {
   switch (format) {
     case v1::FORMAT_JPEG:
@@ -36,10 +39,7 @@ image::EncodeOptions FromProto(const v1::Output& output) {
 
 // The numbers are moved out of the message.
 pipeline::HostTensor FromProto(v1::Tensor& tensor) {
-  using Type = pipeline::HostTensor::Type;
-  return {.type = tensor.dtype() == v1::Tensor::DTYPE_FLOAT16    ? Type::kFloat16
-                  : tensor.dtype() == v1::Tensor::DTYPE_BFLOAT16 ? Type::kBFloat16
-                                                                 : Type::kFloat32,
+  return {.type = calls::FromProto(tensor.dtype()),
           .shape = {tensor.shape().begin(), tensor.shape().end()},
           .data = std::move(*tensor.mutable_data())};
 }
@@ -77,15 +77,31 @@ pipeline::SharedInputs InputsOf(v1::GenerateRequest& request) {
 
 }  // namespace
 
+pipeline::HostTensor::Type FromProto(v1::Tensor::Dtype dtype) {
+  using Type = pipeline::HostTensor::Type;
+  if (dtype == v1::Tensor::DTYPE_FLOAT16) return Type::kFloat16;
+  return dtype == v1::Tensor::DTYPE_BFLOAT16 ? Type::kBFloat16 : Type::kFloat32;
+}
+
 ConvertedRequest ToSpec(v1::GenerateRequest request) {
+  return ToSpec(ParsedRequest{std::move(request)});
+}
+
+ConvertedRequest ToSpec(ParsedRequest parsed) {
+  v1::GenerateRequest& request = parsed.request;
   ConvertedRequest converted;
-  converted.violations = CheckForm(request);
+  converted.violations = CheckForm(request, /*draws=*/!parsed.embeds);
   engine::GenerateSpec& spec = converted.spec;
   spec.request_id = request.request_id();
   spec.output = FromProto(request.output());
   spec.priority = request.priority();
   SetFields(request, spec.picture);
   spec.inputs = InputsOf(request);
+  if (parsed.embeds) {
+    spec.picture.output_embeds = parsed.embeds;
+    spec.picture.guidance_scale = kGuided;
+    spec.output.format = image::Format::kEmbeds;
+  }
   return converted;
 }
 

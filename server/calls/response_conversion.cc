@@ -26,6 +26,8 @@ v1::Format ToProto(image::Format format) {
       return v1::FORMAT_RAW_RGB8;
     case image::Format::kLatent:
       return v1::FORMAT_LATENT;
+    case image::Format::kEmbeds:  // no GenerateRequest has it
+      break;
   }
   return v1::FORMAT_UNSPECIFIED;
 }

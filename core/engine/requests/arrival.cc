@@ -43,8 +43,8 @@ uint64_t ContentOf(const pipeline::Inputs& inputs, uint64_t content) {
 uint64_t ContentOf(const GenerateSpec& spec) {
   const pipeline::PictureSpec& asked = spec.picture;
   const image::EncodeOptions& output = spec.output;
-  uint64_t content =
-      absl::HashOf(output.format, output.quality, output.embed_parameters, asked.scheduler.config);
+  uint64_t content = absl::HashOf(output.format, output.quality, output.embed_parameters,
+                                  asked.scheduler.config, Hashable(asked.output_embeds));
   if (spec.inputs != nullptr) content = ContentOf(*spec.inputs, content);
   for (const pipeline::Field& field : pipeline::Fields()) {
     VisitField(field, asked,

@@ -1,6 +1,7 @@
 #include "core/families/family/clip_text.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "absl/algorithm/container.h"
@@ -204,6 +205,30 @@ void AddMeanRule(const TextEncoder& encoder, RowInputs& row) {
   row.request.push_back({kRestoresMean, std::vector<int64_t>{restores ? 1 : 0}});
   row.request.push_back({kTokenShares, shares(encoder.tokenizer->max_length())});
   row.request.push_back({kFeatureShares, shares(encoder.config.hidden_size)});
+}
+
+void WeighStates(const TextEncoder& encoder, const RowInputs& row, absl::Span<const float> origins,
+                 absl::Span<float> states) {
+  const auto input = [&](const std::string& name) {
+    return absl::c_find_if(row.request, [&](const HostInput& one) { return one.name == name; });
+  };
+  const auto& emphasis =
+      std::get<std::vector<float>>(input(EmphasisInput(encoder.component))->values);
+  const auto restores = input(kRestoresMean);
+  const bool restored = restores != row.request.end() &&
+                        std::get<std::vector<int64_t>>(restores->values).front() == 1;
+  const auto features = static_cast<size_t>(encoder.config.hidden_size);
+  const size_t chunk = features * static_cast<size_t>(encoder.tokenizer->max_length());
+  for (size_t begin = 0; begin < states.size(); begin += chunk) {
+    const absl::Span<float> values = states.subspan(begin, chunk);
+    const double before = std::accumulate(values.begin(), values.end(), 0.0);
+    for (size_t i = 0; i < chunk; ++i) {
+      values[i] += (values[i] - origins[begin + i]) * emphasis[(begin + i) / features];
+    }
+    if (!restored) continue;
+    const double after = std::accumulate(values.begin(), values.end(), 0.0);
+    for (float& value : values) value = static_cast<float>(value * (before / after));
+  }
 }
 
 std::string EmphasisOriginInput(absl::string_view component) {

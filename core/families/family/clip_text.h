@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "core/families/family/family.h"
 #include "core/graph/graph_builder.h"
 
@@ -68,6 +69,11 @@ void AddMeanRule(const TextEncoder& encoder, RowInputs& row);
 // The input of the request graph for the state of that text encoder that weights move the prompt's
 // away from: "emphasis_origin.text_encoder".
 std::string EmphasisOriginInput(absl::string_view component);
+
+// Weighs the state of the row's prompt by that encoder, [tokens, features], on the host: what
+// JoinHiddenStates does, with `origins` as that has them.
+void WeighStates(const TextEncoder& encoder, const RowInputs& row, absl::Span<const float> origins,
+                 absl::Span<float> states);
 
 // Adds the request inputs for the hidden states of all encoders, for so many rows of so many
 // chunks, which stand behind each other: these, their origins, and "emphasis.text_encoder" [rows,

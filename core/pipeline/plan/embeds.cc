@@ -14,7 +14,6 @@
 #include "core/base/status_macros.h"
 #include "core/base/text.h"
 #include "core/families/family/clip_text.h"
-#include "core/prompts/chunks.h"
 
 namespace latentd::pipeline {
 namespace {
@@ -53,7 +52,7 @@ std::vector<int64_t> Squeezed(const std::vector<int64_t>& shape, size_t rank) {
   return {shape.begin() + static_cast<std::ptrdiff_t>(ones), shape.end()};
 }
 
-absl::Status Wrong(absl::string_view field, absl::string_view what) {
+absl::Status BadField(absl::string_view field, absl::string_view what) {
   return InvalidFields({{std::string(field), std::string(what)}});
 }
 
@@ -87,14 +86,14 @@ float ElementAt(const HostTensor& tensor, int64_t index) {
 absl::Status CheckNumbers(absl::string_view field, const HostTensor& tensor) {
   const int64_t elements = ElementsOf(tensor), bytes = elements * BytesOf(tensor.type);
   if (static_cast<int64_t>(tensor.data.size()) != bytes) {
-    return Wrong(
+    return BadField(
         field, absl::StrCat(ShapeText(tensor.shape), " of ", NameOf(tensor.type), " takes ", bytes,
                             " bytes of data, there are ", tensor.data.size()));
   }
   for (int64_t i = 0; i < elements; ++i) {
     const float value = ElementAt(tensor, i);
     if (std::isfinite(value)) continue;
-    return Wrong(field, absl::StrCat("all numbers must be finite, number ", i, " is ", value));
+    return BadField(field, absl::StrCat("all numbers must be finite, number ", i, " is ", value));
   }
   return absl::OkStatus();
 }
@@ -110,31 +109,32 @@ absl::Status CheckStates(absl::string_view field, const LoadedModel& model,
   const bool fits = shape.size() == 2 && shape[1] == width && shape[0] > 0 &&
                     shape[0] % tokens == 0 && shape[0] <= tokens * prompts::kMaxChunks;
   if (fits) return CheckNumbers(field, tensor);
-  return Wrong(field, absl::StrCat("must have the shape [", tokens, " k, ", width,
-                                   "] with k from 1 to ", prompts::kMaxChunks, ", since the ",
-                                   model.row().name, "'s text encoders give ", width,
-                                   " numbers a token; has ", ShapeText(tensor.shape)));
+  return BadField(field, absl::StrCat("must have the shape [", tokens, " k, ", width,
+                                      "] with k from 1 to ", prompts::kMaxChunks, ", since the ",
+                                      model.row().name, "'s text encoders give ", width,
+                                      " numbers a token; has ", ShapeText(tensor.shape)));
 }
 
 absl::Status CheckPooled(absl::string_view field, const LoadedModel& model,
                          const HostTensor& tensor) {
   const int64_t width = model.configs().pooled_features();
   if (width == 0) {
-    return Wrong(
+    return BadField(
         field, absl::StrCat("the ", model.row().name, " reads no pooled embeddings, as models of ",
                             model.family().title, " do not: unset it"));
   }
   if (Squeezed(tensor.shape, 1) == std::vector<int64_t>{width}) return CheckNumbers(field, tensor);
-  return Wrong(field, absl::StrCat("must have the shape [", width, "], as the ", model.row().name,
-                                   "'s text encoder gives it; has ", ShapeText(tensor.shape)));
+  return BadField(field,
+                  absl::StrCat("must have the shape [", width, "], as the ", model.row().name,
+                               "'s text encoder gives it; has ", ShapeText(tensor.shape)));
 }
 
 absl::Status CheckSide(const Names& names, const LoadedModel& model, const Embeds& embeds) {
   if (embeds.states) RETURN_IF_ERROR(CheckStates(names.states, model, *embeds.states));
   if (embeds.pooled) return CheckPooled(names.pooled, model, *embeds.pooled);
   if (!embeds.states || model.configs().pooled_features() == 0) return absl::OkStatus();
-  return Wrong(names.pooled, absl::StrCat("the ", model.row().name, " reads it beside ",
-                                          names.states, ": set it too"));
+  return BadField(names.pooled, absl::StrCat("the ", model.row().name, " reads it beside ",
+                                             names.states, ": set it too"));
 }
 
 // Finds what stands beside embeddings though they stand in its place, or without them.
@@ -158,9 +158,9 @@ absl::Status TooShort(const RowInputs& row, int chunks, int64_t tokens) {
   const bool negative = row.embeds == RowEmbeds::kNegative;
   const Names &own = negative ? kNegativeNames : kPromptNames,
               &other = negative ? kPromptNames : kNegativeNames;
-  return Wrong(own.states,
-               absl::StrCat("must have as many rows as ", other.states, " or ", other.text,
-                            ", which has ", chunks * tokens, "; has ", row.chunks * tokens));
+  return BadField(own.states,
+                  absl::StrCat("must have as many rows as ", other.states, " or ", other.text,
+                               ", which has ", chunks * tokens, "; has ", row.chunks * tokens));
 }
 
 }  // namespace

@@ -16,6 +16,7 @@ class GraphList {
     for (int encoder = 0; text && encoder < model->graphs().text_count(); ++encoder) {
       all_.push_back({model->row().id, {.kind = GraphKind::kText, .encoder = encoder}});
     }
+    if (!needs_.steps) return;
     const ModelId id = model->row().id;
     all_.push_back({id, {.kind = GraphKind::kRequest, .shape = {.chunks = chunks}}});
     for (int rows : needs_.rows) {

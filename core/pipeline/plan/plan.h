@@ -107,6 +107,7 @@ struct GraphNeeds {
   int height = 0, width = 0;               // size of the latents
   std::vector<int> rows;                   // numbers of rows of their steps by themselves
   bool image = false;                      // image-to-image
+  bool steps = true;                       // else nothing runs but the text encoders
   bool decoded = true;                     // pixels are wanted
 };
 

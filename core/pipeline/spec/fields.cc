@@ -187,6 +187,7 @@ void CheckMask(const AskedSpec& asked, const ModelRow* model, Violations& found)
 }
 
 void CheckStages(const Field& field, const AskedSpec& asked, Violations& found) {
+  if (asked.spec.output_embeds) return;  // any model's text encoders run by themselves
   const ModelRow* model = asked.traits.models.Find(asked.spec.model);
   const bool is_refiner = model != nullptr && model->is_refiner;
   CheckMask(asked, model, found);

@@ -19,10 +19,10 @@ struct HostTensor {
   std::string data;            // little-endian, row by row
 };
 
-// What text encoders make of prompts, in place of these (core/pipeline/plan/embeds.h).
+// Embeddings: states that text encoders give for prompts, in place of these (core/pipeline/plan/embeds.h).
 struct Embeds {
   std::optional<HostTensor> states;  // hidden states of all encoders together
-  std::optional<HostTensor> pooled;  // of the last encoder
+  std::optional<HostTensor> pooled;  // the last encoder's
 
   bool given() const { return states || pooled; }
   size_t bytes() const {

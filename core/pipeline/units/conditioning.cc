@@ -214,6 +214,26 @@ absl::StatusOr<std::vector<EncodedPrompt>> EncodeRows(const StageGraphs& to,
   return encoded;
 }
 
+// Copies to memory of the host.
+absl::StatusOr<EncodedPrompt> OnHost(const StageGraphs& to, const EncodedPrompt& encoded) {
+  EncodedPrompt read;
+  for (const TextEncoder& encoder : to.stage.model.text_encoders()) {
+    const std::string states = families::HiddenStatesInput(encoder.component);
+    const std::string origins = families::EmphasisOriginInput(encoder.component);
+    const bool weighs = encoded.at(origins).data() != encoded.at(states).data();
+    read[states] = encoded.at(states);
+    if (weighs) read[origins] = encoded.at(origins);
+  }
+  if (const auto pooled = encoded.find(kPooled); pooled != encoded.end()) read.insert(*pooled);
+  for (auto& [name, buffer] : read) {
+    ASSIGN_OR_RETURN(const Buffer pinned,
+                     to.device().Allocate(buffer.dtype(), buffer.shape(), device::Place::kPinned));
+    RETURN_IF_ERROR(to.device().Copy(buffer, pinned, to.stream));
+    buffer = pinned;
+  }
+  return read;
+}
+
 // One row of the request graph's packed results, into those of all rows.
 absl::Status EnqueueRequestPart(const StageGraphs& to, EncodedPrompt text, const RowInputs& inputs,
                                 int64_t row, const NamedBuffers& rows) {
@@ -240,6 +260,19 @@ absl::StatusOr<std::vector<EncodedPrompt>> EncodePrompts(const Stage& stage, con
                                                          device::Stream& stream,
                                                          PendingWork& work) {
   return EncodeRows({stage, inputs, stream, work}, stage.planned.prompts);
+}
+
+absl::StatusOr<std::vector<EncodedPrompt>> EncodeToHost(const Stage& stage, device::Stream& stream,
+                                                        PendingWork& work) {
+  const StageGraphs to = {stage, /*inputs=*/nullptr, stream, work};
+  std::vector<EncodedPrompt> rows;
+  for (const RowInputs& row : stage.planned.prompts) {
+    rows.emplace_back();
+    if (row.text.empty()) continue;
+    ASSIGN_OR_RETURN(const EncodedPrompt encoded, Encode(to, row));
+    ASSIGN_OR_RETURN(rows.back(), OnHost(to, encoded));
+  }
+  return rows;
 }
 
 absl::StatusOr<NamedBuffers> MakeConditioning(const Stage& stage, const Inputs* inputs,

@@ -19,6 +19,11 @@ using EncodedPrompt = NamedBuffers;
 absl::StatusOr<std::vector<EncodedPrompt>> EncodePrompts(const Stage& stage, const Inputs* inputs,
                                                          device::Stream& stream, PendingWork& work);
 
+// The same where all rows have prompts or zeros, to memory of the host. A row of zeros has nothing;
+// one whose tokens have no weights has no origin of them.
+absl::StatusOr<std::vector<EncodedPrompt>> EncodeToHost(const Stage& stage, device::Stream& stream,
+                                                        PendingWork& work);
+
 // EncodePrompts, and runs of the stage's request part. Returns the inputs of the stage's UNet,
 // [rows, n], by the step graph's names; rows of a picture are [unconditional, conditional] with
 // guidance, else [conditional]. `work` holds the encoders' results.
