@@ -1,6 +1,7 @@
 #include "core/base/tensor_file.h"
 
 #include <algorithm>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -31,7 +32,8 @@ bool ReadNumbers(const nlohmann::json& entry, const char* name, std::vector<int6
   const auto found = entry.find(name);
   if (found == entry.end() || !found->is_array()) return false;
   for (const nlohmann::json& number : *found) {
-    if (!number.is_number_unsigned()) return false;
+    constexpr uint64_t kMost = std::numeric_limits<int64_t>::max();
+    if (!number.is_number_unsigned() || number.get<uint64_t>() > kMost) return false;
     numbers.push_back(static_cast<int64_t>(number.get<uint64_t>()));
   }
   return true;
@@ -45,7 +47,7 @@ bool ReadEntry(const nlohmann::json& entry, absl::string_view data, NamedTensor&
       !ReadNumbers(entry, "data_offsets", ends) || ends.size() != 2) {
     return false;
   }
-  if (ends[0] < 0 || ends[1] < ends[0] || static_cast<uint64_t>(ends[1]) > data.size()) {
+  if (ends[1] < ends[0] || static_cast<uint64_t>(ends[1]) > data.size()) {
     return false;
   }
   tensor.dtype = dtype->get<std::string>();
