@@ -19,7 +19,8 @@ struct HostTensor {
   std::string data;            // little-endian, row by row
 };
 
-// Embeddings: states that text encoders give for prompts, in place of these (core/pipeline/plan/embeds.h).
+// Embeddings: states that text encoders give for prompts, in place of these
+// (core/pipeline/plan/embeds.h).
 struct Embeds {
   std::optional<HostTensor> states;  // hidden states of all encoders together
   std::optional<HostTensor> pooled;  // the last encoder's

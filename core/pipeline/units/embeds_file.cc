@@ -59,6 +59,8 @@ void Append(float value, Type type, std::string& data) {
 
 // The largest that rounds to a finite number.
 float LimitOf(Type type) {
+  constexpr uint32_t kBFloat16 = 0x7f7f7fff;  // behind the last bit that is kept, less than a half
+  if (type == Type::kBFloat16) return std::bit_cast<float>(kBFloat16);
   return type == Type::kFloat16 ? 65519.0F : std::numeric_limits<float>::max();
 }
 
