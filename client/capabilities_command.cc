@@ -46,6 +46,14 @@ void PrintLora(const v1::ModelLora& lora) {
   Row("", line);
 }
 
+std::string EmbedsText(const v1::ModelInfo& model) {
+  const std::string pooled =
+      model.pooled_prompt_embeds_width() == 0
+          ? ""
+          : absl::StrCat(", pooled ones ", model.pooled_prompt_embeds_width());
+  return absl::StrCat("embeddings have ", model.prompt_embeds_width(), " numbers a token", pooled);
+}
+
 void Print(const v1::GetCapabilitiesResponse& c, const std::string& server) {
   Row("server", absl::StrCat(server, ", latentd ", c.version(), ", backend ", c.backend()));
   for (const v1::ModelInfo& model : c.models()) {
@@ -55,6 +63,7 @@ void Print(const v1::GetCapabilitiesResponse& c, const std::string& server) {
                      ", strength ", model.default_strength(),
                      model.preset().empty() ? "" : absl::StrCat(" (preset ", model.preset(), ")"),
                      model.inpaints() ? "; an inpainting model: needs --image and --mask" : ""));
+    Row("", EmbedsText(model));
     if (!model.prediction_type().empty()) {
       Row("", absl::StrCat("predicts ", model.prediction_type(), ", by ",
                            model.prediction_decided_by()));

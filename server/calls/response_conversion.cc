@@ -27,6 +27,8 @@ v1::Format ToProto(image::Format format) {
       return v1::FORMAT_RAW_RGB8;
     case image::Format::kLatent:
       return v1::FORMAT_LATENT;
+    case image::Format::kEmbeds:  // no GenerateRequest has it
+      break;
   }
   return v1::FORMAT_UNSPECIFIED;
 }
@@ -84,6 +86,8 @@ v1::ModelInfo ToProto(const engine::ModelInfo& model) {
   proto.set_default_guidance_scale(model.defaults.guidance_scale);
   proto.set_default_strength(model.defaults.strength);
   proto.set_inpaints(model.inpaints);
+  proto.set_prompt_embeds_width(model.prompt_embeds_width);
+  proto.set_pooled_prompt_embeds_width(model.pooled_prompt_embeds_width);
   proto.set_default_mask_strength(model.defaults.mask_strength);
   proto.set_default_mask_guidance_scale(model.defaults.mask_guidance_scale);
   for (const double timestep : model.defaults.timesteps) proto.add_default_timesteps(timestep);

@@ -100,7 +100,8 @@ absl::StatusOr<double> TextDistance(device::Device& device, const weights::Tenso
   ASSIGN_OR_RETURN(const auto stream, device.NewStream(SystemClock()));
   pipeline::PendingWork work;
   ASSIGN_OR_RETURN(const std::vector<pipeline::EncodedPrompt> rows,
-                   pipeline::EncodePrompts(picture.request->stages.front(), *stream, work));
+                   pipeline::EncodePrompts(picture.request->stages.front(),
+                                           picture.request->inputs.get(), *stream, work));
   RETURN_IF_ERROR(stream->Synchronize());
   NamedText pairs;
   RETURN_IF_ERROR(AddText(device, "", rows.back(), pairs));

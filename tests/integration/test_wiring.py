@@ -98,6 +98,7 @@ FLAGS = {
 RPCS = {
     "ImageGeneration/Generate": "test_generate.GenerateTest.test_a_prompt_becomes_a_png",
     "ImageGeneration/GenerateStream": "test_generate.GenerateTest.test_the_stream_tells_what_happens",
+    "ImageGeneration/Encode": "test_embeds.EmbedsTest.test_embeddings_draw_the_picture_of_their_prompt",
     "ImageGeneration/ResumeStream": "test_resume.ResumeTest.test_the_rest_of_a_broken_stream_is_the_same_bytes",
     "ImageGeneration/CancelGeneration": "test_resume.ResumeTest.test_cancelling_ends_the_work_that_nobody_reads",
     "ImageGeneration/GetCapabilities": "test_buckets.BucketsTest.test_capabilities_list_the_buckets",

@@ -22,6 +22,8 @@ struct ModelInfo {
   pipeline::ModelDefaults defaults;
   std::string preset;  // whose the defaults are; empty: the family's
   bool inpaints = false;
+  // Numbers of each row of its embeddings, and of its pooled ones, of which 0: it has none.
+  int prompt_embeds_width = 0, pooled_prompt_embeds_width = 0;
   // The network's prediction, where a request does not say, and what decided it.
   std::string prediction_type, prediction_decided_by;
   std::string default_scheduler;  // empty: requests have to name one

@@ -16,6 +16,7 @@
 #include "core/device/device_fault.h"
 #include "core/engine/requests/picture_file.h"
 #include "core/pipeline/plan/latents_file.h"
+#include "core/pipeline/units/embeds_file.h"
 
 namespace latentd::engine {
 namespace {
@@ -123,7 +124,9 @@ absl::StatusOr<pipeline::SharedPlan> Admission::Resolve(const GenerateSpec& spec
   const pipeline::Inputs none;
   const pipeline::Inputs& inputs = spec.inputs == nullptr ? none : *spec.inputs;
   const auto choose = [this](const pipeline::PictureSpec& resolved) {
-    return ChooseBucket(resolved);
+    // Text encoders read no size.
+    const pipeline::Size size = {*resolved.width, *resolved.height};
+    return resolved.output_embeds ? size : ChooseBucket(resolved);
   };
   return models_.pipeline->Resolve(asked, inputs, choose, FindViolations(spec));
 }
@@ -134,7 +137,8 @@ absl::Status Admission::CheckResponseBytes(const GenerateSpec& spec,
   const pipeline::PictureSpec& picture = plan.spec;
   const int64_t bytes =
       *picture.num_images_per_prompt *
-      (picture.output_latents
+      (picture.output_embeds ? pipeline::EmbedsFileBytes(plan)
+       : picture.output_latents
            ? pipeline::LatentsFileBytes(plan.last_model().latent_channels(), plan.image_latents)
            : MaxEncodedBytes({*picture.width, *picture.height}, spec.output.format));
   if (bytes <= spec.max_response_bytes) return absl::OkStatus();

@@ -47,9 +47,9 @@ batching::Ahead Picture::ahead() const {
   ahead.stages.front().lane = lane();
   if (next == UnitKind::kDone) return ahead;
   for (const PlannedUnit& one : absl::MakeConstSpan(plan().units).subspan(unit)) {
-    if (one.kind == UnitKind::kStep) {
+    if (one.kind == UnitKind::kStep || one.kind == UnitKind::kText) {
       ahead.stages[one.stage - stage_index] = StepsAhead(one.stage);
-    } else if (one.kind != UnitKind::kText) {
+    } else {
       (batching::FollowsSteps(one.kind) ? ahead.after : ahead.before).push_back(one.kind);
     }
   }
