@@ -2,6 +2,8 @@
 
 #include <vector>
 
+#include "absl/algorithm/container.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
@@ -26,11 +28,14 @@ const FieldDescriptor* PooledOf(const FieldDescriptor& field) {
       absl::StrCat(negative ? kNegative : "", kPooled, rest));
 }
 
-// The tensor for the field; null: there is none.
+// The tensor for the field, or, in a file of one prompt, which may be a negative one, that of its
+// positive like; null: there is none.
 const NamedTensor* TensorFor(const FieldDescriptor& field,
                              const std::vector<NamedTensor>& tensors) {
-  const NamedTensor* own = FindTensor(tensors, field.name());
-  return own != nullptr ? own : FindTensor(tensors, absl::StripPrefix(field.name(), kNegative));
+  const bool has_negative = absl::c_any_of(
+      tensors, [](const NamedTensor& one) { return absl::StartsWith(one.name, kNegative); });
+  return FindTensor(tensors, has_negative ? absl::string_view(field.name())
+                                          : absl::StripPrefix(field.name(), kNegative));
 }
 
 absl::Status SetTensor(const NamedTensor& tensor, const std::string& path, v1::Tensor& to) {

@@ -1,8 +1,7 @@
 # How every target is compiled.
 
 # Paths below this folder are hashed relative to it, and the build folder's name is not: a fresh clone elsewhere finds what
-# another one compiled. Debug symbols then may name the other clone's folder. __FILE__ is relative too: the sources of a unity
-# build are included by their whole paths, and each assertion of a test holds its file's.
+# another one compiled. Debug symbols then may name the other clone's folder.
 find_program(CCACHE ccache)
 if(CCACHE)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1 ${CCACHE})
@@ -12,7 +11,7 @@ endif()
 # -O3 for the compute kernels is set where they are (core/backends/cpu); elsewhere -O2 compiles faster and runs as fast.
 set(CMAKE_CXX_FLAGS_RELEASE "-O2")
 set(warnings -Wall -Wextra -Wno-unused-parameter -Wno-missing-field-initializers)
-add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:${warnings};-ffile-prefix-map=${PROJECT_SOURCE_DIR}/=>")
+add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:${warnings}>")
 if(CMAKE_CXX_COMPILER_ID MATCHES Clang)
   add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:-Wthread-safety;-Werror=thread-safety>")
 endif()

@@ -109,7 +109,8 @@ def _type(file: descriptor_pb2.FileDescriptorProto, field: Field) -> str:
 def _single_type(file: descriptor_pb2.FileDescriptorProto, field: Field) -> str:
     name = field.type_name.rpartition(".")[2]
     if field.type == Field.TYPE_ENUM:
-        return _enum_type(next(enum for enum in file.enum_type if enum.name == name))
+        nested = (enum for message in file.message_type for enum in message.enum_type)
+        return _enum_type(next(enum for enum in (*file.enum_type, *nested) if enum.name == name))
     if field.type == Field.TYPE_MESSAGE:
         return _message_type(file, next((message for message in file.message_type if message.name == name), None))
     return SCALARS.get(field.type, "int")

@@ -429,6 +429,7 @@ int64_t Pipeline::RequestBytes(const Plan& plan) const {
   // All that could draw in their place: what hands over counts where it is not asked to.
   const std::vector<const LoadedModel*> models =
       GroupOf(LeaderOf(plan.stages.front().model->row().id).id);
+  if (plan.spec.output_embeds) return 2 * EmphasisBytes(models, shape);
   const int64_t previews = plan.spec.previews_every ? PreviewBytes(models, shape, size) : 0;
   const int64_t emphasis = plan.has_weights() ? EmphasisBytes(models, shape) : 0;
   const int64_t masks = plan.spec.has_mask ? MaskBytes(models, shape, size) : 0;

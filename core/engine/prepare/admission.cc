@@ -218,7 +218,7 @@ absl::Status Admission::ColdBucket(const pipeline::Plan& plan, const absl::Statu
 }
 
 absl::Status Admission::CheckCold(const pipeline::Plan& plan) const {
-  RETURN_IF_ERROR(CheckRoom(BucketOf(plan)));
+  if (!plan.spec.output_embeds) RETURN_IF_ERROR(CheckRoom(BucketOf(plan)));
   if (MayCompile(plan)) return CheckNotRefused(plan);
   const absl::Status compiled = models_.buckets->CheckKnownCompiled(plan);
   return compiled.ok() ? compiled : ColdBucket(plan, compiled);
@@ -283,7 +283,9 @@ absl::Status Admission::CheckFits(const pipeline::Plan& plan, const GraphHandles
   RETURN_IF_ERROR(check_room({}));  // planning itself needs memory
   backends::MemoryNeeds together;
   MemoryTally tally;
-  tally.AddState(models_.pipeline->StateBytes(size, label.rows, plan.chunks()));
+  const bool draws = !plan.spec.output_embeds;
+  tally.AddState(draws ? models_.pipeline->StateBytes(size, label.rows, plan.chunks())
+                       : plan.state_bytes);
   for (const compiler::GraphHandle& graph : graphs) {
     if (!is_wanted()) return absl::CancelledError("the request was cancelled");
     if (store_.Get(graph, {.mode = compiler::GetMode::kReady}).ok()) continue;
@@ -295,7 +297,7 @@ absl::Status Admission::CheckFits(const pipeline::Plan& plan, const GraphHandles
     tally.Add(GraphStore::IdOf(graph), *needs);
     const int64_t needed = tally.prediction().total();
     if (needed <= budget_.bytes()) continue;
-    refused_.Add(plan.graphs, needed);
+    if (draws) refused_.Add(plan.graphs, needed);  // all graphs of a picture, not text's alone
     return TooLarge(size, needed, budget_.bytes());
   }
   return check_room(together);

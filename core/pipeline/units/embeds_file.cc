@@ -19,7 +19,7 @@ namespace {
 using families::RowInputs;
 using Type = HostTensor::Type;
 
-constexpr int64_t kMostHeader = 1024;  // bytes, of four entries
+constexpr int64_t kMostEmbedsHeader = 1024;  // bytes, of four entries
 constexpr char kPooledState[] = "text_embeds";
 
 absl::string_view FormatNameOf(Type type) {
@@ -68,6 +68,9 @@ absl::StatusOr<NamedTensor> Tensor(std::string name, Type type, std::vector<int6
                                    absl::Span<const float> values) {
   NamedTensor tensor = {std::move(name), std::string(FormatNameOf(type)), std::move(shape), {}};
   for (const float value : values) {
+    if (!std::isfinite(value)) {
+      return absl::InternalError("the weighted embeddings are not finite");
+    }
     if (std::fabs(value) > LimitOf(type)) {
       return InvalidFields({{"dtype", absl::StrCat("the embeddings have numbers such as ", value,
                                                    ", which it cannot hold: ask for FLOAT32")}});
@@ -145,7 +148,7 @@ int64_t EmbedsFileBytes(const Plan& plan) {
   const int64_t size = *plan.spec.output_embeds == Type::kFloat32 ? 4 : 2;
   int64_t rows = 0;
   for (const RowInputs& row : stage.prompts) rows += row.text.empty() ? 0 : 1;
-  return kMostHeader + rows * numbers * size;
+  return kMostEmbedsHeader + rows * numbers * size;
 }
 
 }  // namespace latentd::pipeline
