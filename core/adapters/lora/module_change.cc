@@ -1,6 +1,7 @@
 #include "core/adapters/lora/module_change.h"
 
 #include <cmath>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -53,7 +54,8 @@ class ModuleReader {
   absl::StatusOr<ModuleChange> Read() && {
     ASSIGN_OR_RETURN(std::optional<WeightChange> weight, ReadWeight());
     ASSIGN_OR_RETURN(std::optional<WeightChange> bias, ReadBias());
-    if (!weight && !bias) return ReadNothing();
+    if (!weight) RETURN_IF_ERROR(CheckNoneOfWeight());
+    change_.is_alpha_alone = !weight && !bias;
     if (weight) RETURN_IF_ERROR(AddParts(*std::move(weight), &Module::WeightName));
     if (bias) RETURN_IF_ERROR(AddParts(*std::move(bias), &Module::BiasName));
     return std::move(change_);
@@ -95,10 +97,20 @@ class ModuleReader {
     WeightChange weight;
     weight.shape = shape;
     ASSIGN_OR_RETURN(weight.scale, ScaleOf(delta));
+    RETURN_IF_ERROR(CheckScale(weight.scale));
     weight.delta = std::move(delta.delta);
     ASSIGN_OR_RETURN(weight.magnitude, ReadMagnitude(shape));
+    // Lengths change the weight without a delta, too.
+    if (weight.magnitude) change_.has_alpha_zero = false;
     scale_ = weight.scale;
     return weight;
+  }
+
+  // Graphs compute in float32, where a greater one is an infinity.
+  absl::Status CheckScale(double scale) const {
+    if (std::abs(scale) <= std::numeric_limits<float>::max()) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat(Quoted(tensors_.begin()->second),
+                                                   " has the scale ", scale, ", beyond float32"));
   }
 
   absl::StatusOr<double> Scalar(const NamedTensor& named) const {
@@ -110,12 +122,8 @@ class ModuleReader {
   }
 
   absl::StatusOr<double> ScaleOf(const ModuleDelta& delta) {
+    if (delta.rank == 0) return ScaleOfWhole(delta);
     const NamedTensor* alpha = Find(Role::kAlpha);
-    if (std::holds_alternative<Difference>(delta.delta)) return 1;
-    if (delta.rank == 0) {
-      change_.ignores_alpha = alpha != nullptr;
-      return 1;
-    }
     if (const NamedTensor* scale = Find(Role::kScale)) return Scalar(*scale);
     const std::optional<double> said = peft_.Find(module_, delta.rank);
     if (alpha == nullptr) return said.value_or(1);
@@ -129,6 +137,19 @@ class ModuleReader {
     return value / static_cast<double>(delta.rank);
   }
 
+  // An alpha is written beside differences and whole factors by habit; a scale would be meant.
+  absl::StatusOr<double> ScaleOfWhole(const ModuleDelta& delta) {
+    if (const NamedTensor* scale = Find(Role::kScale)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(Quoted(*scale),
+                       " is a scale, which this kind has not: it is a whole difference, or LoKr of "
+                       "two whole factors"));
+    }
+    const bool is_difference = std::holds_alternative<Difference>(delta.delta);
+    change_.ignores_alpha = !is_difference && Find(Role::kAlpha) != nullptr;
+    return 1;
+  }
+
   absl::StatusOr<std::optional<Magnitude>> ReadMagnitude(const Shape& shape) const {
     const NamedTensor* peft = Find(Role::kPeftMagnitude);
     const NamedTensor* lycoris = Find(Role::kDoraScale);
@@ -136,9 +157,13 @@ class ModuleReader {
       return absl::InvalidArgumentError(absl::StrCat(Quoted(*peft), " and ", Quoted(*lycoris),
                                                      " are two magnitudes of one weight"));
     }
-    if (peft != nullptr) return ReadPeft(*peft, shape);
-    if (lycoris != nullptr) return ReadLycoris(*lycoris, shape);
-    return std::nullopt;
+    const NamedTensor* found = peft != nullptr ? peft : lycoris;
+    if (found == nullptr) return std::nullopt;
+    if (shape.rank() < 2) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          Quoted(*found), " is a magnitude, but its weight is a vector, ", shape.ToString()));
+    }
+    return peft != nullptr ? ReadPeft(*peft, shape) : ReadLycoris(*lycoris, shape);
   }
 
   // [out], or [1, out, 1, 1] of a convolution.
@@ -152,7 +177,7 @@ class ModuleReader {
     return Magnitude{std::move(values), Magnitude::Rule::kPeft, Magnitude::Axis::kRows};
   }
 
-  // [out, 1, ...] or [1, in, ...].
+  // [out, 1, ...] or [1, in, ...]. REQUIRES: the weight is no vector.
   static absl::StatusOr<std::optional<Magnitude>> ReadLycoris(const NamedTensor& named,
                                                               const Shape& shape) {
     const Shape& own = named.tensor.data.shape();
@@ -191,15 +216,15 @@ class ModuleReader {
     return bias;
   }
 
-  // An alpha alone is left behind by programs that drop empty deltas.
-  absl::StatusOr<ModuleChange> ReadNothing() {
+  // Refuses what would have no effect without a delta of the weight. An alpha alone is left behind
+  // by programs that drop empty deltas.
+  absl::Status CheckNoneOfWeight() const {
     for (const auto& [role, named] : tensors_) {
-      if (role == Role::kAlpha || role == Role::kScale) continue;
+      if (role == Role::kAlpha || role == Role::kScale || role == Role::kDiffBias) continue;
       return absl::InvalidArgumentError(
           absl::StrCat(Quoted(named), " is of a module for which the file has no delta"));
     }
-    change_.is_alpha_alone = true;
-    return std::move(change_);
+    return absl::OkStatus();
   }
 
   absl::Status AddParts(WeightChange whole, std::string (Module::*name)() const) {

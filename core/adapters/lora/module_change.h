@@ -16,7 +16,7 @@ namespace latentd::adapters {
 
 struct ModuleChange {
   std::vector<WeightChange> changes;
-  bool has_alpha_zero = false;  // so that nothing changes
+  bool has_alpha_zero = false;  // and no magnitude, so that nothing changes
   bool ignores_alpha = false;   // LoKr of two whole factors has none: it is not what the file says
   bool is_alpha_alone = false;  // there is nothing beside it
 };

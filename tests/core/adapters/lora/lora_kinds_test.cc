@@ -97,6 +97,14 @@ TEST_F(LoraKindsTest, AlphaZeroIsToldOf) {
   EXPECT_THAT(lora.warnings, ElementsAre(HasSubstr("alpha 0")));
 }
 
+TEST_F(LoraKindsTest, AlphaZeroChangesLengthsAllTheSame) {
+  ASSERT_OK_AND_ASSIGN(const Lora lora,
+                       Read(Plain(4, {FilledTensor(kKohyaToQ + ".alpha", {}, 0),
+                                      Counted(kKohyaToQ + ".dora_scale", {8, 1})})));
+  EXPECT_EQ(lora.changes.at(0).scale, 0);
+  EXPECT_THAT(lora.warnings, IsEmpty());
+}
+
 TEST_F(LoraKindsTest, AnAlphaAloneIsToldOf) {
   ASSERT_OK_AND_ASSIGN(const Lora lora,
                        Read(Plain(4, {FilledTensor(kKohyaConv + ".alpha", {}, 1)})));

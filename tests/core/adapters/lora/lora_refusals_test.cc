@@ -4,6 +4,7 @@
 
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/core/adapters/lora/published_models.h"
@@ -181,6 +182,57 @@ TEST_F(LoraRefusalsTest, TwoChangesOfOneWeightAreAnError) {
   EXPECT_THAT(Error(With({Counted(kKohyaToQ + ".dora_scale", {8, 1}),
                           Counted(kKohyaToQ + ".lora_magnitude_vector", {8})})),
               HasSubstr("two magnitudes"));
+}
+
+TEST_F(LoraRefusalsTest, AMagnitudeOfAVectorIsAnError) {
+  const std::string norm = "lora_unet_mid_block_resnets_0_norm1";
+  for (const std::string difference : {".w_norm", ".diff"}) {
+    EXPECT_THAT(Error({Counted(norm + difference, {8}), Counted(norm + ".dora_scale", {8, 1})}),
+                AllOf(HasSubstr(norm + ".dora_scale"), HasSubstr("its weight is a vector, [8]")));
+    EXPECT_THAT(
+        Error({Counted(norm + difference, {8}), Counted(norm + ".lora_magnitude_vector", {8})}),
+        HasSubstr("its weight is a vector, [8]"));
+  }
+}
+
+TEST_F(LoraRefusalsTest, PartsOfAWeightsDeltaBesideABiasAloneAreAnError) {
+  const std::string module = "lora_unet_down_blocks_0_attentions_0_proj_in";
+  const auto bias = Counted(module + ".diff_b", {8});
+  EXPECT_OK(Read({bias, Counted(module + ".alpha", {})}).status());
+  for (const auto& [suffix, shape] : std::vector<std::pair<std::string, std::vector<int64_t>>>{
+           {".dora_scale", {8, 1}}, {".lora_magnitude_vector", {8}}}) {
+    EXPECT_THAT(Error({bias, Counted(module + suffix, shape)}),
+                AllOf(HasSubstr(module + suffix), HasSubstr("no delta")));
+  }
+  EXPECT_THAT(Error({Counted(module + ".lora_B.bias", {8})}),
+              AllOf(HasSubstr(".lora_B.bias"), HasSubstr("no delta")));
+}
+
+TEST_F(LoraRefusalsTest, ADeltaOfAWeightThatTheModuleLacksIsAnError) {
+  const ModelModules biases({{"unet/a.bias", {4}}});
+  const std::string path =
+      Write({Counted("unet.a.lora_A.weight", {1, 4}), Counted("unet.a.lora_B.weight", {4, 1}),
+             Counted("unet.a.diff_b", {4})});
+  EXPECT_THAT(ReadLora("film", path, biases),
+              StatusIs(kInvalid, AllOf(HasSubstr("unet.a.lora_A.weight"), HasSubstr("no delta"))));
+}
+
+TEST_F(LoraRefusalsTest, AScaleOfAKindWithoutOneIsAnError) {
+  const TensorToWrite scale = FilledTensor(kKohyaToQ + ".scale", {}, 3);
+  EXPECT_THAT(Error({Counted(kKohyaToQ + ".diff", {8, 6}), scale}),
+              AllOf(HasSubstr(kKohyaToQ + ".scale"), HasSubstr("this kind has not")));
+  EXPECT_THAT(Error({Counted(kKohyaToQ + ".lokr_w1", {2, 3}),
+                     Counted(kKohyaToQ + ".lokr_w2", {4, 2}), scale}),
+              HasSubstr("this kind has not"));
+}
+
+TEST_F(LoraRefusalsTest, ScalesBeyondFloat32AreAnError) {
+  const double alpha = 1e300;
+  const std::string bytes(reinterpret_cast<const char*>(&alpha), sizeof(alpha));
+  EXPECT_THAT(Error(With({TensorToWrite{kKohyaToQ + ".alpha", "F64", {}, bytes}})),
+              AllOf(HasSubstr(kKohyaToQ), HasSubstr("beyond float32")));
+  EXPECT_THAT(Error(With({}), {{"lora_adapter_metadata", R"({"unet.lora_alpha": -1e300})"}}),
+              HasSubstr("beyond float32"));
 }
 
 TEST_F(LoraRefusalsTest, AFactorWholeAndInPartsIsAnError) {
