@@ -11,6 +11,11 @@ namespace latentd::server::config {
 namespace {
 
 constexpr size_t kMostWeights = 2;
+// Far beyond any that draws a picture, and within float32 with any scale that files have.
+constexpr double kGreatestWeight = 1e6;
+
+// False for NaN, too.
+bool IsWeight(double weight) { return std::abs(weight) <= kGreatestWeight; }
 
 // Takes a number behind the last colon off the path.
 bool TakeWeight(std::string& path, double& weight) {
@@ -32,13 +37,14 @@ absl::StatusOr<pipeline::LoraFile> ToLora(absl::string_view flag, const std::str
     lora.unet_weight = weights.back();
     lora.text_encoder_weight = weights.front();
   }
-  const bool is_finite = std::isfinite(lora.unet_weight) && std::isfinite(lora.text_encoder_weight);
-  if (is_finite && !lora.path.empty() && !absl::StrContains(lora.path, ".safetensors:")) {
+  const bool has_weights = IsWeight(lora.unet_weight) && IsWeight(lora.text_encoder_weight);
+  if (has_weights && !lora.path.empty() && !absl::StrContains(lora.path, ".safetensors:")) {
     return lora;
   }
-  return WrongValue(flag, text,
-                    "FILE[:WEIGHT[:TEXT_ENCODER_WEIGHT]], such as film.safetensors:0.8; a comma, "
-                    "or another flag, divides it from the next");
+  return WrongValue(
+      flag, text,
+      "FILE[:WEIGHT[:TEXT_ENCODER_WEIGHT]], such as film.safetensors:0.8, with "
+      "weights from -1000000 to 1000000; a comma, or another flag, divides it from the next");
 }
 
 }  // namespace latentd::server::config

@@ -1,6 +1,6 @@
 // The value of --lora, and of lora= behind --model: "FILE", "FILE:WEIGHT" or
 // "FILE:WEIGHT:TEXT_ENCODER_WEIGHT". One weight is for all that the LoRA changes; of two the first
-// is the UNet's; without one it is 1.
+// is the UNet's; without one it is 1. Weights are from -1e6 to 1e6.
 //
 // Thread-safe: a free function without state.
 #pragma once

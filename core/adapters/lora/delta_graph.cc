@@ -51,6 +51,12 @@ struct Recipe {
   }
 };
 
+// Refuses a factor that float32, in which graphs compute, has not.
+absl::Status CheckFactor(double factor) {
+  if (std::abs(factor) <= std::numeric_limits<float>::max()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("the factor ", factor, " is beyond float32"));
+}
+
 // Elements of all dimensions but the first `dimensions`.
 int64_t ElementsBehind(const Shape& shape, int dimensions) {
   int64_t elements = 1;
@@ -168,22 +174,25 @@ absl::Status CheckMagnitude(const Shape& weight, const Magnitude& magnitude) {
 }  // namespace
 
 absl::StatusOr<Source> DeltaSource(const WeightChange& change, double factor) {
+  const double by = change.scale * factor;
+  RETURN_IF_ERROR(CheckFactor(by));
   Recipe r;
   const Value delta = std::visit(
-      [&](const auto& kind) { return DeltaOf(r, kind, change.shape, change.scale * factor); },
-      change.delta);
+      [&](const auto& kind) { return DeltaOf(r, kind, change.shape, by); }, change.delta);
   return std::move(r).Finish(delta);
 }
 
 absl::StatusOr<Source> PaddedDelta(const Source& delta, const Source& weight) {
   const Shape &own = delta.shape(), &wanted = weight.shape();
   if (own == wanted) return delta;
-  Recipe r;
-  const Value x = r.Read(delta);
-  if (own.rank() < 2 || wanted.rank() != own.rank() || own[1] >= wanted[1]) {
+  const bool fits = own.rank() == 4 && wanted.rank() == 4 && own[0] == wanted[0] &&
+                    own[1] < wanted[1] && own[2] == wanted[2] && own[3] == wanted[3];
+  if (!fits) {
     return absl::InvalidArgumentError(
         absl::StrCat("a change of ", own.ToString(), " of a weight of ", wanted.ToString()));
   }
+  Recipe r;
+  const Value x = r.Read(delta);
   const Value zeros = r.Times(r.b.Slice(r.Read(weight), 1, own[1], wanted[1]), 0);
   const Value padded = r.b.Concat({x, zeros}, 1);
   return std::move(r).Finish(padded);
@@ -199,6 +208,7 @@ absl::StatusOr<Source> SumOf(const Source& weight, const std::vector<Source>& de
 
 absl::StatusOr<Source> WithMagnitude(const Source& weight, const Source& delta,
                                      const Magnitude& magnitude, double by) {
+  RETURN_IF_ERROR(CheckFactor(by));
   RETURN_IF_ERROR(CheckMagnitude(weight.shape(), magnitude));
   Recipe r;
   const Shape broadcast = Broadcast(weight.shape(), magnitude.axis);

@@ -12,11 +12,12 @@
 
 namespace latentd::adapters {
 
-// The change's delta times `factor`, in its shape, without its magnitude.
+// The change's delta times `factor`, in its shape, without its magnitude. INVALID_ARGUMENT: the
+// change's scale times `factor` is beyond float32.
 absl::StatusOr<weights::Source> DeltaSource(const WeightChange& change, double factor);
 
-// The delta with zeros behind its second dimension, so that it has the shape of `weight`.
-// INVALID_ARGUMENT: it differs in another way.
+// The delta of a convolution with zeros behind its second dimension, so that it has the shape of
+// `weight`. INVALID_ARGUMENT: it differs in another way.
 absl::StatusOr<weights::Source> PaddedDelta(const weights::Source& delta,
                                             const weights::Source& weight);
 
@@ -28,7 +29,8 @@ absl::StatusOr<weights::Source> SumOf(const weights::Source& weight,
 // magnitude m. `delta` is of the weight's shape.
 //  * kPeft: m * V / ‖V‖, whatever `by` is: the user's weight is in the delta.
 //  * kLycoris: W + by * (m * V / (‖V‖ + epsilon) - W), epsilon that of float32.
-// INVALID_ARGUMENT: the magnitude has not as many numbers as the weight rows or columns.
+// INVALID_ARGUMENT: the magnitude has not as many numbers as the weight rows or columns; `by` is
+// beyond float32.
 absl::StatusOr<weights::Source> WithMagnitude(const weights::Source& weight,
                                               const weights::Source& delta,
                                               const Magnitude& magnitude, double by);

@@ -85,8 +85,11 @@ absl::StatusOr<Source> WithSums(const Source& base, const std::vector<WantedChan
     RETURN_IF_ERROR(Named(wanted, delta.status()));
     deltas.push_back(*delta);
   }
+  if (deltas.empty()) return base;
   SortByContent(deltas);
-  return deltas.empty() ? base : SumOf(base, deltas);
+  absl::StatusOr<Source> sum = SumOf(base, deltas);
+  RETURN_IF_ERROR(Named(changes.front(), sum.status()));
+  return sum;
 }
 
 absl::StatusOr<Source> WithDora(const Source& running, const WantedChange& wanted) {

@@ -15,9 +15,9 @@
 
 namespace latentd::adapters {
 
-// A LoRA with the user's weights: factors of all that it changes in a component. Any finite number;
-// a component of weight 0 is not changed, but that a lora_magnitude_vector applies all the same, as
-// it does in PEFT.
+// A LoRA with the user's weights: factors of all that it changes in a component. Any number that
+// float32 holds, with the LoRA's own scale too; a component of weight 0 is not changed, but that a
+// lora_magnitude_vector applies all the same, as it does in PEFT.
 struct WeightedLora {
   std::shared_ptr<const Lora> lora;
   double unet = 1;
@@ -30,7 +30,7 @@ struct WeightedLora {
 // each to what the one before made. A weight that none changes is the base's own source.
 //
 // NOT_FOUND or INVALID_ARGUMENT name the LoRA and a weight that the base lacks, or has in another
-// shape.
+// shape, or whose factor float32 does not hold.
 absl::StatusOr<std::shared_ptr<const weights::WeightSet>> MergeLoras(
     std::shared_ptr<const weights::WeightSet> base, absl::Span<const WeightedLora> loras);
 

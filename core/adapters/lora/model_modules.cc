@@ -90,6 +90,9 @@ std::vector<Module> ModulesOf(const absl::btree_map<std::string, device::Shape>&
   return list;
 }
 
+// True if both have weights of the same shapes, or neither has.
+bool AreAlike(const Module& a, const Module& b) { return a.weight == b.weight && a.bias == b.bias; }
+
 }  // namespace
 
 std::string Module::WeightName() const { return absl::StrCat(component, "/", path, ".weight"); }
@@ -144,6 +147,8 @@ void ModelModules::AddProjections(const std::string& name, Component& component)
     const std::string layer(absl::StripSuffix(path, "q_proj"));
     const auto key = numbers.find(layer + "k_proj"), value = numbers.find(layer + "v_proj");
     if (key == numbers.end() || value == numbers.end()) continue;
+    const Module& own = modules_[query];
+    if (!AreAlike(own, modules_[key->second]) || !AreAlike(own, modules_[value->second])) continue;
     AddPath(component, projection, {query, key->second, value->second});
   }
 }

@@ -464,6 +464,36 @@ TEST_P(MergedLorasTest, NameWhatDoesNotFit) {
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("a magnitude of 5 numbers")));
 }
 
+TEST_P(MergedLorasTest, PadNothingButConvolutions) {
+  WeightChange change = RandomChange(1);
+  change.shape = {6, 4};
+  change.delta = Difference{Numbers({6, 4}, 1).Stored()};
+  EXPECT_THAT(MergeLoras(base_, {Of(change)}),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       AllOf(HasSubstr("LoRA film"), HasSubstr("a change of [6,4]"))));
+  change.weight = kConvolution;
+  change.shape = {3, 2, 3, 3};
+  change.delta = Difference{Numbers({3, 2, 3, 3}, 1).Stored()};
+  EXPECT_THAT(MergeLoras(base_, {Of(change)}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("a change of [3,2,3,3]")));
+}
+
+TEST_P(MergedLorasTest, RefuseFactorsThatFloat32HasNot) {
+  WeightChange change = RandomChange(1);
+  change.scale = 1e30;
+  EXPECT_OK(MergeLoras(base_, {Of(change, 1e8)}));
+  for (const double weight : {1e30, -1e30, std::nan("")}) {
+    EXPECT_THAT(
+        MergeLoras(base_, {Of(change, weight)}),
+        StatusIs(absl::StatusCode::kInvalidArgument,
+                 AllOf(HasSubstr("LoRA film"), HasSubstr(kLinear), HasSubstr("beyond float32"))));
+  }
+  // A factor of its own, outside of the norm.
+  const Dora dora(kToQ, Magnitude::Rule::kLycoris, Magnitude::Axis::kRows);
+  EXPECT_THAT(MergeLoras(base_, {Of(dora.change(), 1e39)}),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("beyond float32")));
+}
+
 INSTANTIATE_TEST_SUITE_P(Backends, MergedLorasTest, ::testing::Values("reference", "cpu"),
                          [](const auto& info) { return std::string(info.param); });
 

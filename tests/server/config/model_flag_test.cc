@@ -82,7 +82,8 @@ TEST(ModelFlagTest, SaysWhatIsWrong) {
   EXPECT_THAT(ErrorOf({"a=/m,vae=/v,vae=/w"}), HasSubstr("one vae"));
   EXPECT_THAT(ErrorOf({"a=/m,lora="}), HasSubstr("a value for lora"));
   for (const char* lora : {":0.8", "f.safetensors:much", "f.safetensors:0.8:", "f.safetensors:nan",
-                           "f.safetensors:1:inf", "f.safetensors:1:2:3"}) {
+                           "f.safetensors:1:inf", "f.safetensors:1e39", "f.safetensors:1:-2e6",
+                           "f.safetensors:1:2:3"}) {
     EXPECT_THAT(ErrorOf({std::string("a=/m,lora=") + lora}), HasSubstr("FILE[:WEIGHT")) << lora;
   }
 }

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/container/btree_map.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -157,6 +158,21 @@ TEST(ModelModulesTest, FindsLayersOfOpenClipByItsNames) {
     if (wanted.size() == 3) ++stacked;
   }
   EXPECT_EQ(stacked, 32);
+}
+
+// Rows of a fused projection are divided into three equal parts.
+TEST(ModelModulesTest, FindsNoFusedProjectionOfPartsThatDiffer) {
+  const std::string layer = "text_encoder_2/text_model.encoder.layers.0.self_attn.";
+  absl::btree_map<std::string, device::Shape> shapes = {{layer + "q_proj.weight", {4, 4}},
+                                                        {layer + "k_proj.weight", {4, 4}},
+                                                        {layer + "v_proj.weight", {4, 4}}};
+  const std::string fused = "clip_g.transformer.resblocks.0.attn.in_proj";
+  EXPECT_THAT(ModelModules(shapes).Find(fused), SizeIs(3));
+  shapes[layer + "v_proj.bias"] = {4};
+  EXPECT_THAT(ModelModules(shapes).Find(fused), IsEmpty());
+  shapes.erase(layer + "v_proj.bias");
+  shapes[layer + "k_proj.weight"] = {2, 4};
+  EXPECT_THAT(ModelModules(shapes).Find(fused), IsEmpty());
 }
 
 // OneTrainer#47.
