@@ -83,7 +83,8 @@ struct WeightChange {
   std::optional<Magnitude> magnitude;
 };
 
-// Texts that the file says of itself, for people: never numbers to compute with. Empty: not said.
+// Texts that the file says of itself, for people: never numbers to compute with. Each has at most
+// 1024 bytes and no control characters. Empty: not said.
 struct LoraMetadata {
   std::string base_model;       // "sdxl_base_v1-0", "stable-diffusion-xl-v1-base/lora"
   std::string output_name;      // as its maker called it

@@ -57,9 +57,34 @@ struct FeaturesRow {
 constexpr FeaturesRow kFeatures[] = {
     {768, kFirstModel}, {1024, kSecondModel}, {2048, kXl}, {1280, kRefiner}};
 
+constexpr size_t kMostSaidBytes = 1024;
+
+bool ContinuesCharacter(char byte) {
+  constexpr unsigned kMask = 0xc0, kContinues = 0x80;
+  return (static_cast<unsigned char>(byte) & kMask) == kContinues;
+}
+
+// A file's text as logs and terminals may show it: not too long, cut between characters of UTF-8,
+// and with spaces for control characters, such as the escape that begins a terminal's commands.
+std::string Displayed(std::string text) {
+  constexpr char kBeforeControl = '\xc2';  // begins U+0080 to U+009F
+  constexpr unsigned char kAboveControls = 0xa0;
+  if (text.size() > kMostSaidBytes) {
+    size_t end = kMostSaidBytes;
+    while (end > 0 && ContinuesCharacter(text[end])) --end;
+    text.resize(end);
+  }
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (absl::ascii_iscntrl(static_cast<unsigned char>(text[i]))) text[i] = ' ';
+    if (i == 0 || text[i - 1] != kBeforeControl || !ContinuesCharacter(text[i])) continue;
+    if (static_cast<unsigned char>(text[i]) < kAboveControls) text[i - 1] = text[i] = ' ';
+  }
+  return text;
+}
+
 std::string Said(const weights::Metadata& metadata, absl::string_view key) {
   const auto found = metadata.find(key);
-  return found == metadata.end() || found->second == "None" ? "" : found->second;
+  return found == metadata.end() || found->second == "None" ? "" : Displayed(found->second);
 }
 
 bool ReadsText(absl::string_view module) {

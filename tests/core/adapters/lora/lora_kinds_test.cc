@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "core/adapters/lora/lora_base.h"
 #include "tests/core/adapters/lora/small_model.h"
 
 namespace latentd::adapters {
@@ -404,6 +405,17 @@ TEST_F(LoraKindsTest, MetadataIsTold) {
   EXPECT_EQ(other.metadata.base_model, "stable-diffusion-xl-v1-base/lora");
   EXPECT_EQ(other.metadata.output_name, "Film");
   EXPECT_EQ(other.metadata.clip_skip, "");
+}
+
+// A log or a terminal would obey it.
+TEST_F(LoraKindsTest, MetadataIsToldWithoutControlCharactersAndCut) {
+  weights::Metadata metadata = {{"modelspec.trigger_phrase", "on\x1b[2Jfilm\r\n\x7f\xc2\x9b!"},
+                                {"modelspec.title", std::string(1023, 'x') + "\xc3\xa9"},
+                                {"ss_clip_skip", "\xc3\xa9\xc2\xa0\xe2\x82\xac"}};
+  const LoraMetadata read = ReadLoraMetadata(metadata);
+  EXPECT_EQ(read.trigger_phrase, "on [2Jfilm     !");
+  EXPECT_EQ(read.output_name, std::string(1023, 'x'));
+  EXPECT_EQ(read.clip_skip, metadata["ss_clip_skip"]);
 }
 
 }  // namespace
