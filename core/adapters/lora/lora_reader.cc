@@ -166,7 +166,9 @@ class LoraBuilder {
     }
     if (named.tensor.data.elements() == 0) return Refuse(": tensor ", key, " has no elements");
     named.tensor = InFloats(std::move(named.tensor));
-    if (IsFinite(named.tensor)) return absl::OkStatus();
+    const bool is_finite = IsFinite(named.tensor);
+    weights::ReleasePages(named.tensor);
+    if (is_finite) return absl::OkStatus();
     return Refuse(": tensor ", key, " has values that are not finite (NaN or infinity)");
   }
 

@@ -91,6 +91,7 @@ StoredTensor InFloats(StoredTensor tensor) {
     std::memcpy(&value, from + i * static_cast<int64_t>(sizeof(value)), sizeof(value));
     to[i] = static_cast<float>(value);
   }
+  weights::ReleasePages(tensor);
   return {.data = floats,
           .file = std::move(tensor.file),
           .digest = std::make_shared<const weights::ContentDigest>(floats),
