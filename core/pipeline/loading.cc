@@ -71,12 +71,12 @@ bool HasContent(const weights::Source& weight) {
 }
 
 // Names what LoRAs make of a component's weights: all of them count as others, though a LoRA may
-// leave some.
+// leave some. With the weight 0 none counts, though a magnitude of PEFT's DoRA applies even so.
 std::string LorasOf(const Source& source, const std::string& folder) {
   std::string names;
   for (const LoraFile& lora : source.model.parts.loras) {
     const double weight = folder == "unet" ? lora.unet_weight : lora.text_encoder_weight;
-    if (folder != "vae") absl::StrAppend(&names, "\n", lora.path, ":", weight);
+    if (folder != "vae" && weight != 0) absl::StrAppend(&names, "\n", lora.path, ":", weight);
   }
   return names;
 }
