@@ -45,7 +45,7 @@ class PeftScales {
   struct Config {
     double alpha;
     bool is_rank_stabilized;
-    std::vector<Pattern> patterns;  // the first counts
+    std::vector<Pattern> patterns;  // in the text's order; the first that fits counts
   };
   class Reader;
 

@@ -130,6 +130,17 @@ TEST_F(LoraKindsTest, DiffusersMetadataSaysAlpha) {
             4);
 }
 
+TEST_F(LoraKindsTest, TheFirstPatternThatFitsCounts) {
+  const auto scale = [&](const std::string& patterns) {
+    return ScaleOf(Plain(4), {{"lora_adapter_metadata",
+                               absl::StrCat(R"({"text_encoder.alpha_pattern": {"to_q": 1}, )",
+                                            R"("unet.alpha_pattern": {)", patterns, "}}")}});
+  };
+  EXPECT_EQ(scale(R"("to_q": 8, "attn1.to_q": 16)"), 2);
+  EXPECT_EQ(scale(R"("attn1.to_q": 16, "to_q": 8)"), 4);
+  EXPECT_EQ(scale(R"("to_k": 1, "to_q": 8)"), 2);
+}
+
 // SDXL has a pattern for each of 722 modules.
 TEST_F(LoraKindsTest, DiffusersMetadataMayBeLong) {
   const std::string long_name(20000, 'x');

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "tests/core/adapters/lora/published_models.h"
 #include "tests/core/adapters/lora/small_model.h"
 
@@ -349,6 +350,13 @@ TEST_F(LoraRefusalsTest, ConfigurationsOfPeftThatCannotBeRead) {
   EXPECT_THAT(error(R"({"unet.alpha_pattern": []})"), HasSubstr("alpha_pattern is no object"));
   EXPECT_THAT(error(R"({"unet.alpha_pattern": {"a": "b"}})"), HasSubstr("is no number"));
   EXPECT_THAT(error(R"({"unet.alpha_pattern": {"(a+)+": 1}})"), HasSubstr("regular expression"));
+  for (const char* empty : {"", "^"}) {
+    EXPECT_THAT(error(absl::StrCat(R"({"unet.alpha_pattern": {")", empty, R"(": 1}})")),
+                HasSubstr("empty"));
+  }
+  std::string many = R"({"unet.alpha_pattern": {"a": 1)";
+  for (int i = 0; i < 10'000; ++i) absl::StrAppend(&many, ", \"a", i, "\": 1");
+  EXPECT_THAT(error(absl::StrCat(many, "}}")), HasSubstr("10001 patterns"));
   Write(With({}), {}, "loha/adapter_model.safetensors");
   testing::WriteFile(Path("loha/adapter_config.json"), R"({"peft_type": "LOHA"})");
   EXPECT_THAT(ReadLora("film", Path("loha"), modules_), StatusIs(kInvalid, HasSubstr("LOHA")));
