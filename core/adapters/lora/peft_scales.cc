@@ -67,7 +67,7 @@ class KeyOrder : public nlohmann::json_sax<Json> {
   bool key(string_t& name) override {
     if (depth_ == 1) {
       is_inside_ = name == field_;
-      if (is_inside_) keys_.clear();  // of two fields of one name the last counts
+      if (is_inside_) keys_.clear();  // the last of two fields of one name counts
     } else if (depth_ == 2 && is_inside_) {
       keys_.push_back(name);
     }

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/btree_map.h"
 #include "absl/strings/str_cat.h"
 #include "tests/core/adapters/lora/published_models.h"
 #include "tests/core/adapters/lora/small_model.h"
@@ -210,7 +211,9 @@ TEST_F(LoraRefusalsTest, PartsOfAWeightsDeltaBesideABiasAloneAreAnError) {
 }
 
 TEST_F(LoraRefusalsTest, ADeltaOfAWeightThatTheModuleLacksIsAnError) {
-  const ModelModules biases({{"unet/a.bias", {4}}});
+  absl::btree_map<std::string, device::Shape> shapes;
+  shapes.emplace("unet/a.bias", device::Shape{4});
+  const ModelModules biases(shapes);
   const std::string path =
       Write({Counted("unet.a.lora_A.weight", {1, 4}), Counted("unet.a.lora_B.weight", {4, 1}),
              Counted("unet.a.diff_b", {4})});
@@ -288,6 +291,8 @@ TEST_F(LoraRefusalsTest, ValuesThatAreNotFiniteAreAnError) {
                                        std::numeric_limits<float>::quiet_NaN())})),
               HasSubstr("one finite number"));
   EXPECT_THAT(Error(With({FilledTensor(kKohyaToQ + ".alpha", {2}, 1)})), HasSubstr("f32[2]"));
+  EXPECT_THAT(Error(With({TensorToWrite{kKohyaToQ + ".alpha", "I32", {}, std::string(4, '\1')}})),
+              AllOf(HasSubstr("I32"), HasSubstr("I64 or U8 would be right")));
 }
 
 TEST_F(LoraRefusalsTest, RanksThatNoLoraHasAreAnError) {
