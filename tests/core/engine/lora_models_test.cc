@@ -14,6 +14,7 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using ::testing::SizeIs;
 
 const std::string kDemo = ::latentd::testing::SourcePath("deploy/demo-model/base");
@@ -68,6 +69,19 @@ TEST_F(LoraModelsTest, HoldWhatNoLoraChangesOnce) {
   EXPECT_EQ(same, alone);
   EXPECT_GT(lora, alone);
   EXPECT_LT(lora, alone + alone / 4);  // changes some linears
+}
+
+// The UNet is most of the model, so that half as much again does not hold another.
+TEST_F(LoraModelsTest, NeedNoMemoryForWhatTheyLeave) {
+  const int64_t alone = Load(SmallConfig())->graphs().memory().weight_bytes;
+  const auto error = [&](double weight) {
+    Config config = With({{{LoraPath("kohya"), weight, weight}}});
+    config.memory_bytes = alone + alone / 2;
+    LocalEngine engine(config, *backends::cpu::CpuBackend::Create(), SystemClock());
+    return std::string(engine.Load().message());
+  };
+  EXPECT_THAT(error(1), HasSubstr("the weights need"));
+  EXPECT_THAT(error(0), Not(HasSubstr("the weights need")));
 }
 
 TEST_F(LoraModelsTest, AreTheSameWeightsWhateverTheirOrder) {
