@@ -14,7 +14,7 @@ from .connection import Endpoint, Tls
 from .errors import LatentError, Unavailable, error_of_call, make_error
 from .events import Event
 from .generation import CANCEL_SECONDS, Call, Generation
-from .pipeline_base import HEALTH_PAUSE, PipelineBase, add_signature, capabilities_call, health_call, health_name, response_class
+from .pipeline_base import HEALTH_PAUSE, PipelineBase, add_signature, capabilities_call, health_call, health_name
 from .retry import RetryPolicy
 
 if TYPE_CHECKING:
@@ -110,13 +110,9 @@ class AsyncLatentPipeline(PipelineBase):
 
     async def _end(self, generation: Generation) -> None:
         cancel = generation.cancel_call()
-        if cancel is None:
-            return
-        try:
+        if cancel is not None:
             # A task that is cancelled a second time leaves, and the server is told all the same.
             await asyncio.shield(asyncio.ensure_future(self._quietly(cancel)))
-        except asyncio.TimeoutError:
-            pass
 
     async def _quietly(self, call: Call) -> None:
         try:
@@ -170,16 +166,6 @@ class AsyncLatentPipeline(PipelineBase):
             self._channel, self._loop, self._pid = self._endpoint.open(grpc.aio), loop, os.getpid()
         return self._channel
 
-    def _open_stream(self, call: Call) -> Any:
-        method = self._open_channel().unary_stream(call.method, request_serializer=_serialize,
-                                                   response_deserializer=response_class(call.method).FromString)
-        return method(call.message, timeout=call.timeout, metadata=call.metadata + self._metadata)
-
-    def _unary(self, call: Call) -> Any:
-        method = self._open_channel().unary_unary(call.method, request_serializer=_serialize,
-                                                  response_deserializer=response_class(call.method).FromString)
-        return method(call.message, timeout=call.timeout, metadata=call.metadata + self._metadata)
-
     async def _ask(self, call: Call) -> Any:
         try:
             return await self._unary(call)
@@ -200,10 +186,6 @@ async def _read(messages: Any, request_id: str) -> "tuple[Any, Optional[LatentEr
             raise
         trailing = dict(tuple(await messages.trailing_metadata() or ()))
         return None, make_error("CANCELLED", await messages.details() or "", trailing.get("grpc-status-details-bin", b""), request_id)
-
-
-def _serialize(message: Any) -> bytes:
-    return bytes(message.SerializeToString())
 
 
 add_signature(AsyncLatentPipeline.__call__)

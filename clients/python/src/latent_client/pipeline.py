@@ -12,7 +12,7 @@ from .connection import Endpoint, Tls
 from .errors import Unavailable, error_of_call
 from .events import Event
 from .generation import Call, Generation
-from .pipeline_base import HEALTH_PAUSE, PipelineBase, add_signature, capabilities_call, health_call, health_name, response_class
+from .pipeline_base import HEALTH_PAUSE, PipelineBase, add_signature, capabilities_call, health_call, health_name
 from .retry import RetryPolicy
 
 if TYPE_CHECKING:
@@ -182,25 +182,11 @@ class LatentPipeline(PipelineBase):
                 self._channel = self._endpoint.open(grpc)
             return self._channel
 
-    def _open_stream(self, call: Call) -> Any:
-        method = self._open_channel().unary_stream(call.method, request_serializer=_serialize,
-                                                   response_deserializer=response_class(call.method).FromString)
-        return method(call.message, timeout=call.timeout, metadata=call.metadata + self._metadata)
-
-    def _unary(self, call: Call) -> Any:
-        method = self._open_channel().unary_unary(call.method, request_serializer=_serialize,
-                                                  response_deserializer=response_class(call.method).FromString)
-        return method(call.message, timeout=call.timeout, metadata=call.metadata + self._metadata)
-
     def _ask(self, call: Call) -> Any:
         try:
             return self._unary(call)
         except grpc.RpcError as failure:
             raise error_of_call(failure) from failure
-
-
-def _serialize(message: Any) -> bytes:
-    return bytes(message.SerializeToString())
 
 
 add_signature(LatentPipeline.__call__)

@@ -1,4 +1,5 @@
-"""Parts of a pipeline that need no I/O: what it is made with, diffusers' methods that change nothing here, its short calls."""
+"""Parts of a pipeline that are the same with grpc and grpc.aio: what it is made with, diffusers' methods that change nothing here,
+how a call is begun, its short calls."""
 
 import inspect
 from typing import Any, Callable, Dict, Optional, Tuple
@@ -55,6 +56,21 @@ class PipelineBase:
         self._bar_settings = settings
         return self
 
+    def _open_channel(self) -> Any:
+        """The channel that calls are made on, of grpc or of grpc.aio."""
+        raise NotImplementedError
+
+    def _open_stream(self, call: Call) -> Any:
+        return self._begin(self._open_channel().unary_stream, call)
+
+    def _unary(self, call: Call) -> Any:
+        return self._begin(self._open_channel().unary_unary, call)
+
+    def _begin(self, kind: Callable[..., Any], call: Call) -> Any:
+        method = kind(call.method, request_serializer=_serialize,
+                      response_deserializer=message_class(_RESPONSES[call.method]).FromString)
+        return method(call.message, timeout=call.timeout, metadata=call.metadata + self._metadata)
+
 
 def add_signature(function: Any) -> None:
     """Lets help() and editors show the keywords of a call, which are the request's fields."""
@@ -65,8 +81,8 @@ def add_signature(function: Any) -> None:
         *(inspect.Parameter(name, keyword, default=None) for name in named)])
 
 
-def response_class(method: str) -> Any:
-    return message_class(_RESPONSES[method])
+def _serialize(message: Any) -> bytes:
+    return bytes(message.SerializeToString())
 
 
 def capabilities_call() -> Call:
