@@ -31,6 +31,29 @@ std::string BucketsText(const v1::GetCapabilitiesResponse& capabilities) {
       });
 }
 
+// "0.8", or with the text encoders' "0.8 (text encoders 0.5)".
+std::string WeightsText(const v1::ModelLora& lora) {
+  if (lora.unet_weight() == lora.text_encoder_weight()) return absl::StrCat(lora.unet_weight());
+  return absl::StrCat(lora.unet_weight(), " (text encoders ", lora.text_encoder_weight(), ")");
+}
+
+void PrintLora(const v1::ModelLora& lora) {
+  std::string line = absl::StrCat("LoRA ", lora.name(), ", weight ", WeightsText(lora));
+  if (!lora.base_model().empty()) absl::StrAppend(&line, ", for ", lora.base_model());
+  if (!lora.trigger_phrase().empty()) {
+    absl::StrAppend(&line, "; prompts should have: ", lora.trigger_phrase());
+  }
+  Row("", line);
+}
+
+std::string EmbedsText(const v1::ModelInfo& model) {
+  const std::string pooled =
+      model.pooled_prompt_embeds_width() == 0
+          ? ""
+          : absl::StrCat(", pooled ones ", model.pooled_prompt_embeds_width());
+  return absl::StrCat("embeddings have ", model.prompt_embeds_width(), " numbers a token", pooled);
+}
+
 void Print(const v1::GetCapabilitiesResponse& c, const std::string& server) {
   Row("server", absl::StrCat(server, ", latentd ", c.version(), ", backend ", c.backend()));
   for (const v1::ModelInfo& model : c.models()) {
@@ -40,9 +63,12 @@ void Print(const v1::GetCapabilitiesResponse& c, const std::string& server) {
                      ", strength ", model.default_strength(),
                      model.preset().empty() ? "" : absl::StrCat(" (preset ", model.preset(), ")"),
                      model.inpaints() ? "; an inpainting model: needs --image and --mask" : ""));
-    if (model.prediction_type().empty()) continue;
-    Row("",
-        absl::StrCat("predicts ", model.prediction_type(), ", by ", model.prediction_decided_by()));
+    Row("", EmbedsText(model));
+    if (!model.prediction_type().empty()) {
+      Row("", absl::StrCat("predicts ", model.prediction_type(), ", by ",
+                           model.prediction_decided_by()));
+    }
+    for (const v1::ModelLora& lora : model.loras()) PrintLora(lora);
   }
   Row("refine", c.can_refine() ? "yes: --refine" : "no");
   Row("size", absl::StrCat(SizeText(c.default_size()), " by default; ", c.min_side(), " to ",

@@ -14,6 +14,7 @@
 namespace latentd::client {
 
 ExitCode RunGenerate(const std::vector<std::string>& arguments);
+ExitCode RunEncode(const std::vector<std::string>& arguments);
 ExitCode RunCapabilities(const std::vector<std::string>& arguments);
 ExitCode RunHealth(const std::vector<std::string>& arguments);
 ExitCode RunStatus(const std::vector<std::string>& arguments);
@@ -24,6 +25,7 @@ ExitCode RunCompletion(const std::vector<std::string>& arguments);
 
 // Their options and words, for client/completion.h.
 CommandShape GenerateShape();
+CommandShape EncodeShape();
 CommandShape CapabilitiesShape();
 CommandShape HealthShape();
 CommandShape StatusShape();

@@ -53,6 +53,7 @@ ExitCode RunGenerate(const std::vector<std::string>& arguments) {
   }
   if (!words.ok()) return UsageError(words.status(), kCommand);
   options.prompts.words = *words;
+  options.prompts.needed = !options.request.has_prompt_embeds();
   const absl::Status format = ChooseFormat(options);
   if (!format.ok()) return UsageError(format, kCommand);
   const auto prompts = ReadPrompts(options.prompts);

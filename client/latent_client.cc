@@ -188,6 +188,14 @@ void Client::ForgetBuckets() {
   capabilities_.reset();
 }
 
+grpc::Status Client::Encode(const v1::EncodeRequest& request, absl::Duration timeout,
+                            v1::EncodeResponse& response) {
+  grpc::ClientContext context;
+  SetDeadline(context, SystemClock().Monotonic() + timeout);
+  const Cancellation::Scope scope(cancellation_, context);
+  return ReadAnswer(response, [&] { return images_->Encode(&context, request, &response); });
+}
+
 grpc::Status Client::GetCapabilities(v1::GetCapabilitiesResponse& capabilities) {
   return AskCapabilities(capabilities, ShortDeadline());
 }

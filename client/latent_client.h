@@ -57,6 +57,10 @@ class Client {
   grpc::Status Generate(const v1::GenerateRequest& request, const GenerateCallbacks& callbacks,
                         std::optional<std::chrono::milliseconds> timeout = std::nullopt);
 
+  // Encode, once; blocks, until `timeout` passes or Cancel is called.
+  grpc::Status Encode(const v1::EncodeRequest& request, absl::Duration timeout,
+                      v1::EncodeResponse& response);
+
   grpc::Status GetCapabilities(v1::GetCapabilitiesResponse& capabilities);
 
   // Asks the health service for the status of `service`; "" is the server as a whole.

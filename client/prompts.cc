@@ -66,6 +66,8 @@ absl::Status CheckSource(const PromptSource& source) {
 }  // namespace
 
 absl::StatusOr<std::vector<std::string>> ReadPrompts(const PromptSource& source) {
+  const bool none = source.words.empty() && source.file.empty();
+  if (none && !source.needed && !source.per_line) return std::vector<std::string>{""};
   RETURN_IF_ERROR(CheckSource(source));
   const bool is_file = !source.file.empty() || source.words.front() == "-";
   if (!is_file) return source.words;

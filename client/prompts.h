@@ -12,6 +12,7 @@ struct PromptSource {
   std::vector<std::string> words;  // a prompt each; "-" alone is standard input
   std::string file;                // "-" is standard input; empty: the words
   bool per_line = false;           // the file has a prompt in each line that is not blank
+  bool needed = true;              // else without words and file it is one empty prompt
 };
 
 // At least one prompt. What a file has is text in UTF-8, with or without a byte order mark, of at

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
+#include "client/embeds_file.h"
 #include "client/files.h"
 #include "client/option_words.h"
 #include "client/suggestions.h"
@@ -116,9 +117,10 @@ absl::string_view PairText(const Descriptor& type) {
 }
 
 // Two numbers, as "512x384" or "0,16", into a Size, an Offset or a GuidanceInterval; one into
-// Previews.
+// Previews; the file of that name into a Tensor.
 absl::Status SetMessage(Message& message, const FieldDescriptor& field, const std::string& text) {
   const Descriptor& type = *field.message_type();
+  if (&type == v1::Tensor::descriptor()) return ReadEmbeds(text, field, message);
   Message& inner = *message.GetReflection()->MutableMessage(&message, &field);
   if (type.field_count() == 1) return SetScalar(inner, *type.field(0), text);
   const std::vector<std::string> parts =
@@ -140,6 +142,7 @@ std::string ValueOf(const FieldDescriptor& field);
 
 std::string ValueOf(const Descriptor& type) {
   if (&type == v1::Size::descriptor()) return "WxH";
+  if (&type == v1::Tensor::descriptor()) return "FILE";
   if (type.field_count() == 1) return ValueOf(*type.field(0));
   return absl::AsciiStrToUpper(absl::StrCat(type.field(0)->name(), ",", type.field(1)->name()));
 }

@@ -81,7 +81,7 @@ constexpr ForeignName kForeignOptions[] = {
     {"checkpoint", "model", "--base of latentd, whose checkpoint it is"},
     {"ckpt", "model", "--base of latentd, whose checkpoint it is"},
     {"base", "model", "--base of latentd, whose checkpoint it is"},
-    {"lora", "model", "--base of latentd: fuse the LoRA into that checkpoint first"},
+    {"lora", "model", "--lora of latentd, which merges it into a model"},
     {"host", "server"},
     {"address", "server"},
     {"addr", "server"},

@@ -68,6 +68,7 @@ absl::Status FindCheckpoints(config::Options& options) {
   for (pipeline::ModelParts* parts : all) {
     paths.push_back(&parts->components_from);
     for (auto& [component, path] : parts->components) paths.push_back(&path);
+    for (pipeline::LoraFile& lora : parts->loras) paths.push_back(&lora.path);
   }
   for (std::string* path : paths) {
     ASSIGN_OR_RETURN(*path, config::FindCheckpoint(*path, cache));

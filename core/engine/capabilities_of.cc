@@ -32,8 +32,9 @@ Capabilities CapabilitiesOf(const pipeline::Pipeline& pipeline, const Config& co
     capabilities.models.push_back(
         {row.name, model->path(), model->pipeline_class(), row.family, row.defaults,
          row.preset == nullptr ? "" : std::string(row.preset->name), configs.inpaints(),
+         static_cast<int>(configs.joined_features()), static_cast<int>(configs.pooled_features()),
          configs.prediction_type, configs.prediction_decided_by, known.default_scheduler,
-         known.default_size, row.residency});
+         known.default_size, row.residency, model->loras()});
   }
   capabilities.can_refine = CanRefine(pipeline);
   capabilities.default_size = pipeline.table().first().default_size;

@@ -50,7 +50,7 @@ bool BringsFewerRows(const pipeline::Picture& picture, const pipeline::Pipeline&
   const int most = pipeline.RowCountsAt(picture.executed_size()).back();
   const std::vector<pipeline::Stage>& stages = picture.request->stages;
   return std::any_of(stages.begin(), stages.end(), [&](const pipeline::Stage& stage) {
-    return stage.steps.rbegin()->first < most;
+    return !stage.steps.empty() && stage.steps.rbegin()->first < most;
   });
 }
 

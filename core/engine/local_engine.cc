@@ -280,6 +280,8 @@ absl::Status LocalEngine::CheckInputBytes(const pipeline::Inputs& inputs) const 
   if (bytes <= most) return absl::OkStatus();
   const std::pair<size_t, const char*> largest = std::max(
       {std::pair{inputs.latents.size(), "latents"},
+       std::pair{inputs.prompt.bytes(), "prompt_embeds"},
+       std::pair{inputs.negative.bytes(), "negative_prompt_embeds"},
        std::pair{inputs.mask_image.size(), "mask_image"}, std::pair{inputs.image.size(), "image"}},
       [](const auto& a, const auto& b) { return a.first < b.first; });
   return InvalidFields(

@@ -27,6 +27,7 @@ absl::StatusOr<std::string> Encode(const Image& image, const EncodeOptions& opti
     case Format::kRawRgb8:
       return std::string(image.rgb.begin(), image.rgb.end());
     case Format::kLatent:
+    case Format::kEmbeds:
       break;
   }
   return absl::InvalidArgumentError(

@@ -12,6 +12,7 @@ absl::string_view MimeType(Format format) {
       return "image/webp";
     case Format::kRawRgb8:
     case Format::kLatent:
+    case Format::kEmbeds:
       return "application/octet-stream";
   }
   return "application/octet-stream";

@@ -13,9 +13,10 @@ enum class Format : uint8_t {
   kWebp,
   kRawRgb8,  // height x width x 3 bytes, no header
   kLatent,   // no pixels, but what they are decoded of
+  kEmbeds,   // nor those, but what prompts are encoded to
 };
 
-// "image/png"; raw pixels and latents are "application/octet-stream".
+// "image/png"; raw pixels, latents and embeddings are "application/octet-stream".
 absl::string_view MimeType(Format format);
 
 struct EncodeOptions {

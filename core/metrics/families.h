@@ -13,7 +13,7 @@ inline constexpr Label kComponent{
 inline constexpr Label kModel{"model", "", Declared::kModels};
 inline constexpr Label kBucket{"bucket", kOther, Declared::kBuckets};
 inline constexpr Label kConfiguredBucket{"bucket", "", Declared::kBuckets};
-inline constexpr Label kMethod{"method", "Generate,GenerateStream"};
+inline constexpr Label kMethod{"method", "Generate,GenerateStream,Encode"};
 inline constexpr Label kMemoryKind{"kind", "weights,arena,state,executables"};
 inline constexpr Label kHeldKind{
     "kind", "weights,arena,state,results,executables,artifacts,graph_definitions,waiting_images"};
@@ -238,7 +238,7 @@ inline constexpr Family kQueueCapacity{
 inline constexpr Family kImages{"latentd_images_generated_total",
                                 "Pictures finished.",
                                 Type::kCounter,
-                                {kBucket, {"format", "png,jpeg,webp,raw,latent"}}};
+                                {kBucket, {"format", "png,jpeg,webp,raw,latent,embeds"}}};
 inline constexpr Family kPixels{"latentd_pixels_generated_total", "Pixels of pictures finished.",
                                 Type::kCounter};
 inline constexpr Family kSizeAdjustments{"latentd_size_adjustments_total",

@@ -70,6 +70,17 @@ bool HasContent(const weights::Source& weight) {
   return absl::c_all_of(weight.from, [](const auto& tensor) { return tensor.digest != nullptr; });
 }
 
+// Names what LoRAs make of a component's weights: all of them count as others, though a LoRA may
+// leave some. With the weight 0 none counts, though a magnitude of PEFT's DoRA applies even so.
+std::string LorasOf(const Source& source, const std::string& folder) {
+  std::string names;
+  for (const LoraFile& lora : source.model.parts.loras) {
+    const double weight = folder == "unet" ? lora.unet_weight : lora.text_encoder_weight;
+    if (folder != "vae" && weight != 0) absl::StrAppend(&names, "\n", lora.path, ":", weight);
+  }
+  return names;
+}
+
 // Reads every tensor, which takes seconds for gigabytes: only asked where the sum above does not
 // fit.
 absl::StatusOr<int64_t> BytesOfDistinctTensors(const SourcePointers& sources,
@@ -81,8 +92,10 @@ absl::StatusOr<int64_t> BytesOfDistinctTensors(const SourcePointers& sources,
     for (const std::string& folder : FoldersOf(source, options)) {
       RETURN_IF_ERROR(GiveUp(options));
       ASSIGN_OR_RETURN(const weights::SourceMap weights, source.checkpoint.LoadWeights(folder));
+      const std::string loras = LorasOf(source, folder);
       for (const auto& [name, weight] : weights) {
-        if (!HasContent(weight) || !seen.insert(DigestOf(weight.Content())).second) continue;
+        if (!HasContent(weight)) continue;
+        if (!seen.insert(DigestOf(absl::StrCat(weight.Content(), loras))).second) continue;
         bytes += weight.shape().elements() * BytesPerElement(source, folder, options);
       }
     }
@@ -210,6 +223,12 @@ void TellAll(const std::vector<std::string>& sentences, const Tell& tell) {
   for (const std::string& sentence : sentences) tell(sentence);
 }
 
+std::vector<std::string> DescribeAll(const ModelRow& row, const std::vector<AppliedLora>& loras) {
+  std::vector<std::string> sentences;
+  for (const AppliedLora& lora : loras) sentences.push_back(Describe(row, lora));
+  return sentences;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<const Pipeline>> LoadPipeline(const LoadOptions& options,
@@ -230,6 +249,8 @@ absl::StatusOr<std::unique_ptr<const Pipeline>> LoadPipeline(const LoadOptions& 
     TellAll(source.checkpoint.warnings(), options.warn);
     TellAll(families::FindLeftOut(source.family, source.checkpoint), options.warn);
     TellAll(model->warnings(), options.warn);
+    TellAll(model->lora_warnings(), options.warn);
+    TellAll(DescribeAll(source.model, model->loras()), options.note);
     table[source.model.id] = model->row();
     models[static_cast<size_t>(source.model.id.value)] = std::move(model);
   }

@@ -10,8 +10,8 @@
 #include "core/base/status_macros.h"
 #include "core/base/text.h"
 #include "core/families/families.h"
-#include "core/families/family/clip_text.h"
 #include "core/image/decode.h"
+#include "core/pipeline/plan/embeds.h"
 #include "core/pipeline/plan/state_bytes.h"
 #include "core/pipeline/spec/limits.h"
 #include "core/pipeline/spec/presets.h"
@@ -57,20 +57,18 @@ absl::StatusOr<PlannedStage> MakeStage(const LoadedModel& model, const PictureSp
   return stage;
 }
 
-absl::Status PlanPrompts(const PictureSpec& resolved, std::vector<PlannedStage>& stages) {
+absl::Status PlanPrompts(const PictureSpec& resolved, const Inputs& inputs,
+                         std::vector<PlannedStage>& stages) {
   for (PlannedStage& stage : stages) {
     const LoadedModel& model = *stage.model;
+    RETURN_IF_ERROR(CheckEmbeds(model, inputs));
     const bool guided = UsesGuidance(resolved) && !model.configs().embeds_guidance();
     for (const bool negative : {true, false}) {
       if (negative && !guided) continue;
       ASSIGN_OR_RETURN(stage.prompts.emplace_back(),
                        model.family().row(model.configs(), resolved, negative));
     }
-    int chunks = 1;
-    for (const families::RowInputs& row : stage.prompts) chunks = std::max(chunks, row.chunks);
-    for (families::RowInputs& row : stage.prompts) {
-      families::PadChunks(stage.model->configs(), chunks, row);
-    }
+    RETURN_IF_ERROR(PlanChunks(inputs, stage));
   }
   return absl::OkStatus();
 }
@@ -211,6 +209,7 @@ absl::StatusOr<std::vector<PlannedStage>> Pipeline::StagesOf(const PictureSpec& 
   std::vector<PlannedStage> stages;
   int steps = 0;
   for (const LoadedModel* model : ModelsOf(spec)) {
+    if (spec.output_embeds) return std::vector<PlannedStage>{{.model = model}};
     ASSIGN_OR_RETURN(PlannedStage stage, MakeStage(*model, spec, /*takes_over=*/!stages.empty()));
     stage.first_step = steps;
     steps += stage.schedule.denoising_steps();
@@ -242,15 +241,18 @@ absl::Status Pipeline::ResolveSpec(const Inputs& inputs, std::vector<FieldViolat
   spec.has_image = !inputs.image.empty();
   spec.has_mask = !inputs.mask_image.empty();
   spec.has_latents = !inputs.latents.empty();
+  spec.has_prompt_embeds = inputs.prompt.states.has_value();
+  spec.has_negative_embeds = inputs.negative.states.has_value();
   std::vector<FieldViolation> violations = FindViolations(spec, traits_);
   const auto size = ImageSizeOf(inputs);
   if (!size.ok()) violations.push_back({"image", std::string(size.status().message())});
   AddUnreadableMask(inputs, violations);
+  AddViolationsOf(CheckBesideEmbeds(spec, inputs), violations);
   // Schedules are made of fields that are right by themselves; the scheduler's name and options are
   // looked at in any case.
   if (!violations.empty()) {
     const LoadedModel* starts = LoadedOf(models_, table().FindOrFirst(spec.model).id);
-    if (starts != nullptr)
+    if (starts != nullptr && !spec.output_embeds)
       AddViolationsOf(starts->SchedulerWith(spec.scheduler).status(), violations);
   } else {
     spec = WithDefaults(std::move(spec), traits_, size->has_value() ? &**size : nullptr);
@@ -259,7 +261,7 @@ absl::Status Pipeline::ResolveSpec(const Inputs& inputs, std::vector<FieldViolat
       absl::StatusOr<std::vector<PlannedStage>> stages = StagesOf(spec);
       AddViolationsOf(stages.status(), violations);
       if (stages.ok()) plan.stages = *std::move(stages);
-      AddViolationsOf(PlanPrompts(spec, plan.stages), violations);
+      AddViolationsOf(PlanPrompts(spec, inputs, plan.stages), violations);
       AddViolationsOf(CheckLatents(inputs, plan), violations);
     }
   }
@@ -278,14 +280,16 @@ absl::Status Pipeline::Complete(const PictureSpec& asked, Plan& plan) const {
     return InvalidFields({{"latents", absl::StrCat("must be of the size that runs, which is ",
                                                    SizeText(executed), ": ask for that")}});
   }
-  spec.scheduler.name = SchedulerNameOf(plan.stages);
+  if (!spec.output_embeds) spec.scheduler.name = SchedulerNameOf(plan.stages);
   plan.latents = LatentsOf(executed);
   plan.image_latents = LatentsOf(size);
   plan.rows = 1;
   for (const PlannedStage& stage : plan.stages) plan.rows = std::max(plan.rows, stage.most_rows());
   PlanRows(*spec.guidance_interval, plan.stages);
   plan.alone = spec.batch_invariant && !HasBatchInvariantSteps(plan.stages);
-  plan.units = UnitsFor(plan.stages.size(), spec.has_image, !spec.output_latents);
+  plan.units = spec.output_embeds
+                   ? std::vector<PlannedUnit>{{UnitKind::kText}}
+                   : UnitsFor(plan.stages.size(), spec.has_image, !spec.output_latents);
   PlanGraphs(plan);
   plan.state_bytes = RequestBytes(plan);
   plan.warnings = UnusedParameters(asked, plan);
@@ -303,13 +307,16 @@ void Pipeline::PlanGraphs(Plan& plan) const {
                    .width = shape.width,
                    .rows = {plan.rows},
                    .image = plan.spec.has_image,
-                   .decoded = !plan.spec.output_latents};
+                   .steps = !plan.spec.output_embeds,
+                   .decoded = !plan.spec.output_latents && !plan.spec.output_embeds};
   for (const PlannedStage& stage : plan.stages) {
     needs.models.push_back(stage.model);
     needs.chunks.push_back(stage.chunks());
+    needs.text.push_back(stage.reads_text());
   }
   if (plan.guided() && plan.row_counts().contains(1)) needs.rows.push_back(1);
   plan.graphs = GraphsFor(needs);
+  if (!needs.steps) return;
   for (const PlannedStage& stage : plan.stages) {
     for (int rows : RowCountsAt(plan.executed_size)) {
       if (rows <= plan.rows || plan.alone) continue;
@@ -422,6 +429,7 @@ int64_t Pipeline::RequestBytes(const Plan& plan) const {
   // All that could draw in their place: what hands over counts where it is not asked to.
   const std::vector<const LoadedModel*> models =
       GroupOf(LeaderOf(plan.stages.front().model->row().id).id);
+  if (plan.spec.output_embeds) return 2 * EmphasisBytes(models, shape);
   const int64_t previews = plan.spec.previews_every ? PreviewBytes(models, shape, size) : 0;
   const int64_t emphasis = plan.has_weights() ? EmphasisBytes(models, shape) : 0;
   const int64_t masks = plan.spec.has_mask ? MaskBytes(models, shape, size) : 0;
@@ -458,11 +466,17 @@ std::vector<std::string> Pipeline::UnusedParameters(const PictureSpec& asked,
   for (const PlannedStage& stage : plan.stages) {
     const LoadedModel& model = *stage.model;
     ModelReads& its = reads.emplace_back(model.family().reads(model.configs()));
-    its.eta = stage.scheduler.takes_eta();
+    its.eta = !plan.spec.output_embeds && stage.scheduler.takes_eta();
     its.guided_steps = guided;
     its.previews = plan.wants_tiny_vae() || KnownColors(plan.last_model().vae());
   }
-  return FindUnusedParameters(asked, plan.spec, reads);
+  std::vector<std::string> unused = FindUnusedParameters(asked, plan.spec, reads);
+  if (plan.spec.has_negative_embeds && !plan.guided()) {
+    unused.emplace_back(
+        "negative_prompt_embeds has no effect: it needs a guidance_scale above 1, and a model that "
+        "draws with a negative prompt");
+  }
+  return unused;
 }
 
 std::vector<std::string> Pipeline::Misuses(const Plan& plan) {
@@ -472,6 +486,7 @@ std::vector<std::string> Pipeline::Misuses(const Plan& plan) {
                                  " chunks of tokens: ", plan.dropped_tokens(),
                                  " tokens behind them are not"));
   }
+  if (plan.spec.output_embeds) return found;
   const bool own_schedule = !plan.spec.timesteps.empty() || !plan.spec.sigmas.empty();
   for (const PlannedStage& stage : plan.stages) {
     if (const Preset* preset = stage.model->row().preset) {

@@ -87,6 +87,14 @@ absl::StatusOr<Source> WeightSet::Find(absl::string_view name) const {
   return absl::NotFoundError(absl::StrCat("tensor ", name, " is missing", PlaceOf(name)));
 }
 
+absl::btree_map<std::string, device::Shape> WeightSet::Shapes() const {
+  absl::btree_map<std::string, device::Shape> shapes;
+  for (const WeightSet* set = this; set != nullptr; set = set->base_.get()) {
+    for (const auto& [name, source] : set->sources_) shapes.emplace(name, source.shape());
+  }
+  return shapes;
+}
+
 absl::StatusOr<Digest> WeightSet::ContentDigest(const graph::Graph& graph) const {
   std::string contents;
   for (const graph::ValueId id : graph.Select(graph::Op::kWeight)) {

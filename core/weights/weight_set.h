@@ -10,9 +10,11 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/btree_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "core/device/shape.h"
 #include "core/graph/graph.h"
 #include "core/weights/source.h"
 #include "core/weights/stored_tensor.h"
@@ -43,6 +45,9 @@ class WeightSet {
 
   // NOT_FOUND names the weight.
   absl::StatusOr<Source> Find(absl::string_view name) const;
+
+  // Shapes of all its weights by their names, in their order.
+  absl::btree_map<std::string, device::Shape> Shapes() const;
 
   // OK iff every weight of the graph is here and fits (CheckFits); otherwise one error that names
   // every weight that is missing or differs (and in what), and ends in "and N more" when it grows

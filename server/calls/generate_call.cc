@@ -61,7 +61,11 @@ void AddViolations(const std::vector<FieldViolation>& more,
 // Bytes that answers repeat of a request: its texts and lists, not its files.
 int64_t EchoBytes(const latent::v1::GenerateRequest& request) {
   return static_cast<int64_t>(request.ByteSizeLong() - request.image().size() -
-                              request.mask_image().size() - request.latents().size());
+                              request.mask_image().size() - request.latents().size() -
+                              request.prompt_embeds().data().size() -
+                              request.pooled_prompt_embeds().data().size() -
+                              request.negative_prompt_embeds().data().size() -
+                              request.negative_pooled_prompt_embeds().data().size());
 }
 
 // All values if several have the name, as the standard for trace context has it.
@@ -192,16 +196,21 @@ absl::Status GenerateCall::TryResume(const grpc::ByteBuffer& bytes) {
   return WithFacts(attached, {{"request_id", request->request_id()}});
 }
 
+absl::Status GenerateCall::Parse(const grpc::ByteBuffer& bytes, ParsedRequest& parsed) const {
+  return ParseRequest(bytes, parsed.request);
+}
+
 absl::StatusOr<engine::GenerateSpec> GenerateCall::Read(const grpc::ByteBuffer& bytes) {
-  latent::v1::GenerateRequest request;
+  ParsedRequest parsed;
+  const latent::v1::GenerateRequest& request = parsed.request;
   request_.BeginReading();
-  const absl::Status parsed = ParseRequest(bytes, request);
+  const absl::Status read = Parse(bytes, parsed);
   NoteId(request.request_id());
   RETURN_IF_ERROR(engine::CheckServing(environment_.engine.status()));
-  RETURN_IF_ERROR(parsed);
+  RETURN_IF_ERROR(read);
   const int64_t echo_bytes = EchoBytes(request);
   const bool resumable = request.resumable();
-  ConvertedRequest converted = ToSpec(std::move(request));
+  ConvertedRequest converted = ToSpec(std::move(parsed));
   converted.spec.caller = caller_;
   request_.DropReceived();
   if (resumable && !CanBeResumed()) {

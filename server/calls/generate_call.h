@@ -29,6 +29,7 @@
 #include "server/calls/call_record.h"
 #include "server/calls/kept_stream.h"
 #include "server/calls/outbox.h"
+#include "server/calls/request_conversion.h"
 #include "server/tracing/call_trace.h"
 
 namespace latentd::server::calls {
@@ -88,6 +89,9 @@ class GenerateCall : public engine::EventSink, public ActiveCall {
   // last part is taken.
   virtual void KeepUnread(const std::shared_ptr<const void>&)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {}
+
+  // Reads the bytes; what could be read of them stays after an error.
+  virtual absl::Status Parse(const grpc::ByteBuffer& bytes, ParsedRequest& parsed) const;
 
   // True if its client may come back for the rest.
   virtual bool CanBeResumed() const = 0;

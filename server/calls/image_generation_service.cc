@@ -5,6 +5,7 @@
 #include "core/base/status_macros.h"
 #include "core/engine/api/serving.h"
 #include "server/calls/caller.h"
+#include "server/calls/encode_method.h"
 #include "server/calls/kept_streams.h"
 #include "server/calls/request_form.h"
 #include "server/calls/response_conversion.h"
@@ -22,7 +23,13 @@ ImageGenerationService::ImageGenerationService(CallEnvironment environment, std:
 grpc::ServerUnaryReactor* ImageGenerationService::Generate(grpc::CallbackServerContext* context,
                                                            const grpc::ByteBuffer* request,
                                                            grpc::ByteBuffer* response) {
-  return UnaryCall::Start(environment_, *context, *request, *response);
+  return UnaryCall::Start(kGenerate, environment_, *context, *request, *response);
+}
+
+grpc::ServerUnaryReactor* ImageGenerationService::Encode(grpc::CallbackServerContext* context,
+                                                         const grpc::ByteBuffer* request,
+                                                         grpc::ByteBuffer* response) {
+  return UnaryCall::Start(kEncode, environment_, *context, *request, *response);
 }
 
 grpc::ServerWriteReactor<grpc::ByteBuffer>* ImageGenerationService::GenerateStream(

@@ -11,11 +11,12 @@
 namespace latentd::server::calls {
 
 using ImageGenerationBase = latent::v1::ImageGeneration::WithRawCallbackMethod_Generate<
-    latent::v1::ImageGeneration::WithRawCallbackMethod_GenerateStream<
-        latent::v1::ImageGeneration::WithRawCallbackMethod_ResumeStream<
-            latent::v1::ImageGeneration::WithRawCallbackMethod_CancelGeneration<
-                latent::v1::ImageGeneration::WithRawCallbackMethod_GetCapabilities<
-                    latent::v1::ImageGeneration::Service>>>>>;
+    latent::v1::ImageGeneration::WithRawCallbackMethod_Encode<
+        latent::v1::ImageGeneration::WithRawCallbackMethod_GenerateStream<
+            latent::v1::ImageGeneration::WithRawCallbackMethod_ResumeStream<
+                latent::v1::ImageGeneration::WithRawCallbackMethod_CancelGeneration<
+                    latent::v1::ImageGeneration::WithRawCallbackMethod_GetCapabilities<
+                        latent::v1::ImageGeneration::Service>>>>>>;
 
 // Referents of `environment` outlive the grpc::Server that this is registered with.
 class ImageGenerationService final : public ImageGenerationBase {
@@ -25,6 +26,9 @@ class ImageGenerationService final : public ImageGenerationBase {
   grpc::ServerUnaryReactor* Generate(grpc::CallbackServerContext* context,
                                      const grpc::ByteBuffer* request,
                                      grpc::ByteBuffer* response) override;
+  grpc::ServerUnaryReactor* Encode(grpc::CallbackServerContext* context,
+                                   const grpc::ByteBuffer* request,
+                                   grpc::ByteBuffer* response) override;
   grpc::ServerWriteReactor<grpc::ByteBuffer>* GenerateStream(
       grpc::CallbackServerContext* context, const grpc::ByteBuffer* request) override;
   grpc::ServerWriteReactor<grpc::ByteBuffer>* ResumeStream(

@@ -1,10 +1,12 @@
 // From the proto to what the engine takes.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "core/base/error_details.h"
 #include "core/engine/api/generate_spec.h"
+#include "core/pipeline/spec/inputs.h"
 #include "latent/v1/image_generation.pb.h"
 
 namespace latentd::server::calls {
@@ -17,7 +19,18 @@ struct ConvertedRequest {
   std::vector<FieldViolation> violations;
 };
 
-// Thread-safe; a free function without state.
+// Thread-safe; free functions without state.
 ConvertedRequest ToSpec(latent::v1::GenerateRequest request);
+
+// A request as it is read: what it draws, or encodes.
+struct ParsedRequest {
+  latent::v1::GenerateRequest request;
+  // Type of the numbers that an EncodeRequest wants, whose fields `request` has.
+  std::optional<pipeline::HostTensor::Type> embeds;
+};
+ConvertedRequest ToSpec(ParsedRequest parsed);
+
+// REQUIRES: the dtype is one of those that there are.
+pipeline::HostTensor::Type FromProto(latent::v1::Tensor::Dtype dtype);
 
 }  // namespace latentd::server::calls

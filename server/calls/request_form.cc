@@ -52,11 +52,11 @@ bool IsRequestId(absl::string_view id) {
   return id.size() <= kMaxRequestIdBytes && std::all_of(id.begin(), id.end(), allowed);
 }
 
-std::vector<FieldViolation> CheckForm(const v1::GenerateRequest& request) {
+std::vector<FieldViolation> CheckForm(const v1::GenerateRequest& request, bool draws) {
   std::vector<FieldViolation> violations;
   CheckRequestId(request.request_id(), violations);
-  if (request.prompt().empty()) {
-    violations.push_back({"prompt", "must not be empty: say what to draw"});
+  if (draws && request.prompt().empty() && !request.has_prompt_embeds()) {
+    violations.push_back({"prompt", "must not be empty: say what to draw, or set prompt_embeds"});
   }
   CheckTypes(request, violations);
   if (request.has_image() && request.image().empty()) {

@@ -18,7 +18,9 @@ inline constexpr size_t kMaxRequestIdBytes = 128;
 bool IsRequestId(absl::string_view id);
 
 // Every violation of form, in the order of the fields. Thread-safe; a free function without state.
-std::vector<FieldViolation> CheckForm(const latent::v1::GenerateRequest& request);
+// `draws`: else it is only encoded, and its prompt may be empty.
+std::vector<FieldViolation> CheckForm(const latent::v1::GenerateRequest& request,
+                                      bool draws = true);
 
 // INVALID_ARGUMENT with all that is wrong with the form. Thread-safe.
 absl::Status CheckForm(const latent::v1::ResumeStreamRequest& request);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/base/utf8.h"
 #include "core/engine/api/model_name.h"
 #include "server/calls/basic_conversion.h"
 #include "server/calls/field_conversion.h"
@@ -26,6 +27,8 @@ v1::Format ToProto(image::Format format) {
       return v1::FORMAT_RAW_RGB8;
     case image::Format::kLatent:
       return v1::FORMAT_LATENT;
+    case image::Format::kEmbeds:  // no GenerateRequest has it
+      break;
   }
   return v1::FORMAT_UNSPECIFIED;
 }
@@ -62,6 +65,17 @@ v1::GenerateRequest ToProto(const pipeline::PictureSpec& picture,
   return proto;
 }
 
+v1::ModelLora ToProto(const pipeline::AppliedLora& lora) {
+  v1::ModelLora proto;
+  proto.set_name(ToUtf8(lora.name));
+  proto.set_unet_weight(lora.file.unet_weight);
+  proto.set_text_encoder_weight(lora.file.text_encoder_weight);
+  proto.set_changes(lora.changes);
+  proto.set_trigger_phrase(ToUtf8(lora.trigger_phrase));
+  proto.set_base_model(ToUtf8(lora.base_model));
+  return proto;
+}
+
 v1::ModelInfo ToProto(const engine::ModelInfo& model) {
   v1::ModelInfo proto;
   proto.set_component(model.component);
@@ -72,6 +86,8 @@ v1::ModelInfo ToProto(const engine::ModelInfo& model) {
   proto.set_default_guidance_scale(model.defaults.guidance_scale);
   proto.set_default_strength(model.defaults.strength);
   proto.set_inpaints(model.inpaints);
+  proto.set_prompt_embeds_width(model.prompt_embeds_width);
+  proto.set_pooled_prompt_embeds_width(model.pooled_prompt_embeds_width);
   proto.set_default_mask_strength(model.defaults.mask_strength);
   proto.set_default_mask_guidance_scale(model.defaults.mask_guidance_scale);
   for (const double timestep : model.defaults.timesteps) proto.add_default_timesteps(timestep);
@@ -81,6 +97,7 @@ v1::ModelInfo ToProto(const engine::ModelInfo& model) {
   proto.set_residency(ToProto(model.residency));
   proto.set_prediction_type(model.prediction_type);
   proto.set_prediction_decided_by(model.prediction_decided_by);
+  for (const pipeline::AppliedLora& lora : model.loras) *proto.add_loras() = ToProto(lora);
   return proto;
 }
 

@@ -9,6 +9,7 @@
 #include "core/base/error_facts.h"
 #include "core/base/out_of_memory.h"
 #include "server/calls/grpc_status.h"
+#include "server/calls/request_parser.h"
 #include "server/calls/serialize.h"
 #include "server/calls/unary_answer.h"
 
@@ -18,36 +19,50 @@ namespace {
 // For field tags, timings and names in the answer.
 constexpr int64_t kFramingBytes = 16 << 10;
 
-absl::Status NameTheOtherCall(const absl::Status& refused) {
+absl::Status AddAdvice(const absl::Status& refused, const UnaryMethod& method) {
   if (GetReason(refused) != "RESPONSE_TOO_LARGE") return refused;
-  return WithFacts(
-      WithReason(absl::InvalidArgumentError(absl::StrCat(
-                     refused.message(), ": call GenerateStream, which sends them in parts")),
-                 "RESPONSE_TOO_LARGE"),
-      GetFacts(refused));
+  return WithFacts(WithReason(absl::InvalidArgumentError(
+                                  absl::StrCat(refused.message(), ": ", method.if_too_large)),
+                              "RESPONSE_TOO_LARGE"),
+                   GetFacts(refused));
+}
+
+absl::Status ParseGenerate(const grpc::ByteBuffer& bytes, ParsedRequest& parsed) {
+  return ParseRequest(bytes, parsed.request);
+}
+
+absl::StatusOr<grpc::ByteBuffer> AnswerGenerate(latent::v1::GenerateResponse collected) {
+  return Serialize(collected);
 }
 
 }  // namespace
 
-grpc::ServerUnaryReactor* UnaryCall::Start(CallEnvironment environment,
+const UnaryMethod kGenerate = {"Generate", ParseGenerate, AnswerGenerate,
+                               "call GenerateStream, which sends them in parts"};
+
+grpc::ServerUnaryReactor* UnaryCall::Start(const UnaryMethod& method, CallEnvironment environment,
                                            grpc::CallbackServerContext& context,
                                            const grpc::ByteBuffer& request,
                                            grpc::ByteBuffer& response) {
   return StartOrRefuse(context, [&]() -> grpc::ServerUnaryReactor* {
-    const auto call = std::make_shared<UnaryCall>(environment, context, response);
+    const auto call = std::make_shared<UnaryCall>(method, environment, context, response);
     const absl::Status entered = call->TryEnter();
     if (!entered.ok()) return FinishNow(context, entered);
     const absl::Status submitted = call->Submit(request);
     if (!submitted.ok()) {
-      call->FinishWith(CatchOutOfMemory([&] { return NameTheOtherCall(submitted); }));
+      call->FinishWith(CatchOutOfMemory([&] { return AddAdvice(submitted, method); }));
     }
     return call.get();
   });
 }
 
-UnaryCall::UnaryCall(CallEnvironment environment, grpc::CallbackServerContext& context,
-                     grpc::ByteBuffer& response)
-    : GenerateCall(environment, context, "Generate"), response_(response) {}
+UnaryCall::UnaryCall(const UnaryMethod& method, CallEnvironment environment,
+                     grpc::CallbackServerContext& context, grpc::ByteBuffer& response)
+    : GenerateCall(environment, context, method.name), method_(method), response_(response) {}
+
+absl::Status UnaryCall::Parse(const grpc::ByteBuffer& bytes, ParsedRequest& parsed) const {
+  return method_.parse(bytes, parsed);
+}
 
 int64_t UnaryCall::MaxPictureBytes(int64_t echo_bytes) const {
   return std::max<int64_t>(kMaxUnaryBytes - kFramingBytes - echo_bytes, 1);
@@ -58,12 +73,18 @@ void UnaryCall::Advance() {
     absl::MutexLock lock(&mutex_);
     if (finished_ || !Collect()) return;
     end_ = *outbox_->end();
-    if (end_.ok()) response_ = Serialize(collected_);
+    if (end_.ok()) TakeAnswer();
     finished_ = true;
     collected_ = {};  // Clear would keep the pictures' memory
     StartWaiting();
   }
   Finish(FinalStatus(end_));
+}
+
+void UnaryCall::TakeAnswer() {
+  absl::StatusOr<grpc::ByteBuffer> answer = method_.answer(std::move(collected_));
+  end_ = answer.status();
+  if (answer.ok()) response_ = *std::move(answer);
 }
 
 bool UnaryCall::Collect() {

@@ -1,4 +1,4 @@
-// Generate: the stream's messages collected into one answer.
+// Generate and Encode: the stream's messages collected into one answer.
 #pragma once
 
 #include <grpcpp/support/server_callback.h>
@@ -14,22 +14,34 @@ namespace latentd::server::calls {
 // Limit of stock clients for one message.
 inline constexpr int64_t kMaxUnaryBytes = 4 << 20;
 
+// A method, by what is its own. A constant.
+struct UnaryMethod {
+  const char* name;  // for the log
+  // As GenerateCall::Parse.
+  absl::Status (*parse)(const grpc::ByteBuffer& bytes, ParsedRequest& parsed);
+  // INTERNAL: the engine's result cannot be read.
+  absl::StatusOr<grpc::ByteBuffer> (*answer)(latent::v1::GenerateResponse collected);
+  const char* if_too_large;  // advice where the answer would be
+};
+extern const UnaryMethod kGenerate;
+
 class UnaryCall final : public GenerateCall, public grpc::ServerUnaryReactor {
  public:
   // The reactor for one call; it ends its own life. `response` is gRPC's, and alive as long.
-  static grpc::ServerUnaryReactor* Start(CallEnvironment environment,
+  static grpc::ServerUnaryReactor* Start(const UnaryMethod& method, CallEnvironment environment,
                                          grpc::CallbackServerContext& context,
                                          const grpc::ByteBuffer& request,
                                          grpc::ByteBuffer& response);
 
-  UnaryCall(CallEnvironment environment, grpc::CallbackServerContext& context,
-            grpc::ByteBuffer& response);
+  UnaryCall(const UnaryMethod& method, CallEnvironment environment,
+            grpc::CallbackServerContext& context, grpc::ByteBuffer& response);
 
  private:
   void OnCancel() override;
   void OnDone() override;
 
   void Advance() override;
+  absl::Status Parse(const grpc::ByteBuffer& bytes, ParsedRequest& parsed) const override;
   bool CanBeResumed() const override { return false; }
   int64_t MaxPictureBytes(int64_t echo_bytes) const override;
   bool TakesPreviews() const override { return false; }
@@ -40,8 +52,11 @@ class UnaryCall final : public GenerateCall, public grpc::ServerUnaryReactor {
   // True if the answer is complete.
   bool Collect() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Add(OutgoingEvent event) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The answer, or why there is none, from what is collected.
+  void TakeAnswer() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void FinishWith(const absl::Status& status);
 
+  const UnaryMethod& method_;
   latent::v1::GenerateResponse collected_ ABSL_GUARDED_BY(mutex_);
   // Tokens of the pictures in the answer, until the client has it.
   std::vector<std::shared_ptr<const void>> unread_ ABSL_GUARDED_BY(mutex_);

@@ -28,9 +28,12 @@ What to serve
                           and where a file says nothing, its configuration counts for components of the same shapes
   --refiner-components-from=PATH
                           the same for the refiner
-  --model=NAME=PATH       a further model, which requests name; once for each. Behind the path may stand ,KEY=VALUE: vae, unet,
-                          vae-tiny, text-encoder, text-encoder-2, components-from, preset, scheduler, prediction-type and ema, as
-                          these flags; buckets, with
+  --lora=FILE[:WEIGHT]    a LoRA that is merged into the base's weights, such as film.safetensors:0.8; once for each.
+                          Of two weights, film.safetensors:0.8:0.5, the second is for the text encoders (default: 1;
+                          they may be negative, and above 1). docs/adapters.md says what can be read
+  --model=NAME=PATH       a further model, which requests name; once for each. Behind the path may stand ,KEY=VALUE: vae,
+                          unet, vae-tiny, text-encoder, text-encoder-2, components-from, preset, scheduler,
+                          prediction-type and ema, as these flags; lora, as --lora, once for each; buckets, with
                           + between sizes; and residency: on_demand (default: loaded for its first request, while others
                           draw, and evicted where others need its memory), ready (from the start on) or pinned (stays).
                           Its precision is the base's. Without --base the first of these is drawn with by default

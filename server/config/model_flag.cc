@@ -16,6 +16,7 @@
 #include "absl/strings/string_view.h"
 #include "core/base/status_macros.h"
 #include "server/config/flag_values.h"
+#include "server/config/lora_flag.h"
 
 namespace latentd::server::config {
 namespace {
@@ -28,7 +29,8 @@ constexpr size_t kMaxNameBytes = 32;  // as labels of graphs have
 constexpr absl::string_view kComponents[] = {"vae", "unet", "vae-tiny", "text-encoder",
                                              "text-encoder-2"};
 constexpr absl::string_view kSettings[] = {
-    "components-from", "prediction-type", "ema", "preset", "scheduler", "buckets", "residency"};
+    "components-from", "prediction-type", "ema",     "lora",
+    "preset",          "scheduler",       "buckets", "residency"};
 
 bool IsModelName(absl::string_view name) {
   return !name.empty() && name.size() <= kMaxNameBytes && absl::c_all_of(name, [](char c) {
@@ -78,6 +80,10 @@ absl::Status Set(const std::string& text, absl::string_view key, const std::stri
   }
   if (key == "ema" && !absl::SimpleAtob(value, &model.parts.ema)) {
     return WrongValue(kFlag, text, "with ema=true or false");
+  }
+  if (key == "lora") {
+    ASSIGN_OR_RETURN(pipeline::LoraFile lora, ToLora(kFlag, value));
+    model.parts.loras.push_back(std::move(lora));
   }
   if (key == "preset") model.preset = value;
   if (key == "scheduler") model.scheduler = value;

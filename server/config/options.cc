@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "server/config/flag_values.h"
+#include "server/config/lora_flag.h"
 #include "server/config/model_flag.h"
 
 namespace latentd::server::config {
@@ -75,6 +76,15 @@ absl::Status SetParts(const v1::ServerConfig& config, engine::Config& engine) {
   return absl::OkStatus();
 }
 
+absl::Status SetLoras(const v1::ServerConfig& config, engine::Config& engine) {
+  for (const std::string& text : config.lora()) {
+    RETURN_IF_ERROR(CheckPart("lora", true, text, "base", engine.base));
+    ASSIGN_OR_RETURN(pipeline::LoraFile lora, ToLora("lora", text));
+    engine.base_parts.loras.push_back(std::move(lora));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status SetPrediction(const v1::ServerConfig& config, engine::Config& engine) {
   RETURN_IF_ERROR(CheckPredictionType("prediction-type", config.prediction_type()));
   engine.base_parts.prediction_type = config.prediction_type();
@@ -115,6 +125,7 @@ absl::Status SetModels(const v1::ServerConfig& config, engine::Config& engine) {
   engine.base = config.base();
   engine.refiner = config.refiner();
   RETURN_IF_ERROR(SetParts(config, engine));
+  RETURN_IF_ERROR(SetLoras(config, engine));
   RETURN_IF_ERROR(SetPrediction(config, engine));
   engine.variant = config.variant();
   engine.scheduler = config.scheduler();

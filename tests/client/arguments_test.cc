@@ -7,9 +7,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/commands.h"
+#include "client/files.h"
 #include "client/graph_selection.h"
 #include "client/request_options.h"
+#include "core/base/tensor_file.h"
 #include "tests/support/status_matchers.h"
+#include "tests/support/temporary_directory.h"
 
 namespace latentd::client {
 namespace {
@@ -196,6 +199,38 @@ TEST(RequestOptionsTest, EveryKindOfFieldIsSet) {
   EXPECT_EQ(request.guidance_interval().start(), 0.25);
   EXPECT_EQ(request.guidance_interval().stop(), 1);
   EXPECT_EQ(request.model(), "refiner");
+}
+
+TEST(RequestOptionsTest, EmbeddingsAreReadOfAFile) {
+  const testing::TemporaryDirectory directory;
+  const std::string file = directory.File("star.safetensors"), other = directory.File("other");
+  ASSERT_OK(
+      WriteFile(file,
+                TensorFile(std::vector<NamedTensor>{{"prompt_embeds", "F16", {1, 2}, "1234"},
+                                                    {"pooled_prompt_embeds", "F32", {1}, "5678"},
+                                                    {"negative_prompt_embeds", "BF16", {1}, "90"}}),
+                Overwrite::kNever));
+  ASSERT_OK(WriteFile(other,
+                      TensorFile(std::vector<NamedTensor>{{"x", "I8", {1}, "1"},
+                                                          {"prompt_embeds", "I8", {1}, "1"}}),
+                      Overwrite::kNever));
+  ASSERT_OK_AND_ASSIGN(const v1::GenerateRequest request, RequestOf({"--prompt-embeds", file}));
+  EXPECT_EQ(request.prompt_embeds().dtype(), v1::Tensor::DTYPE_FLOAT16);
+  EXPECT_THAT(request.prompt_embeds().shape(), ElementsAre(1, 2));
+  EXPECT_EQ(request.prompt_embeds().data(), "1234");
+  EXPECT_EQ(request.pooled_prompt_embeds().data(), "5678");
+  EXPECT_FALSE(request.has_negative_prompt_embeds());
+  ASSERT_OK_AND_ASSIGN(const v1::GenerateRequest negative,
+                       RequestOf({"--negative-prompt-embeds", file}));
+  EXPECT_EQ(negative.negative_prompt_embeds().dtype(), v1::Tensor::DTYPE_BFLOAT16);
+  EXPECT_EQ(negative.negative_prompt_embeds().data(), "90");
+  EXPECT_FALSE(negative.has_negative_pooled_prompt_embeds());  // the file's are the positive ones
+  EXPECT_THAT(RequestOf({"--prompt-embeds", other}),
+              StatusIs(kInvalid, HasSubstr("must be of F32, F16 or BF16, is of I8")));
+  EXPECT_THAT(RequestOf({"--pooled-prompt-embeds", other}),
+              StatusIs(kInvalid, HasSubstr("has no tensor pooled_prompt_embeds; it has")));
+  EXPECT_THAT(RequestOf({"--prompt-embeds", directory.File("none")}),
+              StatusIs(kInvalid, HasSubstr("none")));
 }
 
 TEST(RequestOptionsTest, EveryFieldButThePromptAndTheOutputHasAnOption) {

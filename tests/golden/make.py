@@ -35,6 +35,8 @@ PARAMETERS = {
     "negative_aesthetic_score", "timesteps", "sigmas",
 }
 TEXT_PARAMETERS = {"prompt", "prompt_2", "negative_prompt", "negative_prompt_2", "clip_skip"}
+# Components of a pipeline, with the weight of a case's LoRA that is theirs.
+LORA_WEIGHTS = {"unet": "unet_weight", "text_encoder": "text_encoder_weight", "text_encoder_2": "text_encoder_weight"}
 # The refiner has one text encoder and no clip_skip.
 NOT_OF_REFINER = {"prompt_2", "negative_prompt_2", "clip_skip"}
 
@@ -298,7 +300,7 @@ class Pipelines:
     """Base, image-to-image with the base, and the refiner, if there is one."""
 
     def __init__(self, base, refiner=None):
-        self.base, self.refiner = base, refiner
+        self.base, self.refiner, self.loras = base, refiner, []
         self.base_image = AutoPipelineForImage2Image.from_pipe(base)
         self.inpainting = AutoPipelineForInpainting.from_pipe(base)
         known = (base, refiner, self.base_image, self.inpainting)
@@ -387,6 +389,17 @@ class Pipelines:
             more["mask_image"] = mask_image(out, case["mask"])
         return *self.run(pipeline, case, **more), None
 
+    def set_loras(self, case, folder):
+        """The case's LoRAs, as the server merges them; without any, none of an earlier case is left."""
+        if self.loras:
+            self.base.unload_lora_weights()
+        self.loras = case.get("loras", [])
+        for lora in self.loras:
+            self.base.load_lora_weights(f"{folder}/{lora['name']}.safetensors", adapter_name=lora["name"])
+        if self.loras:
+            weights = [{part: lora.get(kind, 1) for part, kind in LORA_WEIGHTS.items()} for lora in self.loras]
+            self.base.set_adapters([lora["name"] for lora in self.loras], weights)
+
     def text(self, case):
         if "pieces" in case or not case.get("text", True):
             return {}  # latentd weighs states in the graph that reads them
@@ -422,6 +435,8 @@ def make_pictures(model, folder, cases, out, selected):
         if not name.startswith(selected):
             continue
         pipelines = exact.of(case, lists=f"{os.path.dirname(out)}/checkpoints")
+        for of_dtype in (pipelines, wide.of(case)):
+            of_dtype.set_loras(case, f"{folder}/loras")
         latents, images, handed_over = pipelines.make(case, out)
         wide_latents, wide_images, _ = wide.of(case).make(case, out)
         tensors = {"latents": latents, **pipelines.text(case)}

@@ -100,7 +100,8 @@ absl::StatusOr<double> TextDistance(device::Device& device, const weights::Tenso
   ASSIGN_OR_RETURN(const auto stream, device.NewStream(SystemClock()));
   pipeline::PendingWork work;
   ASSIGN_OR_RETURN(const std::vector<pipeline::EncodedPrompt> rows,
-                   pipeline::EncodePrompts(picture.request->stages.front(), *stream, work));
+                   pipeline::EncodePrompts(picture.request->stages.front(),
+                                           picture.request->inputs.get(), *stream, work));
   RETURN_IF_ERROR(stream->Synchronize());
   NamedText pairs;
   RETURN_IF_ERROR(AddText(device, "", rows.back(), pairs));
@@ -213,13 +214,27 @@ struct LoadedBy {
   std::string checkpoint;  // a name in checkpoints.json; empty: the checkpoint of the options
   std::string preset;
   bool tiled = false;
+  std::string loras = {};  // as the case has them
 
   auto operator<=>(const LoadedBy&) const = default;
 };
 
 LoadedBy LoadedByOf(const json& picture_case) {
   return {picture_case.value("checkpoint", ""), picture_case.value("preset", ""),
-          picture_case.value("vae_tiling", false)};
+          picture_case.value("vae_tiling", false),
+          picture_case.value("loras", json::array()).dump()};
+}
+
+// Files of a case's list, which are in a folder beside the cases.
+std::vector<pipeline::LoraFile> LorasOf(const json& picture_case, const Options& options) {
+  std::vector<pipeline::LoraFile> loras;
+  for (const json& lora : picture_case.value("loras", json::array())) {
+    loras.push_back(
+        {.path = absl::StrCat(options.cases, "/loras/", lora.value("name", ""), ".safetensors"),
+         .unet_weight = lora.value("unet_weight", 1.0),
+         .text_encoder_weight = lora.value("text_encoder_weight", 1.0)});
+  }
+  return loras;
 }
 
 // True if the results have the states of text encoders. Weights act behind these: the pictures show
@@ -255,6 +270,7 @@ class Pipelines {
         options.refiner.clear();
       }
       options.preset = by.preset;
+      options.base_parts.loras = LorasOf(picture_case, options_);
       if (by.tiled) options.vae_tiling_above = 0;
       ASSIGN_OR_RETURN(loaded, pipeline::LoadPipeline(options, weights_, graphs_));
     }

@@ -87,6 +87,7 @@ const std::map<std::string, Setter>& Setters() {
       {"vae_tiling", Skip},    // set for the pipeline, not for a request
       {"checkpoint", Skip},    // likewise
       {"preset", Skip},        // likewise
+      {"loras", Skip},         // likewise
       {"text", Skip},          // false: the results have no states of text encoders
       {"prompt", Set<&PictureSpec::prompt>},
       {"prompt_2", Set<&PictureSpec::prompt_2>},

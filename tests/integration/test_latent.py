@@ -331,6 +331,28 @@ class LatentTest(unittest.TestCase):
                 for line in drawn:
                     self.assertLess(len(line), columns, line)
 
+    def test_a_prompt_is_encoded_and_drawn_from_what_it_is(self):
+        code, output, error = self.latent("encode", "a red star", "--negative-prompt=blue", "-o", "star.safetensors")
+        self.assertEqual((code, output), (0, b"star.safetensors\n"), error)
+        embeds = ["--prompt-embeds=star.safetensors", "--negative-prompt-embeds=star.safetensors"]
+        pictures = []
+        for words in (["a red star", "--negative-prompt=blue"], embeds, embeds[:1]):
+            code, output, error = self.latent("generate", *words, *SMALL, "-s7", "-o", "-")
+            self.assertEqual(code, 0, error)
+            pictures.append(png.read(output)[2])
+        self.assertEqual(pictures[0], pictures[1])
+        self.assertNotEqual(pictures[0], pictures[2])
+        code, _, error = self.latent("encode", "a red star", "-o", "star.safetensors")
+        self.assertEqual(code, 2)
+        self.assertIn("star.safetensors", error)
+        code, output, _ = self.latent("encode", "a red star", "-o", "-", "--dtype=bfloat16")
+        self.assertIn(b'"BF16"', output)
+        code, _, error = self.latent("generate", "a blue heart", *embeds, *SMALL)
+        self.assertEqual(code, 4)
+        self.assertIn("--prompt-embeds", error)
+        for wrong in (["a", "star"], [], ["a star"], ["a star", "--prompt-embeds=x"]):
+            self.assertEqual(self.latent("encode", *wrong)[0], 2, wrong)
+
     def test_capabilities_and_health(self):
         code, output, _ = self.latent("capabilities")
         self.assertEqual(code, 0)
@@ -339,7 +361,7 @@ class LatentTest(unittest.TestCase):
         self.assertEqual(self.latent("health", "--service=nothing")[0], 4)
 
     def test_help(self):
-        for command in ([], ["generate"], ["capabilities"], ["health"], ["graphs", "list"], ["completion"]):
+        for command in ([], ["generate"], ["encode"], ["capabilities"], ["health"], ["graphs", "list"], ["completion"]):
             code, output, _ = self.latent(*command, "--help")
             self.assertEqual(code, 0)
             self.assertIn(b"latent", output)

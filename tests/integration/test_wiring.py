@@ -41,6 +41,7 @@ FLAGS = {
     "--variant": "test_wiring.FlagsTest.test_variant_chooses_the_files",
     "--scheduler": "test_wiring.FlagsTest.test_scheduler_is_the_default_where_the_checkpoint_has_none",
     "--preset": "test_wiring.FlagsTest.test_a_preset_has_the_defaults",
+    "--lora": "test_loras.LorasTest.test_of_the_base_in_any_order",
     "--model": "test_models.ModelsTest.test_a_model_is_loaded_for_its_first_request_and_draws_as_alone",
     "--prediction-type": "test_wiring.FlagsTest.test_what_the_network_predicts_is_the_operators_to_say",
     "--ema": "test_single_file.WholeFileTest.test_its_averaged_weights",
@@ -97,6 +98,7 @@ FLAGS = {
 RPCS = {
     "ImageGeneration/Generate": "test_generate.GenerateTest.test_a_prompt_becomes_a_png",
     "ImageGeneration/GenerateStream": "test_generate.GenerateTest.test_the_stream_tells_what_happens",
+    "ImageGeneration/Encode": "test_embeds.EmbedsTest.test_embeddings_draw_the_picture_of_their_prompt",
     "ImageGeneration/ResumeStream": "test_resume.ResumeTest.test_the_rest_of_a_broken_stream_is_the_same_bytes",
     "ImageGeneration/CancelGeneration": "test_resume.ResumeTest.test_cancelling_ends_the_work_that_nobody_reads",
     "ImageGeneration/GetCapabilities": "test_buckets.BucketsTest.test_capabilities_list_the_buckets",

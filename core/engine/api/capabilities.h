@@ -7,6 +7,7 @@
 
 #include "core/engine/api/priority_limits.h"
 #include "core/engine/api/status.h"
+#include "core/pipeline/spec/applied_lora.h"
 #include "core/pipeline/spec/model_table.h"
 #include "core/pipeline/spec/picture_spec.h"
 #include "core/schedulers/config.h"
@@ -21,11 +22,14 @@ struct ModelInfo {
   pipeline::ModelDefaults defaults;
   std::string preset;  // whose the defaults are; empty: the family's
   bool inpaints = false;
+  // Numbers of each row of its embeddings, and of its pooled ones, of which 0: it has none.
+  int prompt_embeds_width = 0, pooled_prompt_embeds_width = 0;
   // The network's prediction, where a request does not say, and what decided it.
   std::string prediction_type, prediction_decided_by;
   std::string default_scheduler;  // empty: requests have to name one
   pipeline::Size default_size;    // the bucket nearest to its own size
   pipeline::Residency residency = pipeline::Residency::kReady;
+  std::vector<pipeline::AppliedLora> loras;  // merged into its weights
 };
 
 // Properties of the server that bound a client's requests.

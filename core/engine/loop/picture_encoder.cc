@@ -15,6 +15,15 @@ namespace latentd::engine {
 
 DrawnPicture::DrawnPicture(pipeline::Picture& picture) : pixels(std::move(picture.pixels)) {
   if (picture.plan().spec.output_latents) latents = std::move(picture.latents);
+  embeds = std::move(picture.embeds);
+}
+
+size_t DrawnPicture::bytes() const {
+  size_t bytes = pixels.rgb.size() + latents.bytes();
+  for (const pipeline::NamedBuffers& row : embeds) {
+    for (const auto& [name, buffer] : row) bytes += buffer.bytes();
+  }
+  return bytes;
 }
 
 PictureEncoder::PictureEncoder(int threads, Encode encode, Owner owner,
@@ -96,6 +105,7 @@ absl::StatusOr<Image> PictureEncoder::Encoded(const Added& added) const {
   if (drawn.latents.has_memory()) {
     return LatentsImage(*added.job, added.index, added.seed, drawn.latents);
   }
+  if (!drawn.embeds.empty()) return EmbedsImage(*added.job, drawn.embeds);
   return encode_(*added.job, added.index, added.seed, drawn.pixels,
                  [this](int count, absl::FunctionRef<void(int)> part) { RunParts(count, part); });
 }

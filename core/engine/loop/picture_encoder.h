@@ -26,16 +26,18 @@
 #include "core/engine/requests/job.h"
 #include "core/engine/requests/picture_bytes.h"
 #include "core/image/pixels/run_parts.h"
+#include "core/pipeline/units/run_graph.h"
 
 namespace latentd::engine {
 
-// Result of a finished picture: pixels, or latents where those are wanted.
+// Result of a finished picture: pixels, or latents or embeddings where those are wanted.
 struct DrawnPicture {
   explicit DrawnPicture(pipeline::Picture& picture);
-  size_t bytes() const { return pixels.rgb.size() + latents.bytes(); }
+  size_t bytes() const;
 
   image::Image pixels;
   device::Buffer latents;
+  std::vector<pipeline::NamedBuffers> embeds;
 };
 
 class PictureEncoder {

@@ -16,6 +16,7 @@
 #include "core/device/device_fault.h"
 #include "core/engine/requests/picture_file.h"
 #include "core/pipeline/plan/latents_file.h"
+#include "core/pipeline/units/embeds_file.h"
 
 namespace latentd::engine {
 namespace {
@@ -123,7 +124,9 @@ absl::StatusOr<pipeline::SharedPlan> Admission::Resolve(const GenerateSpec& spec
   const pipeline::Inputs none;
   const pipeline::Inputs& inputs = spec.inputs == nullptr ? none : *spec.inputs;
   const auto choose = [this](const pipeline::PictureSpec& resolved) {
-    return ChooseBucket(resolved);
+    // Text encoders read no size.
+    const pipeline::Size size = {*resolved.width, *resolved.height};
+    return resolved.output_embeds ? size : ChooseBucket(resolved);
   };
   return models_.pipeline->Resolve(asked, inputs, choose, FindViolations(spec));
 }
@@ -134,7 +137,8 @@ absl::Status Admission::CheckResponseBytes(const GenerateSpec& spec,
   const pipeline::PictureSpec& picture = plan.spec;
   const int64_t bytes =
       *picture.num_images_per_prompt *
-      (picture.output_latents
+      (picture.output_embeds ? pipeline::EmbedsFileBytes(plan)
+       : picture.output_latents
            ? pipeline::LatentsFileBytes(plan.last_model().latent_channels(), plan.image_latents)
            : MaxEncodedBytes({*picture.width, *picture.height}, spec.output.format));
   if (bytes <= spec.max_response_bytes) return absl::OkStatus();
@@ -214,7 +218,7 @@ absl::Status Admission::ColdBucket(const pipeline::Plan& plan, const absl::Statu
 }
 
 absl::Status Admission::CheckCold(const pipeline::Plan& plan) const {
-  RETURN_IF_ERROR(CheckRoom(BucketOf(plan)));
+  if (!plan.spec.output_embeds) RETURN_IF_ERROR(CheckRoom(BucketOf(plan)));
   if (MayCompile(plan)) return CheckNotRefused(plan);
   const absl::Status compiled = models_.buckets->CheckKnownCompiled(plan);
   return compiled.ok() ? compiled : ColdBucket(plan, compiled);
@@ -279,7 +283,9 @@ absl::Status Admission::CheckFits(const pipeline::Plan& plan, const GraphHandles
   RETURN_IF_ERROR(check_room({}));  // planning itself needs memory
   backends::MemoryNeeds together;
   MemoryTally tally;
-  tally.AddState(models_.pipeline->StateBytes(size, label.rows, plan.chunks()));
+  const bool draws = !plan.spec.output_embeds;
+  tally.AddState(draws ? models_.pipeline->StateBytes(size, label.rows, plan.chunks())
+                       : plan.state_bytes);
   for (const compiler::GraphHandle& graph : graphs) {
     if (!is_wanted()) return absl::CancelledError("the request was cancelled");
     if (store_.Get(graph, {.mode = compiler::GetMode::kReady}).ok()) continue;
@@ -291,7 +297,7 @@ absl::Status Admission::CheckFits(const pipeline::Plan& plan, const GraphHandles
     tally.Add(GraphStore::IdOf(graph), *needs);
     const int64_t needed = tally.prediction().total();
     if (needed <= budget_.bytes()) continue;
-    refused_.Add(plan.graphs, needed);
+    if (draws) refused_.Add(plan.graphs, needed);  // all graphs of a picture, not text's alone
     return TooLarge(size, needed, budget_.bytes());
   }
   return check_room(together);

@@ -23,17 +23,29 @@ auto Hashable(const std::optional<T>& value) {
   return std::pair(value.has_value(), Hashable(value.value_or(T())));
 }
 
+void Add(const std::optional<pipeline::HostTensor>& tensor, uint64_t& content) {
+  if (!tensor) return;
+  content = absl::HashOf(content, tensor->type, tensor->shape, tensor->data);
+}
+
+uint64_t ContentOf(const pipeline::Inputs& inputs, uint64_t content) {
+  content = absl::HashOf(content, inputs.image, inputs.mask_image, inputs.latents);
+  for (const pipeline::Embeds* embeds : {&inputs.prompt, &inputs.negative}) {
+    content = absl::HashOf(content, embeds->states.has_value(), embeds->pooled.has_value());
+    Add(embeds->states, content);
+    Add(embeds->pooled, content);
+  }
+  return content;
+}
+
 }  // namespace
 
 uint64_t ContentOf(const GenerateSpec& spec) {
   const pipeline::PictureSpec& asked = spec.picture;
   const image::EncodeOptions& output = spec.output;
-  uint64_t content =
-      absl::HashOf(output.format, output.quality, output.embed_parameters, asked.scheduler.config);
-  if (spec.inputs != nullptr) {
-    content =
-        absl::HashOf(content, spec.inputs->image, spec.inputs->mask_image, spec.inputs->latents);
-  }
+  uint64_t content = absl::HashOf(output.format, output.quality, output.embed_parameters,
+                                  asked.scheduler.config, Hashable(asked.output_embeds));
+  if (spec.inputs != nullptr) content = ContentOf(*spec.inputs, content);
   for (const pipeline::Field& field : pipeline::Fields()) {
     VisitField(field, asked,
                [&](const auto& value) { content = absl::HashOf(content, Hashable(value)); });

@@ -21,6 +21,8 @@ const char* Name(image::Format format) {
       return "raw";
     case image::Format::kLatent:
       return "latent";
+    case image::Format::kEmbeds:
+      return "embeds";
   }
   return "";
 }

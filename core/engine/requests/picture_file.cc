@@ -3,11 +3,13 @@
 #include <string>
 #include <utility>
 
+#include "core/base/status_macros.h"
 #include "core/image/encode.h"
 #include "core/image/parameters.h"
 #include "core/pipeline/plan/latents_file.h"
 #include "core/pipeline/spec/limits.h"
 #include "core/pipeline/spec/validation.h"
+#include "core/pipeline/units/embeds_file.h"
 #include "core/schedulers/sampler_name.h"
 
 namespace latentd::engine {
@@ -63,6 +65,12 @@ Image LatentsImage(const Job& job, int index, uint64_t seed, const device::Buffe
                {*picture.width, *picture.height},
                job.spec.output.format,
                pipeline::LatentsFile(latents, job.plan->image_latents)};
+}
+
+absl::StatusOr<Image> EmbedsImage(const Job& job, absl::Span<const pipeline::NamedBuffers> embeds) {
+  Image image = {.format = job.spec.output.format};
+  ASSIGN_OR_RETURN(image.bytes, pipeline::EmbedsFile(*job.plan, embeds));
+  return image;
 }
 
 }  // namespace latentd::engine

@@ -6,9 +6,11 @@
 #include <cstdint>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "core/engine/api/events.h"
 #include "core/engine/requests/job.h"
 #include "core/image/pixels/run_parts.h"
+#include "core/pipeline/units/run_graph.h"
 
 namespace latentd::engine {
 
@@ -23,5 +25,8 @@ absl::StatusOr<Image> EncodeImage(const Job& job, int index, uint64_t seed,
 
 // Latents of the host, of what the networks ran at: the picture's part of them as a file.
 Image LatentsImage(const Job& job, int index, uint64_t seed, const device::Buffer& latents);
+
+// The embeddings of a request that wants these (EmbedsFile).
+absl::StatusOr<Image> EmbedsImage(const Job& job, absl::Span<const pipeline::NamedBuffers> embeds);
 
 }  // namespace latentd::engine

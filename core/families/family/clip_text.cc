@@ -1,6 +1,7 @@
 #include "core/families/family/clip_text.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "absl/algorithm/container.h"
@@ -170,6 +171,14 @@ void AddNoPrompt(const TextEncoder& encoder, RowInputs& row) {
       {EmphasisInput(encoder.component), std::vector<float>(encoder.tokenizer->max_length())});
 }
 
+bool AddEmbeds(const ModelConfigs& configs, const PictureSpec& resolved, bool negative,
+               RowInputs& row) {
+  if (!(negative ? resolved.has_negative_embeds : resolved.has_prompt_embeds)) return false;
+  row.embeds = negative ? RowEmbeds::kNegative : RowEmbeds::kPrompt;
+  for (const TextEncoder& encoder : configs.text_encoders) AddNoPrompt(encoder, row);
+  return true;
+}
+
 void PadChunks(const ModelConfigs& configs, int chunks, RowInputs& row) {
   for (TextInputs& text : row.text) {
     while (text.chunks.size() < static_cast<size_t>(chunks)) text.chunks.push_back({text.empty});
@@ -189,13 +198,37 @@ void AddMeanRule(const TextEncoder& encoder, RowInputs& row) {
     return std::vector<float>(static_cast<size_t>(count), 1 / static_cast<float>(count));
   };
   // Zeros are the origin of A1111's weights, where a prompt has any.
-  const auto restores =
-      static_cast<int64_t>(absl::c_any_of(row.text.back().chunks, [](const TextChunk& chunk) {
+  const bool restores =
+      !row.text.empty() && absl::c_any_of(row.text.back().chunks, [](const TextChunk& chunk) {
         return chunk.origin == EmphasisOrigin::kZeros;
-      }));
-  row.request.push_back({kRestoresMean, std::vector<int64_t>{restores}});
+      });
+  row.request.push_back({kRestoresMean, std::vector<int64_t>{restores ? 1 : 0}});
   row.request.push_back({kTokenShares, shares(encoder.tokenizer->max_length())});
   row.request.push_back({kFeatureShares, shares(encoder.config.hidden_size)});
+}
+
+void WeighStates(const TextEncoder& encoder, const RowInputs& row, absl::Span<const float> origins,
+                 absl::Span<float> states) {
+  const auto input = [&](const std::string& name) {
+    return absl::c_find_if(row.request, [&](const HostInput& one) { return one.name == name; });
+  };
+  const auto& emphasis =
+      std::get<std::vector<float>>(input(EmphasisInput(encoder.component))->values);
+  const auto restores = input(kRestoresMean);
+  const bool restored = restores != row.request.end() &&
+                        std::get<std::vector<int64_t>>(restores->values).front() == 1;
+  const auto features = static_cast<size_t>(encoder.config.hidden_size);
+  const size_t chunk = features * static_cast<size_t>(encoder.tokenizer->max_length());
+  for (size_t begin = 0; begin < states.size(); begin += chunk) {
+    const absl::Span<float> values = states.subspan(begin, chunk);
+    const double before = std::accumulate(values.begin(), values.end(), 0.0);
+    for (size_t i = 0; i < chunk; ++i) {
+      values[i] += (values[i] - origins[begin + i]) * emphasis[(begin + i) / features];
+    }
+    if (!restored) continue;
+    const double after = std::accumulate(values.begin(), values.end(), 0.0);
+    for (float& value : values) value = static_cast<float>(value * (before / after));
+  }
 }
 
 std::string EmphasisOriginInput(absl::string_view component) {

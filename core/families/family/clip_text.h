@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "core/families/family/family.h"
 #include "core/graph/graph_builder.h"
 
@@ -50,18 +51,29 @@ struct PromptText {
 absl::Status AddClipPrompt(const TextEncoder& encoder, const PromptText& prompt,
                            const pipeline::PictureSpec& resolved, int64_t layer, RowInputs& row);
 
-// The same without a prompt, for a row of zeros.
+// The same without a prompt, for a row of zeros or of embeddings.
 void AddNoPrompt(const TextEncoder& encoder, RowInputs& row);
+
+// Makes it a row of the request's embeddings, of the prompt or the negative one. False: it brings
+// none for that, and the row is as it was.
+bool AddEmbeds(const ModelConfigs& configs, const pipeline::PictureSpec& resolved, bool negative,
+               RowInputs& row);
 
 // Fills all prompts of a row up to so many chunks with empty ones.
 void PadChunks(const ModelConfigs& configs, int chunks, RowInputs& row);
 
 // Adds the request inputs by which JoinHiddenStates restores means, of rows in A1111's syntax.
+// REQUIRES: the row's prompt, or its embeddings, are added.
 void AddMeanRule(const TextEncoder& encoder, RowInputs& row);
 
 // The input of the request graph for the state of that text encoder that weights move the prompt's
 // away from: "emphasis_origin.text_encoder".
 std::string EmphasisOriginInput(absl::string_view component);
+
+// Weighs the state of the row's prompt by that encoder, [tokens, features], on the host: what
+// JoinHiddenStates does, with `origins` as that has them.
+void WeighStates(const TextEncoder& encoder, const RowInputs& row, absl::Span<const float> origins,
+                 absl::Span<float> states);
 
 // Adds the request inputs for the hidden states of all encoders, for so many rows of so many
 // chunks, which stand behind each other: these, their origins, and "emphasis.text_encoder" [rows,

@@ -54,11 +54,15 @@ struct TextInputs {
   TextRun empty;  // the empty prompt's
 };
 
+// Embeddings of a request (core/pipeline/spec/inputs.h) that a row reads in place of a prompt.
+enum class RowEmbeds : uint8_t { kNone, kPrompt, kNegative };
+
 // Host inputs of one row of an image.
 struct RowInputs {
-  // By text graph, as many chunks for each. Empty: none runs, and all that they would give is
-  // zeros.
+  // By text graph, as many chunks for each. Empty: none runs, and all that they would give are the
+  // embeddings, or zeros.
   std::vector<TextInputs> text;
+  RowEmbeds embeds = RowEmbeds::kNone;
   int chunks = 1;
   // Inputs of the request graph, beside the results of the text graphs.
   std::vector<HostInput> request;

@@ -249,6 +249,10 @@ int64_t ModelConfigs::joined_features() const {
   return features;
 }
 
+int64_t ModelConfigs::pooled_features() const {
+  return unet.text_time ? text_encoders.back().config.pooled_features() : 0;
+}
+
 absl::Status Misfit(const weights::Checkpoint& checkpoint, absl::string_view component,
                     absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat(checkpoint.ConfigName(component), ": ", what));

@@ -52,6 +52,8 @@ struct ModelConfigs {
   bool embeds_guidance() const { return unet.time_cond_proj_dim > 0; }
   // Features of all text encoders' states together.
   int64_t joined_features() const;
+  // Features of the pooled state that the UNet reads; 0: it reads none.
+  int64_t pooled_features() const;
 };
 
 // Errors name the file or component at fault, also where two of them do not fit each other: a

@@ -67,8 +67,10 @@ absl::StatusOr<RowInputs> Row(const ModelConfigs& configs, const PictureSpec& re
                    : negative               ? 0
                                             : resolved.clip_skip.value_or(0);
   RowInputs row;
-  RETURN_IF_ERROR(AddClipPrompt(encoder, {negative ? "negative_prompt" : "prompt", prompt},
-                                resolved, encoder.config.num_hidden_layers - skip, row));
+  if (!AddEmbeds(configs, resolved, negative, row)) {
+    RETURN_IF_ERROR(AddClipPrompt(encoder, {negative ? "negative_prompt" : "prompt", prompt},
+                                  resolved, encoder.config.num_hidden_layers - skip, row));
+  }
   AddMeanRule(encoder, row);
   AddGuidance(configs, resolved, row);
   return row;

@@ -174,7 +174,9 @@ absl::Status AddNegativeText(const ModelConfigs& configs, const PictureSpec& res
 absl::StatusOr<RowInputs> Row(const ModelConfigs& configs, const PictureSpec& resolved,
                               bool negative, int skip, int negative_skip) {
   RowInputs row;
-  if (negative) {
+  if (AddEmbeds(configs, resolved, negative, row)) {
+    // No prompt beside them.
+  } else if (negative) {
     RETURN_IF_ERROR(AddNegativeText(configs, resolved, negative_skip, row));
   } else {
     const std::string second = resolved.prompt_2.value_or("");

@@ -82,8 +82,11 @@ absl::StatusOr<std::unique_ptr<const LoadedModel>> LoadedModel::Load(
   RETURN_IF_ERROR(CheckNeeds(row, model->configs_, options.components));
   ASSIGN_OR_RETURN(auto weights, LoadWeights(row, checkpoint, model->configs_, store));
   model->files_read_ = checkpoint.files_read();  // with indices
-  auto declared =
-      ModelGraphs::Declare(row.name, family, model->configs_, std::move(weights), options, graphs);
+  ASSIGN_OR_RETURN(ModelLoras loras, ApplyLoras(row, std::move(weights)));
+  model->loras_ = std::move(loras.applied);
+  model->lora_warnings_ = std::move(loras.warnings);
+  auto declared = ModelGraphs::Declare(row.name, family, model->configs_, std::move(loras.weights),
+                                       options, graphs);
   if (!declared.ok()) {
     return absl::Status(declared.status().code(),
                         absl::StrCat(model->path_, ": ", declared.status().message()));

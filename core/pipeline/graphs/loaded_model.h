@@ -12,6 +12,7 @@
 #include "core/compiler/graph_store.h"
 #include "core/families/family/family.h"
 #include "core/pipeline/graphs/model_graphs.h"
+#include "core/pipeline/graphs/model_loras.h"
 #include "core/pipeline/spec/model_table.h"
 #include "core/pipeline/spec/picture_spec.h"
 #include "core/schedulers/config.h"
@@ -39,6 +40,9 @@ class LoadedModel {
   const std::string& pipeline_class() const { return pipeline_class_; }
   // A sentence for each of the checkpoint's files of which something is ignored.
   const std::vector<std::string>& warnings() const { return configs_.warnings; }
+  // LoRAs merged into its weights, and a sentence for each of which something is ignored.
+  const std::vector<AppliedLora>& loras() const { return loras_; }
+  const std::vector<std::string>& lora_warnings() const { return lora_warnings_; }
   // The noise scheduler that a request names, or the default one, over the checkpoint's settings,
   // with what the request changes of them; see SchedulerFile::With. Where there is no default, a
   // violation of "scheduler".
@@ -71,6 +75,8 @@ class LoadedModel {
   const ModelConfigs configs_;
   std::unique_ptr<ModelGraphs> graphs_;
   std::vector<std::shared_ptr<const weights::WatchedFile>> files_read_;
+  std::vector<AppliedLora> loras_;
+  std::vector<std::string> lora_warnings_;
 };
 
 }  // namespace latentd::pipeline

@@ -12,10 +12,11 @@ class GraphList {
  public:
   explicit GraphList(const GraphNeeds& needs) : needs_(needs) {}
 
-  void AddStage(const LoadedModel* model, int chunks) {
-    for (int encoder = 0; encoder < model->graphs().text_count(); ++encoder) {
+  void AddStage(const LoadedModel* model, int chunks, bool text) {
+    for (int encoder = 0; text && encoder < model->graphs().text_count(); ++encoder) {
       all_.push_back({model->row().id, {.kind = GraphKind::kText, .encoder = encoder}});
     }
+    if (!needs_.steps) return;
     const ModelId id = model->row().id;
     all_.push_back({id, {.kind = GraphKind::kRequest, .shape = {.chunks = chunks}}});
     for (int rows : needs_.rows) {
@@ -92,8 +93,9 @@ bool Plan::wants_tiny_vae() const {
 
 std::vector<PlannedGraph> GraphsFor(const GraphNeeds& needs) {
   GraphList graphs(needs);
-  for (size_t i = 0; i < needs.models.size(); ++i)
-    graphs.AddStage(needs.models[i], needs.chunks[i]);
+  for (size_t i = 0; i < needs.models.size(); ++i) {
+    graphs.AddStage(needs.models[i], needs.chunks[i], needs.text.empty() || needs.text[i]);
+  }
   const LoadedModel *first = needs.models.front(), *last = needs.models.back();
   if (needs.image) {
     graphs.Add(first, GraphKind::kEncode);

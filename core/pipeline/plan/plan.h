@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/types/span.h"
 #include "core/batching/predict/unit.h"
 #include "core/pipeline/graphs/graph_name.h"
@@ -39,6 +40,11 @@ struct PlannedStage {
   std::vector<families::RowInputs> prompts;
 
   int chunks() const { return prompts.front().chunks; }
+  // True if text encoders run: some row is neither embeddings nor zeros.
+  bool reads_text() const {
+    return absl::c_any_of(prompts,
+                          [](const families::RowInputs& row) { return !row.text.empty(); });
+  }
   int first_step = 0;  // steps, as users count them, of the stages before
 
   int most_rows() const { return static_cast<int>(prompts.size()); }
@@ -97,9 +103,11 @@ using SharedPlan = std::shared_ptr<const Plan>;
 struct GraphNeeds {
   std::vector<const LoadedModel*> models;  // in the order of their stages
   std::vector<int> chunks;                 // chunks of their prompts
+  std::vector<bool> text = {};             // their text encoders run; empty: all
   int height = 0, width = 0;               // size of the latents
   std::vector<int> rows;                   // numbers of rows of their steps by themselves
   bool image = false;                      // image-to-image
+  bool steps = true;                       // else nothing runs but the text encoders
   bool decoded = true;                     // pixels are wanted
 };
 

@@ -187,6 +187,7 @@ void CheckMask(const AskedSpec& asked, const ModelRow* model, Violations& found)
 }
 
 void CheckStages(const Field& field, const AskedSpec& asked, Violations& found) {
+  if (asked.spec.output_embeds) return;  // any model's text encoders run by themselves
   const ModelRow* model = asked.traits.models.Find(asked.spec.model);
   const bool is_refiner = model != nullptr && model->is_refiner;
   CheckMask(asked, model, found);
@@ -298,6 +299,19 @@ bool ZerosForNegative(const Uses& uses) {
   return !uses.asked.negative_prompt && uses.EveryModel(&ModelReads::zeros_for_negative);
 }
 
+bool NoPrompt(const Uses& uses) { return uses.resolved.has_prompt_embeds; }
+
+// True if no text encoder runs, or for an empty negative prompt only.
+bool NoPrompts(const Uses& uses) {
+  const bool negative = uses.asked.negative_prompt || uses.asked.negative_prompt_2;
+  return NoPrompt(uses) && !(uses.guidance && negative);
+}
+
+bool NoLayers(const Uses& uses) {
+  return NoPrompts(uses) && (!uses.guidance || uses.resolved.has_negative_embeds ||
+                             uses.EveryModel(&ModelReads::zeros_for_negative));
+}
+
 // As TimeIds in families/sdxl/sdxl.cc.
 bool NoNegativeSizes(const Uses& uses) {
   return !uses.resolved.has_image && !uses.negative_sizes && NoScores(uses);
@@ -337,6 +351,10 @@ constexpr Idle kNeedsNegativePrompt = {
     "the model's network is told guidance_scale, and draws without a negative prompt"};
 constexpr Idle kNeedsRefiner = {NoScores, "only a refiner reads it: set refine, or the model"};
 constexpr Idle kNeedsBase = {Unread<&ModelReads::clip_skip>, "only the base reads it"};
+constexpr absl::string_view kReadsEmbeds = "prompt_embeds stands in place of the prompt";
+constexpr Idle kNeedsPrompt = {NoPrompt, kReadsEmbeds};
+constexpr Idle kNeedsPrompts = {NoPrompts, kReadsEmbeds};
+constexpr Idle kNeedsLayers = {NoLayers, kReadsEmbeds};
 constexpr Idle kNeedsBothSizes = {
     NoNegativeSizes,
     "text-to-image reads it only where negative_original_size and negative_target_size are both "
@@ -393,8 +411,8 @@ std::vector<Field> PromptAndSize() {
           .Unused({kNeedsNegativePrompt, kNeedsGuidance, one_negative, kNeedsNegative}),
       FIELD(width).Rules({IsSide<&P::width>}).Default(FillWidth).Limits(sides),
       FIELD(height).Rules({IsSide<&P::height>, CheckPixels}).Default(FillHeight).Limits(sides),
-      FIELD(prompt_syntax),
-      FIELD(long_prompt),
+      FIELD(prompt_syntax).Unused({kNeedsPrompts}),
+      FIELD(long_prompt).Unused({kNeedsPrompts}),
       FIELD(bucket_policy),
   };
 }
@@ -417,8 +435,8 @@ std::vector<Field> Denoising() {
           .Unused({kNeedsNegativePrompt, kNeedsGuidance}),
       FIELD(eta).In(kFraction).Neutral(0).Default(FillEta).Unused(
           {{Unread<&ModelReads::eta>, "only the schedulers ddim and tcd read it"}}),
-      FIELD(clip_skip).Rules({IsClipSkip}).Neutral(0).Unused({kNeedsBase}),
-      FIELD(clip_skip_a1111).Rules({IsClipSkipA1111}).Neutral(1).Unused({kNeedsBase}),
+      FIELD(clip_skip).Rules({IsClipSkip}).Neutral(0).Unused({kNeedsBase, kNeedsPrompt}),
+      FIELD(clip_skip_a1111).Rules({IsClipSkipA1111}).Neutral(1).Unused({kNeedsBase, kNeedsLayers}),
       FIELD(timesteps).Rules({IsSchedule<&P::timesteps, 0>}).Limits(steps),
       FIELD(sigmas).Rules({IsSchedule<&P::sigmas, 1>, CheckOneSchedule}).Limits(steps),
       FIELD(guidance_interval)

@@ -1,15 +1,41 @@
-// The large inputs of a request: encoded files that its images are made of.
+// The large inputs of a request: encoded files that its images are made of, and embeddings.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 namespace latentd::pipeline {
 
+// A tensor as a request has it: nothing about it is checked.
+struct HostTensor {
+  enum class Type : uint8_t { kFloat32, kFloat16, kBFloat16 };
+
+  Type type = Type::kFloat32;
+  std::vector<int64_t> shape;  // the outermost dimension first
+  std::string data;            // little-endian, row by row
+};
+
+// Embeddings: states that text encoders give for prompts, in place of these
+// (core/pipeline/plan/embeds.h).
+struct Embeds {
+  std::optional<HostTensor> states;  // hidden states of all encoders together
+  std::optional<HostTensor> pooled;  // the last encoder's
+
+  bool given() const { return states || pooled; }
+  size_t bytes() const {
+    return (states ? states->data.size() : 0) + (pooled ? pooled->data.size() : 0);
+  }
+};
+
 // Immutable once it is shared: the server makes it, and the images hold it until they have read it.
 struct Inputs {
-  size_t bytes() const { return image.size() + mask_image.size() + latents.size(); }
+  size_t bytes() const {
+    return image.size() + mask_image.size() + latents.size() + prompt.bytes() + negative.bytes();
+  }
 
   // Image-to-image: a PNG, JPEG or WebP. Empty: none.
   std::string image = {};
@@ -18,6 +44,8 @@ struct Inputs {
   // Text-to-image starts from these instead of what the seeds draw: a safetensors file
   // (latents_file.h), of all images or one for all. Empty: none.
   std::string latents = {};
+  Embeds prompt = {};    // prompt_embeds and pooled_prompt_embeds
+  Embeds negative = {};  // the negative ones
 };
 using SharedInputs = std::shared_ptr<const Inputs>;  // null: none at all
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/batching/buckets.h"
+#include "core/pipeline/spec/inputs.h"
 #include "core/prompts/chunks.h"
 #include "core/prompts/parse.h"
 #include "core/schedulers/config/options.h"
@@ -86,9 +87,13 @@ struct PictureSpec {
   bool has_image = false;
   bool has_mask = false;
   bool has_latents = false;
+  bool has_prompt_embeds = false;
+  bool has_negative_embeds = false;
 
   std::optional<double> strength;  // image-to-image: how much of the schedule to redo
   bool output_latents = false;     // as they are after the last step: nothing is decoded
+  // Nothing is drawn: the result is what the prompts are encoded to, in numbers of this type.
+  std::optional<HostTensor::Type> output_embeds;
 };
 
 // With guidance an image has two rows.

@@ -9,6 +9,7 @@
 #include "core/base/status_macros.h"
 #include "core/families/family/clip_text.h"
 #include "core/pipeline/lanes/pinned.h"
+#include "core/pipeline/plan/embeds.h"
 
 namespace latentd::pipeline {
 namespace {
@@ -17,18 +18,30 @@ using device::Buffer;
 using device::DType;
 using families::EmphasisOrigin;
 using families::HostInput;
+using families::RowEmbeds;
 using families::RowInputs;
 using families::TextChunk;
 using families::TextInputs;
 using families::TextRun;
 
+// The pooled state, as an output of a text graph and an input of the request graph.
+constexpr char kPooled[] = "text_embeds";
+
 // The graphs of a stage, and where they are enqueued.
 struct StageGraphs {
   const Stage& stage;
+  const Inputs* inputs;
   device::Stream& stream;
   PendingWork& work;
 
   device::Device& device() const { return stage.device(); }
+  // Port of the request part; null: it reads nothing of that name.
+  const backends::Port* InputPort(absl::string_view name) const {
+    const auto& ports = stage.request_part->inputs();
+    const auto port =
+        absl::c_find_if(ports, [&](const backends::Port& one) { return one.name == name; });
+    return port == ports.end() ? nullptr : &*port;
+  }
 };
 
 absl::Status AddInputs(const StageGraphs& to, const std::vector<HostInput>& inputs,
@@ -82,18 +95,6 @@ class ChunkEncoder {
     return absl::OkStatus();
   }
 
-  // Zeros in place of all that runs would give.
-  absl::Status AddZeros(EncodedPrompt& encoded) const {
-    for (const backends::Port& port : to_.stage.text[index_]->outputs()) {
-      if (port.name == "finite" || port.name == state_name_) continue;
-      ASSIGN_OR_RETURN(encoded[port.name],
-                       to_.device().Allocate(port.dtype, port.shape, device::Place::kDevice));
-    }
-    ASSIGN_OR_RETURN(const Buffer states, Allocate());
-    Add(states, states, encoded);
-    return absl::OkStatus();
-  }
-
  private:
   // [chunks, tokens, features] of 0.
   absl::StatusOr<Buffer> Allocate() const {
@@ -135,13 +136,75 @@ class ChunkEncoder {
   const std::string state_name_;
 };
 
+// States in place of those that runs would give, with no weights.
+void AddStates(const TextEncoder& encoder, const Buffer& states, EncodedPrompt& encoded) {
+  encoded[families::HiddenStatesInput(encoder.component)] = states;
+  encoded[families::EmphasisOriginInput(encoder.component)] = states;
+}
+
+// Zeros in place of all that runs would give.
+absl::StatusOr<EncodedPrompt> Zeros(const StageGraphs& to) {
+  EncodedPrompt encoded;
+  const auto allocate = [&](const backends::Port& port) {
+    return to.device().Allocate(port.dtype, port.shape, device::Place::kDevice);
+  };
+  for (const TextEncoder& encoder : to.stage.model.text_encoders()) {
+    const backends::Port* port = to.InputPort(families::HiddenStatesInput(encoder.component));
+    if (port == nullptr) continue;
+    ASSIGN_OR_RETURN(const Buffer states, allocate(*port));
+    AddStates(encoder, states, encoded);
+  }
+  if (const backends::Port* port = to.InputPort(kPooled)) {
+    ASSIGN_OR_RETURN(encoded[kPooled], allocate(*port));
+  }
+  return encoded;
+}
+
+// Columns [begin, begin + width) of `rows` rows, widened, for the device.
+absl::StatusOr<Buffer> PinnedColumns(const StageGraphs& to, const HostTensor& tensor, int64_t begin,
+                                     int64_t width) {
+  const int64_t stride = tensor.shape.back();
+  const int64_t rows = ElementsOf(tensor) / stride;
+  ASSIGN_OR_RETURN(Buffer columns,
+                   to.device().Allocate(DType::kF32, {1, rows, width}, device::Place::kPinned));
+  const absl::Span<float> values = columns.as<float>();
+  for (int64_t row = 0; row < rows; ++row) {
+    Widen(tensor, row * stride + begin,
+          values.subspan(static_cast<size_t>(row * width), static_cast<size_t>(width)));
+  }
+  return columns;
+}
+
+// Embeddings of the request in place of all that runs would give: each encoder's columns.
+absl::StatusOr<EncodedPrompt> Given(const StageGraphs& to, const Embeds& embeds) {
+  EncodedPrompt encoded;
+  int64_t begin = 0;
+  for (const TextEncoder& encoder : to.stage.model.text_encoders()) {
+    const int64_t width = encoder.config.hidden_size;
+    ASSIGN_OR_RETURN(const Buffer pinned, PinnedColumns(to, *embeds.states, begin, width));
+    // Two ports read them: of memory of the host each would get a copy of its own.
+    ASSIGN_OR_RETURN(const Buffer states, to.device().Allocate(DType::kF32, pinned.shape(),
+                                                               device::Place::kDevice));
+    RETURN_IF_ERROR(to.device().Copy(pinned, states, to.stream));
+    AddStates(encoder, states, encoded);
+    begin += width;
+  }
+  if (embeds.pooled) {
+    ASSIGN_OR_RETURN(encoded[kPooled],
+                     PinnedColumns(to, *embeds.pooled, 0, embeds.pooled->shape.back()));
+  }
+  return encoded;
+}
+
 absl::StatusOr<EncodedPrompt> Encode(const StageGraphs& to, const RowInputs& row) {
+  if (row.embeds == RowEmbeds::kPrompt) return Given(to, to.inputs->prompt);
+  if (row.embeds == RowEmbeds::kNegative) return Given(to, to.inputs->negative);
+  if (row.text.empty()) return Zeros(to);
   EncodedPrompt encoded;
   // The last one is the largest: while the device is at it, the host prepares the others' runs.
   for (size_t i = to.stage.text.size(); i-- > 0;) {
     ChunkEncoder encoder(to, i, row.chunks);
-    RETURN_IF_ERROR(row.text.empty() ? encoder.AddZeros(encoded)
-                                     : encoder.Encode(row.text[i], encoded));
+    RETURN_IF_ERROR(encoder.Encode(row.text[i], encoded));
   }
   return encoded;
 }
@@ -153,6 +216,26 @@ absl::StatusOr<std::vector<EncodedPrompt>> EncodeRows(const StageGraphs& to,
     ASSIGN_OR_RETURN(encoded[i], Encode(to, rows[i]));
   }
   return encoded;
+}
+
+// Copies to memory of the host.
+absl::StatusOr<EncodedPrompt> OnHost(const StageGraphs& to, const EncodedPrompt& encoded) {
+  EncodedPrompt read;
+  for (const TextEncoder& encoder : to.stage.model.text_encoders()) {
+    const std::string states = families::HiddenStatesInput(encoder.component);
+    const std::string origins = families::EmphasisOriginInput(encoder.component);
+    const bool weighs = encoded.at(origins).data() != encoded.at(states).data();
+    read[states] = encoded.at(states);
+    if (weighs) read[origins] = encoded.at(origins);
+  }
+  if (const auto pooled = encoded.find(kPooled); pooled != encoded.end()) read.insert(*pooled);
+  for (auto& [name, buffer] : read) {
+    ASSIGN_OR_RETURN(const Buffer pinned,
+                     to.device().Allocate(buffer.dtype(), buffer.shape(), device::Place::kPinned));
+    RETURN_IF_ERROR(to.device().Copy(buffer, pinned, to.stream));
+    buffer = pinned;
+  }
+  return read;
 }
 
 // One row of the request graph's packed results, into those of all rows.
@@ -177,14 +260,28 @@ absl::StatusOr<NamedBuffers> AllocateRows(const backends::Executable& request_pa
 
 }  // namespace
 
-absl::StatusOr<std::vector<EncodedPrompt>> EncodePrompts(const Stage& stage, device::Stream& stream,
+absl::StatusOr<std::vector<EncodedPrompt>> EncodePrompts(const Stage& stage, const Inputs* inputs,
+                                                         device::Stream& stream,
                                                          PendingWork& work) {
-  return EncodeRows({stage, stream, work}, stage.planned.prompts);
+  return EncodeRows({stage, inputs, stream, work}, stage.planned.prompts);
 }
 
-absl::StatusOr<NamedBuffers> MakeConditioning(const Stage& stage, device::Stream& stream,
-                                              PendingWork& work) {
-  const StageGraphs to = {stage, stream, work};
+absl::StatusOr<std::vector<EncodedPrompt>> EncodeToHost(const Stage& stage, device::Stream& stream,
+                                                        PendingWork& work) {
+  const StageGraphs to = {stage, /*inputs=*/nullptr, stream, work};
+  std::vector<EncodedPrompt> rows;
+  for (const RowInputs& row : stage.planned.prompts) {
+    rows.emplace_back();
+    if (row.text.empty()) continue;
+    ASSIGN_OR_RETURN(const EncodedPrompt encoded, Encode(to, row));
+    ASSIGN_OR_RETURN(rows.back(), OnHost(to, encoded));
+  }
+  return rows;
+}
+
+absl::StatusOr<NamedBuffers> MakeConditioning(const Stage& stage, const Inputs* inputs,
+                                              device::Stream& stream, PendingWork& work) {
+  const StageGraphs to = {stage, inputs, stream, work};
   const std::vector<RowInputs>& rows = stage.planned.prompts;
   ASSIGN_OR_RETURN(std::vector<EncodedPrompt> text, EncodeRows(to, rows));
   const auto count = static_cast<int64_t>(rows.size());

@@ -5,6 +5,7 @@
 
 #include "absl/status/statusor.h"
 #include "core/device/device.h"
+#include "core/pipeline/spec/inputs.h"
 #include "core/pipeline/units/run_graph.h"
 #include "core/pipeline/units/stage.h"
 
@@ -13,14 +14,20 @@ namespace latentd::pipeline {
 // Inputs of the request graph that depend on one row's prompts, by name.
 using EncodedPrompt = NamedBuffers;
 
-// Enqueues runs of the stage's text encoders, for each row of a picture.
-absl::StatusOr<std::vector<EncodedPrompt>> EncodePrompts(const Stage& stage, device::Stream& stream,
-                                                         PendingWork& work);
+// Enqueues runs of the stage's text encoders, for each row of a picture; of a row that reads
+// embeddings copies of those in `inputs`, which may be null where none does.
+absl::StatusOr<std::vector<EncodedPrompt>> EncodePrompts(const Stage& stage, const Inputs* inputs,
+                                                         device::Stream& stream, PendingWork& work);
+
+// The same where all rows have prompts or zeros, to memory of the host. A row of zeros has nothing;
+// one whose tokens have no weights has no origin of them.
+absl::StatusOr<std::vector<EncodedPrompt>> EncodeToHost(const Stage& stage, device::Stream& stream,
+                                                        PendingWork& work);
 
 // EncodePrompts, and runs of the stage's request part. Returns the inputs of the stage's UNet,
 // [rows, n], by the step graph's names; rows of a picture are [unconditional, conditional] with
 // guidance, else [conditional]. `work` holds the encoders' results.
-absl::StatusOr<NamedBuffers> MakeConditioning(const Stage& stage, device::Stream& stream,
-                                              PendingWork& work);
+absl::StatusOr<NamedBuffers> MakeConditioning(const Stage& stage, const Inputs* inputs,
+                                              device::Stream& stream, PendingWork& work);
 
 }  // namespace latentd::pipeline

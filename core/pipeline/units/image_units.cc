@@ -196,9 +196,15 @@ absl::Status SampleMaskedImage(Picture& picture, device::Stream& stream, Pending
 
 absl::Status EnqueueText(Picture& picture, device::Stream& stream, UnitPart& part) {
   Request& request = *picture.request;
+  if (request.spec().output_embeds) {
+    ASSIGN_OR_RETURN(part.embeds, EncodeToHost(picture.stage(), stream, part.work));
+    picture.next = UnitKind::kWait;
+    return absl::OkStatus();
+  }
   auto& conditioning = request.conditioning[picture.stage_index];
   if (!conditioning) {
-    ASSIGN_OR_RETURN(conditioning, MakeConditioning(picture.stage(), stream, part.work));
+    ASSIGN_OR_RETURN(conditioning,
+                     MakeConditioning(picture.stage(), request.inputs.get(), stream, part.work));
   }
   picture.Advance();
   return picture.next == UnitKind::kEncode ? absl::OkStatus() : BeginSteps(picture, stream, part);

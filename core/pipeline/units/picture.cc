@@ -35,11 +35,12 @@ Lane Picture::LaneOf(const PlannedStage& stage) const {
   const ModelId model = stage.model->row().id;
   const int chunks = stage.chunks();
   const Size size = executed_size();
-  // A network that reads another number of chunks is another one.
+  // A network that reads another number of chunks is another one. A picture that takes no steps needs no room beside others.
+  const bool apart = plan().alone || plan().spec.output_embeds;
   return {.network = model.value * prompts::kMaxChunks + chunks - 1,
           .width = size.width,
           .height = size.height,
-          .only = plan().alone ? reinterpret_cast<uintptr_t>(this) : 0};
+          .only = apart ? reinterpret_cast<uintptr_t>(this) : 0};
 }
 
 batching::Ahead Picture::ahead() const {
@@ -47,9 +48,9 @@ batching::Ahead Picture::ahead() const {
   ahead.stages.front().lane = lane();
   if (next == UnitKind::kDone) return ahead;
   for (const PlannedUnit& one : absl::MakeConstSpan(plan().units).subspan(unit)) {
-    if (one.kind == UnitKind::kStep) {
+    if (one.kind == UnitKind::kStep || one.kind == UnitKind::kText) {
       ahead.stages[one.stage - stage_index] = StepsAhead(one.stage);
-    } else if (one.kind != UnitKind::kText) {
+    } else {
       (batching::FollowsSteps(one.kind) ? ahead.after : ahead.before).push_back(one.kind);
     }
   }

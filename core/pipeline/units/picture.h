@@ -78,7 +78,7 @@ struct Picture {
   // Work that it has left to do.
   batching::Ahead ahead() const;
   // Rows of one step there, at most; and of the lane.
-  int most_rows() const { return stage().steps.rbegin()->first; }
+  int most_rows() const { return stage().steps.empty() ? rows() : stage().steps.rbegin()->first; }
   int lane_rows() const { return plan().alone ? most_rows() : RowsOfLane(most_rows()); }
   Size size() const { return {*plan().spec.width, *plan().spec.height}; }
   Size executed_size() const { return plan().executed_size; }
@@ -110,7 +110,10 @@ struct Picture {
   device::Buffer handed_over;        // for the refiner, from the base; without memory if none
   std::optional<LanePlace> place;    // while the stage's steps run
   bool decode_redone = false;        // by decode_fallback, or to be
-  image::Image pixels;               // when next is kDone, unless the spec wants latents
+  image::Image pixels;  // when next is kDone, unless the spec wants latents or embeddings
+  // For output_embeds when next is kDone, on the host: by row of the stage's prompts, what its text
+  // encoders gave for it (EncodePrompts); nothing for one of zeros.
+  std::vector<NamedBuffers> embeds;
 
  private:
   Lane LaneOf(const PlannedStage& stage) const;

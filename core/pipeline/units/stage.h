@@ -14,12 +14,14 @@ struct Stage {
   Stage(const PlannedStage& planned, const LoadedModel& model) : planned(planned), model(model) {}
 
   const schedulers::Schedule& schedule() const { return planned.schedule; }
-  device::Device& device() const { return request_part->device(); }
+  device::Device& device() const {
+    return request_part != nullptr ? request_part->device() : text.front()->device();
+  }
 
   const PlannedStage& planned;          // part of the request's plan
   const LoadedModel& model;             // on the device that draws
   std::vector<ExecutablePointer> text;  // in the order of the model's text encoders
-  ExecutablePointer request_part;
+  ExecutablePointer request_part;       // null: nothing runs but the text encoders
   // By rows: those of the request's own number, and of more where they are ready.
   StepLane::Executables steps;
 };

@@ -9,7 +9,7 @@
 namespace latentd::pipeline {
 
 // Prompts to the conditioning of the stage at hand, unless another picture of the request has made
-// it.
+// it; or, where embeddings are wanted, to these, for the host.
 absl::Status EnqueueText(Picture& picture, device::Stream& stream, UnitPart& part);
 
 // The init image to latents, noised for the schedule's first step.

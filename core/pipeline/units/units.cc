@@ -79,6 +79,10 @@ absl::Status CompleteUnit(const PendingUnit& unit, Picture& picture, UnitPart& p
   RETURN_IF_ERROR(unit.done->Wait());
   if (unit.kind == UnitKind::kDecode) return CompleteDecode(picture, part);
   for (const FiniteFlag& flag : part.work.flags) RETURN_IF_ERROR(flag.Check());
+  if (!part.embeds.empty()) {
+    picture.embeds = std::move(part.embeds);
+    picture.next = UnitKind::kDone;
+  }
   if (part.latents.has_memory()) {
     picture.latents = part.latents;
     picture.next = UnitKind::kDone;

@@ -32,6 +32,7 @@ struct UnitPart {
   device::Buffer pixels;
   // Output of the last step of a picture whose latents are wanted: these, for the host.
   device::Buffer latents;
+  std::vector<NamedBuffers> embeds;  // output of a text unit where these are wanted: Picture's
 };
 
 // A unit whose work is on a stream: not to be destroyed before `done` is reached.
@@ -61,9 +62,9 @@ absl::StatusOr<PendingUnit> EnqueueUnit(absl::Span<Picture* const> pictures, Lan
 absl::StatusOr<PendingUnit> EnqueuePreview(Picture& picture, device::Stream& stream);
 
 // Waits for the unit and says how it ended for `picture`, whose part this is. Pixels of a decode,
-// or latents that are wanted, go to the picture, which is kDone; it is kDecode again, and the part
-// ends no stage, where what was decoded is not finite and a decoder in float32 is left to try.
-// REQUIRES: units of one picture in the order in which they were enqueued.
+// or latents or embeddings that are wanted, go to the picture, which is kDone; it is kDecode again,
+// and the part ends no stage, where what was decoded is not finite and a decoder in float32 is left
+// to try. REQUIRES: units of one picture in the order in which they were enqueued.
 absl::Status CompleteUnit(const PendingUnit& unit, Picture& picture, UnitPart& part);
 
 }  // namespace latentd::pipeline

@@ -22,11 +22,8 @@ namespace {
 namespace fs = std::filesystem;
 
 // Each says what a kind is and how to go on; $0 is the path as it was given.
-constexpr char kFuseOfFolder[] =
-    "a LoRA, which is not served by itself: fuse it into its checkpoint once in Python, "
-    "pipe = diffusers.DiffusionPipeline.from_pretrained(\"BASE\"); "
-    "pipe.load_lora_weights(\"$0\"); pipe.fuse_lora(); pipe.unload_lora_weights(); "
-    "pipe.save_pretrained(\"DIR\"), and give DIR";
+constexpr char kLora[] =
+    "a LoRA, which is no checkpoint: give the one that it belongs to, and this with --lora=$0";
 constexpr char kControlNet[] =
     "a ControlNet, which is not served: give the checkpoint that it belongs to, without it";
 constexpr char kAdapter[] =
@@ -156,7 +153,7 @@ std::string DescribeFolder(const std::string& path) {
   if (!place.empty()) return place;
   const std::string network = DescribeConfig(path);
   if (!network.empty()) return ItIs(network, path);
-  if (Exists(fs::path(path) / "adapter_config.json")) return ItIs(kFuseOfFolder, path);
+  if (Exists(fs::path(path) / "adapter_config.json")) return ItIs(kLora, path);
   const std::vector<std::string> files = SafetensorsIn(path);
   if (files.empty()) return "";
   return DescribeFile(files.front());

@@ -128,6 +128,7 @@ class HeaderReader : public nlohmann::json_sax<Json> {
   }
 
   bool AddMetadata(const std::string& value) {
+    if (field_ == kLoraConfigKey) return AddLoraConfig(value);
     const size_t bytes = field_.size() + value.size();
     if (value.size() > kMaxMetadataValueBytes || bytes > kMaxMetadataBytes - metadata_bytes_) {
       return true;
@@ -135,6 +136,13 @@ class HeaderReader : public nlohmann::json_sax<Json> {
     metadata_bytes_ += bytes;
     metadata_.insert_or_assign(field_, value);
     return true;
+  }
+
+  bool AddLoraConfig(const std::string& value) {
+    metadata_.insert_or_assign(field_, value);
+    if (value.size() <= kMaxLoraConfigBytes) return true;
+    return Refuse(absl::StrCat("has ", kLoraConfigKey, " of ", value.size(), " bytes; at most ",
+                               kMaxLoraConfigBytes, " are read"));
   }
 
   bool EnterField(const std::string& field) {

@@ -56,6 +56,21 @@ TEST_F(ArrivalTest, ARequestThatComesBackIsKnownByWhatItAskedFor) {
   EXPECT_NE(ContentOf(asked, testing::ImageInput("an image")), content);
   EXPECT_NE(ContentOf(asked, testing::LatentsInput("an image")),
             ContentOf(asked, testing::ImageInput("an image")));
+  const auto embeds = [](pipeline::Embeds prompt, pipeline::Embeds negative) {
+    return std::make_shared<const pipeline::Inputs>(
+        pipeline::Inputs{.prompt = std::move(prompt), .negative = std::move(negative)});
+  };
+  const pipeline::HostTensor one = {.shape = {1}, .data = "1234"},
+                             other = {.shape = {1}, .data = "1235"};
+  const uint64_t of_one = ContentOf(asked, embeds({.states = one}, {}));
+  EXPECT_EQ(ContentOf(asked, embeds({.states = one}, {})), of_one);
+  EXPECT_NE(of_one, content);
+  EXPECT_NE(ContentOf(asked, embeds({.states = other}, {})), of_one);
+  EXPECT_NE(ContentOf(asked, embeds({.pooled = one}, {})), of_one);
+  EXPECT_NE(ContentOf(asked, embeds({}, {.states = one})), of_one);
+  pipeline::PictureSpec encoded = asked;
+  encoded.output_embeds = pipeline::HostTensor::Type::kFloat32;
+  EXPECT_NE(ContentOf(encoded), content);
   EXPECT_NE(ContentOf(asked, nullptr, {.format = image::Format::kJpeg}), content);
   const std::shared_ptr<Job> job = JobOf(SmallSpec(4));
   job->content = content;

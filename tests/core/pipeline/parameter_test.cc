@@ -1,6 +1,7 @@
 // Every field of a request: changing it changes the picture, or there is a reason why it must not;
 // and in shapes that are compiled it compiles nothing.
 #include <functional>
+#include <optional>
 #include <set>
 #include <string>
 #include <type_traits>
@@ -9,6 +10,7 @@
 
 #include "core/image/encode.h"
 #include "core/noise/noise_generator.h"
+#include "core/pipeline/plan/embeds.h"
 #include "core/pipeline/plan/latents_file.h"
 #include "core/pipeline/spec/fields.h"
 #include "tests/core/pipeline/rig.h"
@@ -16,15 +18,24 @@
 namespace latentd::pipeline {
 namespace {
 
+bool Differ(const std::optional<HostTensor>& a, const std::optional<HostTensor>& b) {
+  return (a ? a->data : "") != (b ? b->data : "");
+}
+
 // Members of a spec that no field of the API sets by itself.
 std::vector<std::pair<std::string, bool>> OthersThatDiffer(const Asked& a, const Asked& b) {
-  return {{"executed_size", a.executed_size != b.executed_size},
-          {"image", a.inputs.image != b.inputs.image},
-          {"mask_image", a.inputs.mask_image != b.inputs.mask_image},
-          {"latents", a.inputs.latents != b.inputs.latents},
-          {"takes_previews", a.takes_previews != b.takes_previews},
-          {"output_latents", a.output_latents != b.output_latents},
-          {"scheduler.config", a.scheduler.config != b.scheduler.config}};
+  return {
+      {"executed_size", a.executed_size != b.executed_size},
+      {"image", a.inputs.image != b.inputs.image},
+      {"mask_image", a.inputs.mask_image != b.inputs.mask_image},
+      {"latents", a.inputs.latents != b.inputs.latents},
+      {"prompt_embeds", Differ(a.inputs.prompt.states, b.inputs.prompt.states)},
+      {"pooled_prompt_embeds", Differ(a.inputs.prompt.pooled, b.inputs.prompt.pooled)},
+      {"negative_prompt_embeds", Differ(a.inputs.negative.states, b.inputs.negative.states)},
+      {"negative_pooled_prompt_embeds", Differ(a.inputs.negative.pooled, b.inputs.negative.pooled)},
+      {"takes_previews", a.takes_previews != b.takes_previews},
+      {"output_latents", a.output_latents != b.output_latents},
+      {"scheduler.config", a.scheduler.config != b.scheduler.config}};
 }
 
 bool Differs(const Field& field, const PictureSpec& a, const PictureSpec& b) {
@@ -83,6 +94,19 @@ Asked InSteps(int steps) {
 }
 
 Asked Plain() { return InSteps(2); }
+
+// A tensor of one number.
+HostTensor Filled(std::vector<int64_t> shape, float value) {
+  HostTensor tensor = {HostTensor::Type::kFloat32, std::move(shape), ""};
+  for (int64_t i = ElementsOf(tensor); i > 0; --i) {
+    tensor.data.append(reinterpret_cast<const char*>(&value), sizeof(value));
+  }
+  return tensor;
+}
+
+// Embeddings of the widths of the demo's base.
+HostTensor States(float value) { return Filled({77, 160}, value); }
+HostTensor Pooled(float value) { return Filled({96}, value); }
 
 using Edit = std::function<void(Asked&)>;
 
@@ -256,6 +280,25 @@ std::vector<Row> ConditioningRows() {
   };
 }
 
+Asked WithEmbeds() {
+  Asked spec = Plain();
+  spec.prompt.clear();
+  spec.inputs.prompt = {States(0.5), Pooled(0.5)};
+  spec.inputs.negative = {States(0), Pooled(0)};
+  return spec;
+}
+
+std::vector<Row> EmbedsRows() {
+  return {
+      {"prompt_embeds", WithEmbeds(), [](Asked& s) { s.inputs.prompt.states = States(-1); }},
+      {"pooled_prompt_embeds", WithEmbeds(), [](Asked& s) { s.inputs.prompt.pooled = Pooled(-1); }},
+      {"negative_prompt_embeds", WithEmbeds(),
+       [](Asked& s) { s.inputs.negative.states = States(-1); }},
+      {"negative_pooled_prompt_embeds", WithEmbeds(),
+       [](Asked& s) { s.inputs.negative.pooled = Pooled(-1); }},
+  };
+}
+
 std::vector<Row> StageRows() {
   return {
       {"refine", After(Plain(), [](Asked& s) { s.denoising_end = 0.5; }),
@@ -293,7 +336,7 @@ std::vector<Row> SchedulerRows() {
 std::vector<Row> Rows() {
   std::vector<Row> all;
   for (const auto& rows : {PromptRows(), SizeRows(), DenoisingRows(), ConditioningRows(),
-                           StageRows(), SchedulerRows()}) {
+                           EmbedsRows(), StageRows(), SchedulerRows()}) {
     all.insert(all.end(), rows.begin(), rows.end());
   }
   return all;

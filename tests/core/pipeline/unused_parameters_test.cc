@@ -76,6 +76,10 @@ const Change kTarget = [](PictureSpec& spec) { spec.target_size = Size{128, 128}
 const Change kNegativeOriginal = [](PictureSpec& s) { s.negative_original_size = Size{9, 9}; };
 const Change kNegativeTarget = [](PictureSpec& s) { s.negative_target_size = Size{9, 9}; };
 const Change kNegativeCrop = [](PictureSpec& s) { s.negative_crops_coords_top_left = Offset{}; };
+const Change kEmbeds = [](PictureSpec& spec) { spec.has_prompt_embeds = true; };
+const Change kSyntax = [](PictureSpec& s) { s.prompt_syntax = prompts::Syntax::kA1111; };
+const Change kChunked = [](PictureSpec& s) { s.long_prompt = prompts::LongPrompt::kChunk; };
+const Change kClipSkipA1111 = [](PictureSpec& spec) { spec.clip_skip_a1111 = 3; };
 const Change kScore = [](PictureSpec& spec) { spec.aesthetic_score = 7.0; };
 const Change kNegativeScore = [](PictureSpec& spec) { spec.negative_aesthetic_score = 1.0; };
 
@@ -168,6 +172,26 @@ const std::vector<Case> kCases = {
      {kBase},
      kNegativeCrop,
      kBoth},
+    {"prompt_syntax has no effect: prompt_embeds",
+     And(kEmbeds, kSyntax),
+     {kBase},
+     And(kEmbeds, And(kSyntax, kNegative)),
+     {kBase}},
+    {"long_prompt has no effect: prompt_embeds",
+     And(kEmbeds, kChunked),
+     {kBase},
+     kChunked,
+     {kBase}},
+    {"clip_skip has no effect: prompt_embeds",
+     And(kEmbeds, And(kClipSkip, kNegative)),
+     {kBase},
+     kClipSkip,
+     {kBase}},
+    {"clip_skip_a1111 has no effect: prompt_embeds",
+     And(kEmbeds, kClipSkipA1111),
+     {kBase},
+     And(kEmbeds, kClipSkipA1111),
+     {kDdim}},
     {"aesthetic_score has no effect: only a refiner", kScore, {kBase}, kScore, kBoth},
     {"negative_aesthetic_score has no effect: only a refiner",
      kNegativeScore,

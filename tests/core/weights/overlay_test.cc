@@ -103,6 +103,21 @@ TEST_F(OverlayTest, StandsOverTheBaseAndLeavesTheRest) {
   EXPECT_EQ(base->Files().size(), 1u);
 }
 
+TEST_F(OverlayTest, TellsShapesOfBoth) {
+  const absl::btree_map<std::string, device::Shape> shapes = {{"unet/a", {2, 2}},
+                                                              {"unet/b", {2, 2}}};
+  EXPECT_EQ(Base()->Shapes(), shapes);
+  auto more = shapes;
+  more["unet/a"] = {3};
+  more["unet/c"] = {4, 1};
+  const auto source = [](device::Shape shape) {
+    return Source::Of({device::Buffer::Allocate(DType::kF32, std::move(shape)), "memory"});
+  };
+  EXPECT_EQ(
+      WeightSet::Over(Base(), {{"unet/a", source({3})}, {"unet/c", source({4, 1})}})->Shapes(),
+      more);
+}
+
 TEST_F(OverlayTest, StandsOverAnOverlay) {
   const SetPointer once = WithLora(Base(), 0.5f), twice = WithLora(once, 0.25f);
   ASSERT_OK_AND_ASSIGN(const Source source, twice->Find("unet/a"));

@@ -58,6 +58,23 @@ TEST(SafetensorsHeaderTest, LeavesLongValuesOut) {
   EXPECT_THAT(header.metadata, UnorderedElementsAre(Pair("a", longest), Pair("b", "c")));
 }
 
+// Without it a LoRA would have another scale.
+TEST(SafetensorsHeaderTest, KeepsTheConfigurationOfALoraOrRefusesTheFile) {
+  const auto parse = [](size_t bytes) {
+    return ParseSafetensorsHeader(
+        WithMetadata(absl::StrCat(R"({"lora_adapter_metadata":")", std::string(bytes, 'x'),
+                                  R"(","a":")", std::string(100, 'y'), R"("})")),
+        "x");
+  };
+  ASSERT_OK_AND_ASSIGN(const SafetensorsHeader header, parse(kMaxMetadataBytes * 2));
+  EXPECT_EQ(header.metadata.at("lora_adapter_metadata").size(), kMaxMetadataBytes * 2);
+  EXPECT_TRUE(header.metadata.contains("a"));
+  EXPECT_OK(parse(kMaxLoraConfigBytes));
+  EXPECT_THAT(parse(kMaxLoraConfigBytes + 1),
+              testing::StatusIs(absl::StatusCode::kInvalidArgument,
+                                ::testing::HasSubstr("lora_adapter_metadata")));
+}
+
 TEST(SafetensorsHeaderTest, BoundsAllOfIt) {
   std::string metadata = "{";
   for (int i = 0; i < 1000; ++i) {

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <optional>
 #include <set>
 #include <string>
 
@@ -54,6 +55,8 @@ class Filler {
     switch (field.cpp_type()) {
       case FieldDescriptor::CPPTYPE_INT32:
         return reflection.SetInt32(&message, &field, number_);
+      case FieldDescriptor::CPPTYPE_INT64:
+        return reflection.AddInt64(&message, &field, number_);
       case FieldDescriptor::CPPTYPE_UINT64:
         return field.is_repeated() ? reflection.AddUInt64(&message, &field, number_)
                                    : reflection.SetUInt64(&message, &field, number_);
@@ -84,6 +87,14 @@ v1::GenerateRequest RoundTrip(const v1::GenerateRequest& request) {
   return ToProto(completed, converted.spec.output).parameters();
 }
 
+// The Filler's tensors have the last type that there is.
+void ExpectTensor(const std::optional<pipeline::HostTensor>& tensor, const v1::Tensor& wanted) {
+  ASSERT_TRUE(tensor.has_value());
+  EXPECT_EQ(tensor->type, pipeline::HostTensor::Type::kBFloat16);
+  EXPECT_THAT(tensor->shape, ::testing::ElementsAreArray(wanted.shape()));
+  EXPECT_EQ(tensor->data, wanted.data());
+}
+
 TEST(RequestConversionTest, EveryFieldReachesTheSpecAndComesBackInTheParameters) {
   v1::GenerateRequest request;
   Filler().Fill(request);
@@ -95,6 +106,10 @@ TEST(RequestConversionTest, EveryFieldReachesTheSpecAndComesBackInTheParameters)
   expected.clear_image();
   expected.clear_mask_image();
   expected.clear_latents();
+  expected.clear_prompt_embeds();
+  expected.clear_pooled_prompt_embeds();
+  expected.clear_negative_prompt_embeds();
+  expected.clear_negative_pooled_prompt_embeds();
   expected.clear_priority();  // the request's, not its pictures'
   expected.clear_resumable();
   std::string difference;
@@ -106,8 +121,31 @@ TEST(RequestConversionTest, EveryFieldReachesTheSpecAndComesBackInTheParameters)
   EXPECT_EQ(converted.spec.inputs->image, request.image());
   EXPECT_EQ(converted.spec.inputs->mask_image, request.mask_image());
   EXPECT_EQ(converted.spec.inputs->latents, request.latents());
+  ExpectTensor(converted.spec.inputs->prompt.states, request.prompt_embeds());
+  ExpectTensor(converted.spec.inputs->prompt.pooled, request.pooled_prompt_embeds());
+  ExpectTensor(converted.spec.inputs->negative.states, request.negative_prompt_embeds());
+  ExpectTensor(converted.spec.inputs->negative.pooled, request.negative_pooled_prompt_embeds());
   EXPECT_EQ(converted.spec.priority, request.priority());
   EXPECT_THAT(converted.violations, IsEmpty());
+}
+
+TEST(RequestConversionTest, TensorsAreOfTheirType) {
+  using Type = pipeline::HostTensor::Type;
+  EXPECT_EQ(FromProto(v1::Tensor::DTYPE_UNSPECIFIED), Type::kFloat32);
+  EXPECT_EQ(FromProto(v1::Tensor::DTYPE_FLOAT32), Type::kFloat32);
+  EXPECT_EQ(FromProto(v1::Tensor::DTYPE_FLOAT16), Type::kFloat16);
+  EXPECT_EQ(FromProto(v1::Tensor::DTYPE_BFLOAT16), Type::kBFloat16);
+}
+
+TEST(RequestConversionTest, APromptIsNotRequiredBesideItsEmbeddings) {
+  v1::GenerateRequest request;
+  EXPECT_THAT(BadFields(request), ElementsAre("prompt"));
+  request.mutable_prompt_embeds();
+  EXPECT_THAT(BadFields(request), IsEmpty());
+  request.mutable_prompt_embeds()->set_dtype(static_cast<v1::Tensor::Dtype>(9));
+  EXPECT_THAT(BadFields(request), ElementsAre("prompt_embeds.dtype"));
+  EXPECT_TRUE(ToSpec(request).spec.inputs->prompt.states.has_value());
+  EXPECT_EQ(ToSpec(Good()).spec.inputs, nullptr);
 }
 
 TEST(RequestConversionTest, BucketPoliciesGoBothWays) {

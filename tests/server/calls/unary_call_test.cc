@@ -6,9 +6,11 @@
 
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "core/base/error_details.h"
 #include "core/base/error_facts.h"
+#include "core/base/tensor_file.h"
 #include "tests/server/running_server.h"
 
 namespace latentd::server::calls {
@@ -55,6 +57,74 @@ TEST_F(UnaryCallTest, WhatItDoesNotRepeatOfTheRequestTakesNoRoom) {
   EXPECT_GT(engine_.WaitForSpec().max_response_bytes, kMaxUnaryBytes - (64 << 10));
   SendPicture("picture");
   client.join();
+}
+
+class EncodeTest : public RunningServer {
+ protected:
+  grpc::Status Encode(const v1::EncodeRequest& request, v1::EncodeResponse& response) {
+    grpc::ClientContext context;
+    return stub_->Encode(&context, request, &response);
+  }
+};
+
+TEST_F(EncodeTest, HandsOnEveryFieldAndAnswersWithTensors) {
+  v1::EncodeRequest request;
+  request.set_prompt("a star");
+  request.set_prompt_2("a ring");
+  request.set_negative_prompt("");
+  request.set_negative_prompt_2("blue");
+  request.set_prompt_syntax(v1::PROMPT_SYNTAX_COMPEL);
+  request.set_long_prompt(v1::LONG_PROMPT_CHUNK);
+  request.set_clip_skip(2);
+  request.set_clip_skip_a1111(3);
+  request.set_model("anime");
+  request.set_priority(1);
+  request.set_request_id("mine");
+  request.set_dtype(v1::Tensor::DTYPE_FLOAT16);
+  v1::EncodeResponse response;
+  std::thread client([&] { EXPECT_TRUE(Encode(request, response).ok()); });
+  const engine::GenerateSpec spec = engine_.WaitForSpec();
+  const std::vector<NamedTensor> tensors = {{"prompt_embeds", "F16", {2, 1}, "1234"},
+                                            {"negative_pooled_prompt_embeds", "BF16", {1}, "56"}};
+  SendPicture(TensorFile(tensors));
+  client.join();
+  EXPECT_EQ(spec.request_id, "mine");
+  EXPECT_EQ(spec.priority, 1);
+  EXPECT_EQ(spec.picture.output_embeds, pipeline::HostTensor::Type::kFloat16);
+  EXPECT_GT(spec.picture.guidance_scale, 1);
+  EXPECT_EQ(spec.picture.prompt, "a star");
+  EXPECT_EQ(spec.picture.prompt_2, "a ring");
+  EXPECT_EQ(spec.picture.negative_prompt, "");
+  EXPECT_EQ(spec.picture.negative_prompt_2, "blue");
+  EXPECT_EQ(spec.picture.prompt_syntax, prompts::Syntax::kCompel);
+  EXPECT_EQ(spec.picture.long_prompt, prompts::LongPrompt::kChunk);
+  EXPECT_EQ(spec.picture.clip_skip, 2);
+  EXPECT_EQ(spec.picture.clip_skip_a1111, 3);
+  EXPECT_EQ(spec.picture.model, "anime");
+  EXPECT_EQ(response.request_id(), "mine");
+  EXPECT_EQ(response.prompt_embeds().dtype(), v1::Tensor::DTYPE_FLOAT16);
+  EXPECT_THAT(response.prompt_embeds().shape(), ::testing::ElementsAre(2, 1));
+  EXPECT_EQ(response.prompt_embeds().data(), "1234");
+  EXPECT_EQ(response.negative_pooled_prompt_embeds().dtype(), v1::Tensor::DTYPE_BFLOAT16);
+  EXPECT_FALSE(response.has_negative_prompt_embeds());
+}
+
+TEST_F(EncodeTest, WhatDoesNotFitCanBeHadInFewerBytes) {
+  engine_.set_response_bytes(kMaxUnaryBytes);
+  v1::EncodeResponse response;
+  const grpc::Status status = Encode({}, response);
+  EXPECT_EQ(ReasonOf(status), "RESPONSE_TOO_LARGE");
+  EXPECT_THAT(status.error_message(), HasSubstr("ask for dtype FLOAT16"));
+}
+
+TEST_F(EncodeTest, AResultThatIsNoneIsAFaultOfTheServer) {
+  v1::EncodeResponse response;
+  grpc::Status status;
+  std::thread client([&] { status = Encode({}, response); });
+  engine_.WaitForSpec();
+  SendPicture("no tensors");
+  client.join();
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::INTERNAL);
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 namespace latentd::server::config {
 namespace {
 
+using pipeline::LoraFile;
 using pipeline::ModelSource;
 using pipeline::Residency;
 using ::testing::ElementsAre;
@@ -53,6 +54,16 @@ TEST(ModelFlagTest, TakesPartsAndSettings) {
   EXPECT_EQ(Only("a=/m,residency=ready").residency, Residency::kReady);
 }
 
+TEST(ModelFlagTest, TakesLorasWithTheirWeights) {
+  const ModelSource model =
+      Only("film=/m,lora=/l/film.safetensors:0.8,lora=/l/a+b.safetensors:-0.5:1.5,lora=/l/folder");
+  EXPECT_THAT(model.parts.loras,
+              ElementsAre(LoraFile{"/l/film.safetensors", 0.8, 0.8},
+                          LoraFile{"/l/a+b.safetensors", -0.5, 1.5}, LoraFile{"/l/folder", 1, 1}));
+  EXPECT_THAT(Only("a=/m,lora=/x,1:2,3").parts.loras, ElementsAre(LoraFile{"/x,1:2,3"}));
+  EXPECT_THAT(Only("a=/m,lora=/1:2:3:4").parts.loras, ElementsAre(LoraFile{"/1:2", 3, 4}));
+}
+
 TEST(ModelFlagTest, AnEqualsSignOrACommaMayBeInAPath) {
   EXPECT_EQ(Only("a=/m/x=1,2/b").checkpoint, "/m/x=1,2/b");
   EXPECT_EQ(Only("a=/m/x,vae=/v,1=2").parts.components.at("vae"), "/v,1=2");
@@ -69,6 +80,12 @@ TEST(ModelFlagTest, SaysWhatIsWrong) {
   EXPECT_THAT(ErrorOf({"a=/m,buckets=big"}), HasSubstr("--model"));
   EXPECT_THAT(ErrorOf({"a=/m,vae="}), HasSubstr("vae"));
   EXPECT_THAT(ErrorOf({"a=/m,vae=/v,vae=/w"}), HasSubstr("one vae"));
+  EXPECT_THAT(ErrorOf({"a=/m,lora="}), HasSubstr("a value for lora"));
+  for (const char* lora : {":0.8", "f.safetensors:much", "f.safetensors:0.8:", "f.safetensors:nan",
+                           "f.safetensors:1:inf", "f.safetensors:1e39", "f.safetensors:1:-2e6",
+                           "f.safetensors:1:2:3"}) {
+    EXPECT_THAT(ErrorOf({std::string("a=/m,lora=") + lora}), HasSubstr("FILE[:WEIGHT")) << lora;
+  }
 }
 
 TEST(ModelFlagTest, ThereAreNotTooMany) {

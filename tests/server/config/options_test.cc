@@ -119,6 +119,18 @@ TEST(OptionsTest, PartsOfACheckpointComeFromOtherPlaces) {
   EXPECT_THAT(options.engine.refiner_parts.components, IsEmpty());
 }
 
+TEST(OptionsTest, LorasOfTheBaseAreInTheirOrder) {
+  ASSERT_OK_AND_ASSIGN(const Options options,
+                       OptionsOf("", {"--base=/b", "--refiner=/r", "--lora=/z.safetensors:0.5",
+                                      "--lora=/a.safetensors"}));
+  EXPECT_THAT(options.engine.base_parts.loras,
+              ElementsAre(pipeline::LoraFile{"/z.safetensors", 0.5, 0.5},
+                          pipeline::LoraFile{"/a.safetensors", 1, 1}));
+  EXPECT_THAT(options.engine.refiner_parts.loras, IsEmpty());
+  EXPECT_THAT(OptionsOf("", {"--lora=/l"}),
+              StatusIs(kInvalid, HasSubstr("--lora=/l: must be given together with --base")));
+}
+
 TEST(OptionsTest, EveryFlagOfGraphsHasItsEffect) {
   ASSERT_OK_AND_ASSIGN(
       const Options options,

@@ -14,9 +14,8 @@ namespace {
 
 constexpr absl::string_view kModelsServed =
     ", which is not served: only Stable Diffusion 1, 2 and XL are";
-constexpr absl::string_view kFuse =
-    ", which is no checkpoint: fuse it into the one that it belongs to once, with diffusers' "
-    "load_lora_weights, fuse_lora, unload_lora_weights and save_pretrained, and give that";
+constexpr absl::string_view kMerge =
+    ", which is no checkpoint: give the one that it belongs to, and this file with --lora";
 constexpr absl::string_view kAddOn =
     ", which is no checkpoint: give the checkpoint that it belongs to";
 
@@ -41,7 +40,7 @@ std::vector<ForeignRow> AddOnRows() {
   for (const char* word : {"lora_unet_", "lora_te", "lora_transformer_", "lycoris_", "lora_A.",
                            "lora_B.", "lora_down.", "lora_up.", "lora.down.", "lora.up.",
                            "lora_linear_layer.", "hada_w1_", "lokr_w1"}) {
-    rows.push_back({"a LoRA", kFuse, {{At::kAnywhere, word}}});
+    rows.push_back({"a LoRA", kMerge, {{At::kAnywhere, word}}});
   }
   for (const char* word : {"control_model.", "controlnet_", "input_hint_block.", "zero_convs.",
                            "nested_controlnet", "control_add_embedding."}) {

@@ -3,6 +3,22 @@
 #include "absl/strings/str_cat.h"
 
 namespace latentd::weights {
+
+const UnetSpelling kLdmSpelling = {.conv_in = "input_blocks.0.0",
+                                   .conv_norm_out = "out.0",
+                                   .conv_out = "out.2",
+                                   .time_linear_1 = "time_embed.0",
+                                   .time_linear_2 = "time_embed.2",
+                                   .time_cond_proj = "time_embed.cond_proj",
+                                   .add_linear_1 = "label_emb.0.0",
+                                   .add_linear_2 = "label_emb.0.2",
+                                   .norm1 = "in_layers.0",
+                                   .conv1 = "in_layers.2",
+                                   .time_emb_proj = "emb_layers.1",
+                                   .norm2 = "out_layers.0",
+                                   .conv2 = "out_layers.3",
+                                   .conv_shortcut = "skip_connection"};
+
 namespace {
 
 constexpr UnetSpelling kDiffusers = {.conv_in = "conv_in",
@@ -19,21 +35,6 @@ constexpr UnetSpelling kDiffusers = {.conv_in = "conv_in",
                                      .norm2 = "norm2",
                                      .conv2 = "conv2",
                                      .conv_shortcut = "conv_shortcut"};
-
-constexpr UnetSpelling kLdm = {.conv_in = "input_blocks.0.0",
-                               .conv_norm_out = "out.0",
-                               .conv_out = "out.2",
-                               .time_linear_1 = "time_embed.0",
-                               .time_linear_2 = "time_embed.2",
-                               .time_cond_proj = "time_embed.cond_proj",
-                               .add_linear_1 = "label_emb.0.0",
-                               .add_linear_2 = "label_emb.0.2",
-                               .norm1 = "in_layers.0",
-                               .conv1 = "in_layers.2",
-                               .time_emb_proj = "emb_layers.1",
-                               .norm2 = "out_layers.0",
-                               .conv2 = "out_layers.3",
-                               .conv_shortcut = "skip_connection"};
 
 // More are in no network that is served; they end a walk over names that a file may have made up.
 constexpr int kMostModules = 256;
@@ -60,7 +61,7 @@ std::vector<UnetPaths::Block> WalkLdm(const PartTensors& tensors, absl::string_v
 }
 
 UnetPaths LdmPaths(const PartTensors& tensors) {
-  UnetPaths paths = {.spelling = kLdm, .down = {}, .middle = {}, .up = {}};
+  UnetPaths paths = {.spelling = kLdmSpelling, .down = {}, .middle = {}, .up = {}};
   const auto down = [&](const std::string& path, UnetPaths::Block& block) {
     block.sampler = IfThere(tensors, path + ".0.op");
     if (!block.sampler.empty()) return;

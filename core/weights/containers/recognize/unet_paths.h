@@ -22,6 +22,9 @@ struct UnetSpelling {
   absl::string_view norm1, conv1, time_emb_proj, norm2, conv2, conv_shortcut;
 };
 
+// Spelling of latent diffusion's own code.
+extern const UnetSpelling kLdmSpelling;
+
 struct UnetPaths {
   // A residual block, and the transformer behind it; its path is empty where there is none.
   struct Layer {

@@ -352,7 +352,7 @@ TEST(FilePartTest, RefusesOtherModelsByTheirNames) {
       {{"ip_adapter.1.to_k_ip.weight"}, "an IP-Adapter"},
       {{"lora_unet_down_blocks_0.lora_down.weight"}, "a LoRA"},
       {{"unet.down_blocks.1.attentions.0.proj_in.lora_A.weight"}, "a LoRA"},
-      {{"lora_te1_text_model_encoder_layers_0_mlp_fc1.alpha"}, "fuse_lora"},
+      {{"lora_te1_text_model_encoder_layers_0_mlp_fc1.alpha"}, "with --lora"},
       {{"emb_params"}, "textual inversion"},
       {{"clip_g", "clip_l"}, "textual inversion"},
   };

@@ -1,0 +1,35 @@
+// Embeddings that a request brings in place of prompts (pipeline::Embeds), as diffusers has them:
+// the hidden states of all text encoders, joined along their features, and the last one's pooled
+// state.
+//
+// Pure functions.
+#pragma once
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "core/pipeline/plan/plan.h"
+#include "core/pipeline/spec/inputs.h"
+#include "core/pipeline/spec/picture_spec.h"
+
+namespace latentd::pipeline {
+
+// INVALID_ARGUMENT: the request asks for something that does not go with its embeddings, by field.
+absl::Status CheckBesideEmbeds(const PictureSpec& spec, const Inputs& inputs);
+
+// INVALID_ARGUMENT: embeddings have another shape than the model reads, other bytes than that
+// shape, or numbers that are not finite; or they are of a kind that it does not have.
+absl::Status CheckEmbeds(const LoadedModel& model, const Inputs& inputs);
+
+// Sets the chunks of rows that read embeddings, then fills the others up to as many as the longest
+// has. INVALID_ARGUMENT: a row of embeddings has fewer. REQUIRES: CheckEmbeds is OK.
+absl::Status PlanChunks(const Inputs& inputs, PlannedStage& stage);
+
+// Elements of the tensor. REQUIRES, as the next: CheckEmbeds is OK.
+int64_t ElementsOf(const HostTensor& tensor);
+
+// Elements from `begin` on, as floats, without rounding.
+void Widen(const HostTensor& tensor, int64_t begin, absl::Span<float> values);
+
+}  // namespace latentd::pipeline
