@@ -183,8 +183,8 @@ absl::StatusOr<EncodedPrompt> Given(const StageGraphs& to, const Embeds& embeds)
     const int64_t width = encoder.config.hidden_size;
     ASSIGN_OR_RETURN(const Buffer pinned, PinnedColumns(to, *embeds.states, begin, width));
     // Two ports read them: of memory of the host each would get a copy of its own.
-    ASSIGN_OR_RETURN(const Buffer states, to.device().Allocate(DType::kF32, pinned.shape(),
-                                                               device::Place::kDevice));
+    ASSIGN_OR_RETURN(const Buffer states,
+                     to.device().Allocate(DType::kF32, pinned.shape(), device::Place::kDevice));
     RETURN_IF_ERROR(to.device().Copy(pinned, states, to.stream));
     AddStates(encoder, states, encoded);
     begin += width;
