@@ -18,7 +18,7 @@ using ::latentd::testing::StatusIs;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
-constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
+constexpr auto kRefused = absl::StatusCode::kInvalidArgument;
 
 const std::vector<NamedTensor> kTwo = {{"b", "F16", {2, 1}, "1234"}, {"a", "F32", {1}, "abcd"}};
 
@@ -59,7 +59,7 @@ TEST(TensorFileTest, WhatIsNoneIsRefusedByItsName) {
         WithHeader(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0]}})", "abcd"),
         WithHeader(R"({"a":{"dtype":4,"shape":[1],"data_offsets":[0,4]}})", "abcd")}) {
     EXPECT_THAT(ParseTensorFile(wrong, "star.safetensors"),
-                StatusIs(kInvalid, HasSubstr("star.safetensors")))
+                StatusIs(kRefused, HasSubstr("star.safetensors")))
         << wrong;
   }
 }
