@@ -1,9 +1,9 @@
-#include "client/prompts.h"
+#include "client/options/prompts.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "client/files.h"
+#include "client/options/files.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temporary_directory.h"
 
