@@ -20,6 +20,9 @@ namespace {
 
 constexpr char kCommand[] = "latent encode";
 
+constexpr char kAskWhatToEncode[] =
+    "say what to encode: latent encode \"a red star\" -o FILE (- reads it from standard input)";
+
 constexpr char kIntroduction[] =
     R"(latent encode PROMPT --output FILE writes what a model's text encoders make of a prompt: a safetensors file of embeddings,
 as diffusers' encode_prompt gives them, which draws without the prompt.
@@ -65,7 +68,7 @@ absl::Status TakePrompt(const std::vector<std::string>& words, EncodeOptions& op
   if (words.size() > 1) {
     return absl::InvalidArgumentError("takes one prompt; put quotes around one of several words");
   }
-  const auto prompts = ReadPrompts({.words = words});
+  const auto prompts = ReadPrompts({.words = words, .ask = kAskWhatToEncode});
   if (!prompts.ok()) return prompts.status();
   options.request.set_prompt(prompts->front());
   if (options.output.empty())

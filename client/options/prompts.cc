@@ -46,9 +46,7 @@ std::vector<std::string> PromptsOf(absl::string_view text, bool per_line) {
 
 absl::Status CheckSource(const PromptSource& source) {
   if (source.words.empty() && source.file.empty()) {
-    return absl::InvalidArgumentError(
-        "say what to draw: latent generate \"a red star\" (- reads it from standard input, "
-        "--prompt-file FILE from a file)");
+    return absl::InvalidArgumentError(source.ask);
   }
   if (!source.words.empty() && !source.file.empty()) {
     return absl::InvalidArgumentError("either PROMPT or --prompt-file, not both");

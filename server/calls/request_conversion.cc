@@ -14,7 +14,7 @@ namespace v1 = ::latent::v1;
 // Any that guides: the negative prompt is encoded too.
 constexpr double kGuided = 2;
 
-image::Format FromProto(v1::Format format) {
+image::Format FormatOf(v1::Format format) {
   switch (format) {
     case v1::FORMAT_JPEG:
       return image::Format::kJpeg;
@@ -29,26 +29,26 @@ image::Format FromProto(v1::Format format) {
   }
 }
 
-image::EncodeOptions FromProto(const v1::Output& output) {
+image::EncodeOptions OptionsOf(const v1::Output& output) {
   image::EncodeOptions options;
-  options.format = FromProto(output.format());
+  options.format = FormatOf(output.format());
   if (output.has_quality()) options.quality = output.quality();
   if (output.has_embed_parameters()) options.embed_parameters = output.embed_parameters();
   return options;
 }
 
 // The numbers are moved out of the message.
-pipeline::HostTensor FromProto(v1::Tensor& tensor) {
-  return {.type = calls::FromProto(tensor.dtype()),
+pipeline::HostTensor TakeTensor(v1::Tensor& tensor) {
+  return {.type = FromProto(tensor.dtype()),
           .shape = {tensor.shape().begin(), tensor.shape().end()},
           .data = std::move(*tensor.mutable_data())};
 }
 
 pipeline::Embeds PromptEmbeds(v1::GenerateRequest& request) {
   pipeline::Embeds embeds;
-  if (request.has_prompt_embeds()) embeds.states = FromProto(*request.mutable_prompt_embeds());
+  if (request.has_prompt_embeds()) embeds.states = TakeTensor(*request.mutable_prompt_embeds());
   if (request.has_pooled_prompt_embeds()) {
-    embeds.pooled = FromProto(*request.mutable_pooled_prompt_embeds());
+    embeds.pooled = TakeTensor(*request.mutable_pooled_prompt_embeds());
   }
   return embeds;
 }
@@ -56,10 +56,10 @@ pipeline::Embeds PromptEmbeds(v1::GenerateRequest& request) {
 pipeline::Embeds NegativeEmbeds(v1::GenerateRequest& request) {
   pipeline::Embeds embeds;
   if (request.has_negative_prompt_embeds()) {
-    embeds.states = FromProto(*request.mutable_negative_prompt_embeds());
+    embeds.states = TakeTensor(*request.mutable_negative_prompt_embeds());
   }
   if (request.has_negative_pooled_prompt_embeds()) {
-    embeds.pooled = FromProto(*request.mutable_negative_pooled_prompt_embeds());
+    embeds.pooled = TakeTensor(*request.mutable_negative_pooled_prompt_embeds());
   }
   return embeds;
 }
@@ -93,7 +93,7 @@ ConvertedRequest ToSpec(ParsedRequest parsed) {
   converted.violations = CheckForm(request, /*draws=*/!parsed.embeds);
   engine::GenerateSpec& spec = converted.spec;
   spec.request_id = request.request_id();
-  spec.output = FromProto(request.output());
+  spec.output = OptionsOf(request.output());
   spec.priority = request.priority();
   SetFields(request, spec.picture);
   spec.inputs = InputsOf(request);

@@ -38,6 +38,12 @@ TEST_F(PromptsTest, EachWordIsOne) {
   EXPECT_THAT(ReadPrompts({.words = {""}}), Are(ElementsAre("")));  // the empty prompt
 }
 
+TEST_F(PromptsTest, AreAskedForInTheWordsOfTheCommand) {
+  EXPECT_THAT(ReadPrompts({}), StatusIs(kInvalid, HasSubstr("latent generate")));
+  EXPECT_THAT(ReadPrompts({.ask = "say what to encode"}), StatusIs(kInvalid, "say what to encode"));
+  EXPECT_THAT(ReadPrompts({.needed = false, .ask = "unasked"}), Are(ElementsAre("")));
+}
+
 TEST_F(PromptsTest, AFileIsOneWithoutTheNewlineAtItsEnd) {
   EXPECT_THAT(Read("a star\n"), Are(ElementsAre("a star")));
   EXPECT_THAT(Read("a star\r\n"), Are(ElementsAre("a star")));
