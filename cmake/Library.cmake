@@ -41,12 +41,27 @@ else()
   set(latentd_test_limit 600)
 endif()
 
+# Tests that take longest, with their seconds in CI: ctest starts these first, so that none of them runs alone at the end. A tree
+# that has run its tests knows better, but CI's is new.
+set(latentd_long_tests
+  core_engine.1=240 core_engine.2=240 core_engine.3=240 core_engine.4=240
+  golden=203 conformance=200 core_pipeline.1=190 core_pipeline.2=190 integration_threads=166
+  integration_cache_damage=116 bench_load_reduced=110 core_weights_containers=90 core_backends=90 core_families=90
+  core_batching=90 integration_single_file=90 integration_checkpoint_edits=90
+  integration_graphs=65 integration_client_memory=65 integration_kubernetes=65 integration_startup=65 integration_wiring=65
+  monitoring=60 integration_bad_input=40 server=40)
+
 # latentd_ci(NAME TREES tree... [PROGRAM target]): says in which of its build trees CI runs ctest's test NAME: release, asan, tsan.
 # The tree is a label of the test, and the target TREE_tests builds the programs of all tests of a tree.
 function(latentd_ci name)
   cmake_parse_arguments(ARG "" "PROGRAM" "TREES" ${ARGN})
   set_property(TEST ${name} APPEND PROPERTY LABELS ${ARG_TREES})
   set_tests_properties(${name} PROPERTIES TIMEOUT ${latentd_test_limit})
+  foreach(long ${latentd_long_tests})
+    if(long MATCHES "^(.+)=([0-9]+)$" AND CMAKE_MATCH_1 STREQUAL name)
+      set_tests_properties(${name} PROPERTIES COST ${CMAKE_MATCH_2})
+    endif()
+  endforeach()
   foreach(tree ${ARG_TREES})
     if(ARG_PROGRAM)
       add_dependencies(${tree}_tests ${ARG_PROGRAM})
