@@ -69,13 +69,14 @@ function(latentd_ci name)
   endforeach()
 endfunction()
 
-# latentd_test(NAME library... [TREES tree...] [PARTS n] [SOURCES file...]) makes the test program NAME_test from the *_test.cc of the
-# current directory, or from these files.
+# latentd_test(NAME library... [TREES tree...] [PARTS n] [SOURCES file...] [ONE_THREAD pattern...]) makes the test program NAME_test
+# from the *_test.cc of the current directory, or from these files.
 # ctest runs it whole, since starting it costs more than most tests (it maps LibTorch), or in so many parts side by side, NAME.1 and
 # on; its reports in reports/ have each test.
-# In CI it runs under AddressSanitizer alone, unless TREES says otherwise.
+# In CI it runs under AddressSanitizer alone, unless TREES says otherwise. ThreadSanitizer leaves out tests whose names match a
+# pattern of ONE_THREAD: arithmetic for which one thread does everything, so that there is nothing for it to see.
 function(latentd_test name)
-  cmake_parse_arguments(ARG "" "PARTS" "TREES;SOURCES" ${ARGN})
+  cmake_parse_arguments(ARG "" "PARTS" "TREES;SOURCES;ONE_THREAD" ${ARGN})
   if(NOT ARG_TREES)
     set(ARG_TREES asan)
   endif()
@@ -112,7 +113,11 @@ function(latentd_test name)
   foreach(test ${tests})
     add_test(NAME ${test} COMMAND ${name}_test --gtest_output=xml:${PROJECT_BINARY_DIR}/reports/${test}.xml)
     if(ARG_PARTS)
-      set_tests_properties(${test} PROPERTIES ENVIRONMENT "GTEST_TOTAL_SHARDS=${ARG_PARTS};GTEST_SHARD_INDEX=${part}")
+      set_property(TEST ${test} APPEND PROPERTY ENVIRONMENT GTEST_TOTAL_SHARDS=${ARG_PARTS} GTEST_SHARD_INDEX=${part})
+    endif()
+    if(ARG_ONE_THREAD AND LATENTD_SANITIZE MATCHES thread)
+      list(JOIN ARG_ONE_THREAD ":" patterns)
+      set_property(TEST ${test} APPEND PROPERTY ENVIRONMENT GTEST_FILTER=-${patterns})
     endif()
     math(EXPR part "${part} + 1")
     latentd_ci(${test} TREES ${ARG_TREES} PROGRAM ${name}_test)
