@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "client/commands.h"
-#include "client/suggestions.h"
+#include "client/commands/commands.h"
+#include "client/words/suggestions.h"
 #include "core/base/stop_signals.h"
 #include "core/base/text.h"
 

@@ -41,12 +41,27 @@ else()
   set(latentd_test_limit 600)
 endif()
 
+# Tests that take longest, with their seconds in CI: ctest starts these first, so that none of them runs alone at the end. A tree
+# that has run its tests knows better, but CI's is new.
+set(latentd_long_tests
+  core_engine.1=240 core_engine.2=240 core_engine.3=240 core_engine.4=240
+  golden=203 conformance=200 core_pipeline.1=190 core_pipeline.2=190 integration_threads=166
+  integration_cache_damage=116 bench_load_reduced=110 core_weights_containers=90 core_backends=90 core_families=90
+  core_batching=90 integration_single_file=90 integration_checkpoint_edits=90
+  integration_graphs=65 integration_client_memory=65 integration_kubernetes=65 integration_startup=65 integration_wiring=65
+  monitoring=60 integration_bad_input=40 server=40)
+
 # latentd_ci(NAME TREES tree... [PROGRAM target]): says in which of its build trees CI runs ctest's test NAME: release, asan, tsan.
 # The tree is a label of the test, and the target TREE_tests builds the programs of all tests of a tree.
 function(latentd_ci name)
   cmake_parse_arguments(ARG "" "PROGRAM" "TREES" ${ARGN})
   set_property(TEST ${name} APPEND PROPERTY LABELS ${ARG_TREES})
   set_tests_properties(${name} PROPERTIES TIMEOUT ${latentd_test_limit})
+  foreach(long ${latentd_long_tests})
+    if(long MATCHES "^(.+)=([0-9]+)$" AND CMAKE_MATCH_1 STREQUAL name)
+      set_tests_properties(${name} PROPERTIES COST ${CMAKE_MATCH_2})
+    endif()
+  endforeach()
   foreach(tree ${ARG_TREES})
     if(ARG_PROGRAM)
       add_dependencies(${tree}_tests ${ARG_PROGRAM})
@@ -54,13 +69,14 @@ function(latentd_ci name)
   endforeach()
 endfunction()
 
-# latentd_test(NAME library... [TREES tree...] [PARTS n] [SOURCES file...]) makes the test program NAME_test from the *_test.cc of the
-# current directory, or from these files.
+# latentd_test(NAME library... [TREES tree...] [PARTS n] [SOURCES file...] [ONE_THREAD pattern...]) makes the test program NAME_test
+# from the *_test.cc of the current directory, or from these files.
 # ctest runs it whole, since starting it costs more than most tests (it maps LibTorch), or in so many parts side by side, NAME.1 and
 # on; its reports in reports/ have each test.
-# In CI it runs under AddressSanitizer alone, unless TREES says otherwise.
+# In CI it runs under AddressSanitizer alone, unless TREES says otherwise. ThreadSanitizer leaves out tests whose names match a
+# pattern of ONE_THREAD: arithmetic for which one thread does everything, so that there is nothing for it to see.
 function(latentd_test name)
-  cmake_parse_arguments(ARG "" "PARTS" "TREES;SOURCES" ${ARGN})
+  cmake_parse_arguments(ARG "" "PARTS" "TREES;SOURCES;ONE_THREAD" ${ARGN})
   if(NOT ARG_TREES)
     set(ARG_TREES asan)
   endif()
@@ -97,7 +113,11 @@ function(latentd_test name)
   foreach(test ${tests})
     add_test(NAME ${test} COMMAND ${name}_test --gtest_output=xml:${PROJECT_BINARY_DIR}/reports/${test}.xml)
     if(ARG_PARTS)
-      set_tests_properties(${test} PROPERTIES ENVIRONMENT "GTEST_TOTAL_SHARDS=${ARG_PARTS};GTEST_SHARD_INDEX=${part}")
+      set_property(TEST ${test} APPEND PROPERTY ENVIRONMENT GTEST_TOTAL_SHARDS=${ARG_PARTS} GTEST_SHARD_INDEX=${part})
+    endif()
+    if(ARG_ONE_THREAD AND LATENTD_SANITIZE MATCHES thread)
+      list(JOIN ARG_ONE_THREAD ":" patterns)
+      set_property(TEST ${test} APPEND PROPERTY ENVIRONMENT GTEST_FILTER=-${patterns})
     endif()
     math(EXPR part "${part} + 1")
     latentd_ci(${test} TREES ${ARG_TREES} PROGRAM ${name}_test)

@@ -9,7 +9,7 @@
 #include "core/base/memory_room.h"
 #include "core/base/out_of_memory.h"
 #include "core/base/status_macros.h"
-#include "server/calls/response_conversion.h"
+#include "server/generation/response_conversion.h"
 #include "server/process/listen_address.h"
 #include "server/process/log.h"
 
@@ -31,7 +31,7 @@ void LogHang(const engine::OverdueUnit& unit) {
   process::Log(latent::v1::ERROR, "a unit of work hangs: liveness is NOT_SERVING",
                {{"id", unit.request_id},
                 {"image", unit.image_index},
-                {"stage", latent::v1::Stage_Name(calls::ToProto(unit.stage))},
+                {"stage", latent::v1::Stage_Name(generation::ToProto(unit.stage))},
                 {"model", unit.model},
                 {"size", absl::StrCat(unit.executed_size.width, "x", unit.executed_size.height)},
                 {"running_seconds", absl::ToDoubleSeconds(unit.running)},
@@ -205,7 +205,7 @@ void GrpcServer::CheckHangs() {
 }
 
 std::vector<process::ClientBytes> GrpcServer::client_memory() const {
-  const calls::HeldRequest::Bytes requests = calls_.request_bytes();
+  const generation::HeldRequest::Bytes requests = calls_.request_bytes();
   return {{"received_requests", requests.received, max_received_bytes_},
           {"read_requests", requests.read, max_request_bytes_},
           {"decoded_images", MemoryRoom::taken(), 0},

@@ -25,9 +25,9 @@
 #include "server/admin/graph_cache_service.h"
 #include "server/admin/health_service.h"
 #include "server/admin/models_service.h"
-#include "server/calls/active_calls.h"
 #include "server/calls/image_generation_service.h"
-#include "server/calls/kept_streams.h"
+#include "server/generation/active_calls.h"
+#include "server/generation/kept_streams.h"
 #include "server/process/background_task.h"
 #include "server/process/client_memory.h"
 #include "server/process/health.h"
@@ -49,7 +49,7 @@ class GrpcServer {
     tls::TlsFiles tls_files;    // without a certificate: plain text
     int64_t max_request_bytes = 32 << 20;
     int64_t received_bytes = 256 << 20;  // at `listen` (server_port.h)
-    absl::Duration stall_limit = calls::kStallLimit;
+    absl::Duration stall_limit = generation::kStallLimit;
     // Age limit of connections at `listen` (server_port.h).
     absl::Duration max_connection_age = absl::InfiniteDuration();
     absl::Duration max_connection_age_grace = absl::InfiniteDuration();
@@ -129,9 +129,9 @@ class GrpcServer {
   const AdminPlace admin_place_;
   const absl::Duration stall_limit_;
   const int64_t max_request_bytes_, max_received_bytes_;
-  calls::ActiveCalls calls_;
-  calls::ActiveCalls admin_calls_;
-  calls::KeptStreams kept_;
+  generation::ActiveCalls calls_;
+  generation::ActiveCalls admin_calls_;
+  generation::KeptStreams kept_;
   ThreadWatch main_watch_;
   engine::Hangs known_hangs_;  // CheckHangs' own
   process::Health health_;

@@ -9,6 +9,7 @@ from google.protobuf import descriptor_pb2
 FILE = "latent/v1/image_generation.proto"
 EXTENDED = "google/protobuf/descriptor.proto"
 REQUEST = "GenerateRequest"
+TENSOR = "Tensor"  # an array, or lists of numbers
 MESSAGE_FIELD, FIELD = 4, 2  # numbers of FileDescriptorProto.message_type and DescriptorProto.field, as paths have them
 
 Field = descriptor_pb2.FieldDescriptorProto
@@ -126,6 +127,8 @@ def _message_type(file: descriptor_pb2.FileDescriptorProto, message: "descriptor
     """A mapping, or the values of its fields in their order; of a message with one field its value."""
     if message is None:
         return "Mapping[str, Any]"
+    if message.name == TENSOR:
+        return "Union[Mapping[str, Any], Array, Sequence[Any]]"
     kinds = [_type(file, field) for field in message.field]
     if len(kinds) == 1:
         return f"Union[Mapping[str, Any], {kinds[0]}]"

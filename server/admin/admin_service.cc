@@ -5,10 +5,10 @@
 #include "core/base/error_details.h"
 #include "core/base/status_macros.h"
 #include "server/admin/graph_conversion.h"
-#include "server/calls/basic_conversion.h"
 #include "server/calls/refused_stream.h"
 #include "server/calls/request_parser.h"
 #include "server/calls/unary_answer.h"
+#include "server/generation/basic_conversion.h"
 #include "server/process/log.h"
 
 namespace latentd::server::admin {

@@ -126,7 +126,7 @@ class Export {
 
 }  // namespace
 
-grpc::ServerWriteReactor<grpc::ByteBuffer>* StartExport(calls::CallEnvironment environment,
+grpc::ServerWriteReactor<grpc::ByteBuffer>* StartExport(generation::CallEnvironment environment,
                                                         AdminWorker& worker,
                                                         engine::GraphSelector selector,
                                                         std::shared_ptr<void> ticket,

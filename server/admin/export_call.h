@@ -11,7 +11,7 @@
 #include "core/engine/api/graph_admin.h"
 #include "latent/v1/graph_cache.pb.h"
 #include "server/admin/admin_worker.h"
-#include "server/calls/active_calls.h"
+#include "server/generation/active_calls.h"
 
 namespace latentd::server::admin {
 
@@ -19,7 +19,7 @@ namespace latentd::server::admin {
 // every graph that is selected and not compiled, before anything is sent. All arguments
 // outlive the call.
 // `ticket` is released before the client sees the call end.
-grpc::ServerWriteReactor<grpc::ByteBuffer>* StartExport(calls::CallEnvironment environment,
+grpc::ServerWriteReactor<grpc::ByteBuffer>* StartExport(generation::CallEnvironment environment,
                                                         AdminWorker& worker,
                                                         engine::GraphSelector selector,
                                                         std::shared_ptr<void> ticket,

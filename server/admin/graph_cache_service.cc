@@ -51,7 +51,7 @@ void Warm(engine::GraphAdmin& graphs, const engine::GraphSelector& selector, boo
 
 }  // namespace
 
-GraphCacheService::GraphCacheService(calls::CallEnvironment environment, Imports imports)
+GraphCacheService::GraphCacheService(generation::CallEnvironment environment, Imports imports)
     : environment_(environment),
       imports_(imports),
       exports_now_(kMaxExports),

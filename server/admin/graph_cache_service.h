@@ -9,7 +9,7 @@
 #include "server/admin/admin_worker.h"
 #include "server/admin/graph_bytes_reader.h"
 #include "server/admin/tickets.h"
-#include "server/calls/active_calls.h"
+#include "server/generation/active_calls.h"
 
 namespace latentd::server::admin {
 
@@ -35,7 +35,7 @@ class GraphCacheService final : public GraphCacheServiceBase {
     ImportLimits limits;
   };
 
-  GraphCacheService(calls::CallEnvironment environment, Imports imports);
+  GraphCacheService(generation::CallEnvironment environment, Imports imports);
 
   grpc::ServerUnaryReactor* ListGraphs(grpc::CallbackServerContext* context,
                                        const grpc::ByteBuffer* request,
@@ -76,7 +76,7 @@ class GraphCacheService final : public GraphCacheServiceBase {
                                   Act act);
   absl::StatusOr<std::shared_ptr<void>> AdmitImport();
 
-  const calls::CallEnvironment environment_;
+  const generation::CallEnvironment environment_;
   const Imports imports_;
   Tickets exports_now_;
   Tickets imports_now_;

@@ -10,13 +10,13 @@
 #include "core/engine/api/status.h"
 #include "latent/v1/admin.pb.h"
 #include "latent/v1/graph_cache.pb.h"
-#include "server/calls/basic_conversion.h"
+#include "server/generation/basic_conversion.h"
 #include "server/process/client_memory.h"
 
 namespace latentd::server::admin {
 
-using calls::FromProto;  // overloads for times and sizes
-using calls::ToProto;
+using generation::FromProto;  // overloads for times and sizes
+using generation::ToProto;
 
 latent::v1::Graph ToProto(const engine::GraphEntry& entry);
 latent::v1::GraphResult ToProto(const engine::EntryResult& result);

@@ -10,8 +10,8 @@
 #include "core/base/error_details.h"
 #include "core/base/text.h"
 #include "core/engine/api/config.h"
-#include "server/calls/basic_conversion.h"
-#include "server/calls/type_rules.h"
+#include "server/generation/basic_conversion.h"
+#include "server/generation/type_rules.h"
 
 namespace latentd::server::admin {
 namespace {
@@ -88,14 +88,15 @@ std::vector<FieldViolation> CheckSelector(const v1::GraphSelector& selector) {
 absl::StatusOr<engine::GraphSelector> ToSelector(const google::protobuf::Message& request,
                                                  const v1::GraphSelector& selector) {
   std::vector<FieldViolation> violations = CheckSelector(selector);
-  calls::CheckTypes(request, violations);
+  generation::CheckTypes(request, violations);
   if (!violations.empty()) return InvalidFields(violations);
   engine::GraphSelector read;
   read.all = selector.all();
   for (const std::string& id : selector.ids()) read.ids.push_back(absl::AsciiStrToLower(id));
   read.models.assign(selector.models().begin(), selector.models().end());
   read.components.assign(selector.components().begin(), selector.components().end());
-  for (const v1::Size& size : selector.buckets()) read.buckets.push_back(calls::FromProto(size));
+  for (const v1::Size& size : selector.buckets())
+    read.buckets.push_back(generation::FromProto(size));
   return read;
 }
 

@@ -12,12 +12,10 @@
 
 namespace latentd::server::admin {
 
-grpc::ServerReadReactor<grpc::ByteBuffer>* ImportCall::Start(calls::CallEnvironment environment,
-                                                             AdminWorker& worker,
-                                                             ImportLimits limits,
-                                                             std::shared_ptr<void> ticket,
-                                                             grpc::CallbackServerContext& context,
-                                                             grpc::ByteBuffer& response) {
+grpc::ServerReadReactor<grpc::ByteBuffer>* ImportCall::Start(
+    generation::CallEnvironment environment, AdminWorker& worker, ImportLimits limits,
+    std::shared_ptr<void> ticket, grpc::CallbackServerContext& context,
+    grpc::ByteBuffer& response) {
   std::shared_ptr<ImportCall> call(
       new ImportCall(environment, worker, limits, std::move(ticket), context, response));
   call->Enter();
@@ -25,10 +23,11 @@ grpc::ServerReadReactor<grpc::ByteBuffer>* ImportCall::Start(calls::CallEnvironm
   return call.get();
 }
 
-ImportCall::ImportCall(calls::CallEnvironment environment, AdminWorker& worker, ImportLimits limits,
-                       std::shared_ptr<void> ticket, grpc::CallbackServerContext& context,
-                       grpc::ByteBuffer& response)
-    : ActiveCall(environment, context),
+ImportCall::ImportCall(generation::CallEnvironment environment, AdminWorker& worker,
+                       ImportLimits limits, std::shared_ptr<void> ticket,
+                       grpc::CallbackServerContext& context, grpc::ByteBuffer& response)
+    : ActiveCall(environment),
+      context_(context),
       worker_(worker),
       ticket_(std::move(ticket)),
       peer_(context.peer()),

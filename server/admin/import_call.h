@@ -17,16 +17,16 @@
 #include "latent/v1/graph_cache.pb.h"
 #include "server/admin/admin_worker.h"
 #include "server/admin/graph_bytes_reader.h"
-#include "server/calls/active_calls.h"
+#include "server/generation/active_calls.h"
 
 namespace latentd::server::admin {
 
 class ImportCall final : public grpc::ServerReadReactor<grpc::ByteBuffer>,
-                         public calls::ActiveCall {
+                         public generation::ActiveCall {
  public:
   // All arguments outlive the call. `ticket` is released before the client sees the
   // call end.
-  static grpc::ServerReadReactor<grpc::ByteBuffer>* Start(calls::CallEnvironment environment,
+  static grpc::ServerReadReactor<grpc::ByteBuffer>* Start(generation::CallEnvironment environment,
                                                           AdminWorker& worker, ImportLimits limits,
                                                           std::shared_ptr<void> ticket,
                                                           grpc::CallbackServerContext& context,
@@ -35,10 +35,11 @@ class ImportCall final : public grpc::ServerReadReactor<grpc::ByteBuffer>,
   int64_t held_bytes() const override { return 0; }
 
  private:
-  ImportCall(calls::CallEnvironment environment, AdminWorker& worker, ImportLimits limits,
+  ImportCall(generation::CallEnvironment environment, AdminWorker& worker, ImportLimits limits,
              std::shared_ptr<void> ticket, grpc::CallbackServerContext& context,
              grpc::ByteBuffer& response);
 
+  void Abort() override { context_.TryCancel(); }
   void OnReadDone(bool ok) override;
   void OnDone() override;
 
@@ -51,6 +52,7 @@ class ImportCall final : public grpc::ServerReadReactor<grpc::ByteBuffer>,
   absl::Status End();
   void FinishWith(const absl::Status& status);
 
+  grpc::CallbackServerContext& context_;  // gRPC's, and alive until OnDone
   AdminWorker& worker_;
   std::shared_ptr<void> ticket_;
   const std::string peer_;

@@ -11,10 +11,10 @@
 #include "core/base/status_macros.h"
 #include "core/base/text.h"
 #include "server/admin/worker_call.h"
-#include "server/calls/basic_conversion.h"
-#include "server/calls/response_conversion.h"
 #include "server/calls/serialize.h"
 #include "server/calls/unary_answer.h"
+#include "server/generation/basic_conversion.h"
+#include "server/generation/response_conversion.h"
 
 namespace latentd::server::admin {
 namespace {
@@ -28,13 +28,13 @@ v1::ModelStatus ToProto(const engine::ModelStatus& model) {
   proto.set_name(model.name);
   proto.set_checkpoint(model.checkpoint);
   proto.set_family(model.family);
-  proto.set_residency(calls::ToProto(model.residency));
+  proto.set_residency(generation::ToProto(model.residency));
   proto.set_pinned(model.pinned);
   proto.set_loaded(model.loaded);
   proto.set_graphs_ready(model.graphs_ready);
   proto.set_graphs_total(model.graphs_total);
   if (model.last_use != absl::InfinitePast()) {
-    *proto.mutable_last_used() = calls::ToProto(model.last_use);
+    *proto.mutable_last_used() = generation::ToProto(model.last_use);
   }
   return proto;
 }

@@ -31,11 +31,11 @@ v1::GenerateRequest ToGenerate(const v1::EncodeRequest& encode) {
   return request;
 }
 
-absl::Status ParseEncode(const grpc::ByteBuffer& bytes, ParsedRequest& parsed) {
+absl::Status ParseEncode(const grpc::ByteBuffer& bytes, generation::ParsedRequest& parsed) {
   v1::EncodeRequest encode;
   const absl::Status read = ParseRequest(bytes, encode);
   parsed.request = ToGenerate(encode);
-  parsed.embeds = FromProto(encode.dtype());
+  parsed.embeds = generation::FromProto(encode.dtype());
   RETURN_IF_ERROR(read);
   return CheckFields(encode);
 }

@@ -4,20 +4,21 @@
 
 #include "core/base/status_macros.h"
 #include "core/engine/api/serving.h"
-#include "server/calls/caller.h"
+#include "server/calls/client_of.h"
 #include "server/calls/encode_method.h"
-#include "server/calls/kept_streams.h"
-#include "server/calls/request_form.h"
-#include "server/calls/response_conversion.h"
 #include "server/calls/stream_call.h"
 #include "server/calls/unary_answer.h"
 #include "server/calls/unary_call.h"
+#include "server/generation/kept_streams.h"
+#include "server/generation/request_form.h"
+#include "server/generation/response_conversion.h"
 
 namespace latentd::server::calls {
 
 namespace v1 = ::latent::v1;
 
-ImageGenerationService::ImageGenerationService(CallEnvironment environment, std::string version)
+ImageGenerationService::ImageGenerationService(generation::CallEnvironment environment,
+                                               std::string version)
     : environment_(environment), version_(std::move(version)) {}
 
 grpc::ServerUnaryReactor* ImageGenerationService::Generate(grpc::CallbackServerContext* context,
@@ -48,7 +49,7 @@ grpc::ServerUnaryReactor* ImageGenerationService::CancelGeneration(
   return AnswerNow<v1::CancelGenerationRequest, v1::CancelGenerationResponse>(
       *context, *request, *response,
       [&](const v1::CancelGenerationRequest& cancel, v1::CancelGenerationResponse&) {
-        RETURN_IF_ERROR(CheckForm(cancel));
+        RETURN_IF_ERROR(generation::CheckForm(cancel));
         return environment_.kept.Cancel(CallerOf(*context), cancel.request_id());
       });
 }
@@ -60,7 +61,7 @@ grpc::ServerUnaryReactor* ImageGenerationService::GetCapabilities(
       *context, *request, *response,
       [&](const v1::GetCapabilitiesRequest&, v1::GetCapabilitiesResponse& capabilities) {
         RETURN_IF_ERROR(engine::CheckServing(environment_.engine.status()));
-        capabilities = ToProto(environment_.engine.capabilities(), CallerOf(*context));
+        capabilities = generation::ToProto(environment_.engine.capabilities(), CallerOf(*context));
         capabilities.set_version(version_);
         return absl::OkStatus();
       });

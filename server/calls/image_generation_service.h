@@ -6,7 +6,7 @@
 #include <string>
 
 #include "latent/v1/image_generation.grpc.pb.h"
-#include "server/calls/generate_call.h"
+#include "server/generation/active_calls.h"
 
 namespace latentd::server::calls {
 
@@ -21,7 +21,7 @@ using ImageGenerationBase = latent::v1::ImageGeneration::WithRawCallbackMethod_G
 // Referents of `environment` outlive the grpc::Server that this is registered with.
 class ImageGenerationService final : public ImageGenerationBase {
  public:
-  ImageGenerationService(CallEnvironment environment, std::string version);
+  ImageGenerationService(generation::CallEnvironment environment, std::string version);
 
   grpc::ServerUnaryReactor* Generate(grpc::CallbackServerContext* context,
                                      const grpc::ByteBuffer* request,
@@ -41,7 +41,7 @@ class ImageGenerationService final : public ImageGenerationBase {
                                             grpc::ByteBuffer* response) override;
 
  private:
-  const CallEnvironment environment_;
+  const generation::CallEnvironment environment_;
   const std::string version_;
 };
 

@@ -15,17 +15,17 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
-#include "server/calls/active_calls.h"
 #include "server/calls/message_stream.h"
 #include "server/calls/serialize.h"
+#include "server/generation/active_calls.h"
 
 namespace latentd::server::calls {
 
 // Thread-safe.
 template <typename Message>
-class QueuedStream final : public MessageStream, public ActiveCall {
+class QueuedStream final : public MessageStream, public generation::ActiveCall {
  public:
-  static std::shared_ptr<QueuedStream> Start(CallEnvironment environment,
+  static std::shared_ptr<QueuedStream> Start(generation::CallEnvironment environment,
                                              grpc::CallbackServerContext& context) {
     std::shared_ptr<QueuedStream> stream(new QueuedStream(environment, context));
     stream->Enter();
@@ -68,8 +68,10 @@ class QueuedStream final : public MessageStream, public ActiveCall {
   }
 
  private:
-  QueuedStream(CallEnvironment environment, grpc::CallbackServerContext& context)
-      : ActiveCall(environment, context) {}
+  QueuedStream(generation::CallEnvironment environment, grpc::CallbackServerContext& context)
+      : ActiveCall(environment), context_(context) {}
+
+  void Abort() override { context_.TryCancel(); }
 
   void OnWritten(bool ok) override {
     StopWaiting();
@@ -108,6 +110,7 @@ class QueuedStream final : public MessageStream, public ActiveCall {
     SetEnd(absl::CancelledError());
   }
 
+  grpc::CallbackServerContext& context_;  // gRPC's, and alive until OnDone
   std::function<void()> on_taken_;
   std::deque<Message> waiting_ ABSL_GUARDED_BY(stream_mutex_);
   bool cancelled_ ABSL_GUARDED_BY(stream_mutex_) = false;

@@ -8,8 +8,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/error_details.h"
-#include "server/calls/type_rules.h"
 #include "server/calls/utf8.h"
+#include "server/generation/type_rules.h"
 
 namespace latentd::server::calls {
 namespace {
@@ -51,7 +51,7 @@ absl::Status ParseRequest(const grpc::ByteBuffer& bytes, google::protobuf::Messa
 
 absl::Status CheckFields(const google::protobuf::Message& request) {
   std::vector<FieldViolation> violations;
-  CheckTypes(request, violations);
+  generation::CheckTypes(request, violations);
   return violations.empty() ? absl::OkStatus() : InvalidFields(violations);
 }
 

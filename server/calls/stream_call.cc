@@ -3,38 +3,50 @@
 #include <memory>
 
 #include "core/base/status_macros.h"
+#include "server/calls/client_of.h"
+#include "server/calls/event_bytes.h"
+#include "server/calls/received_bytes.h"
 #include "server/calls/refused_stream.h"
-#include "server/calls/serialize.h"
+#include "server/calls/request_parser.h"
 
 namespace latentd::server::calls {
+namespace {
 
-grpc::ServerWriteReactor<grpc::ByteBuffer>* StreamCall::Start(CallEnvironment environment,
-                                                              grpc::CallbackServerContext& context,
-                                                              const grpc::ByteBuffer& request) {
+absl::Status ReadGenerate(const grpc::ByteBuffer& bytes, generation::ParsedRequest& parsed) {
+  return ParseRequest(bytes, parsed.request);
+}
+
+}  // namespace
+
+grpc::ServerWriteReactor<grpc::ByteBuffer>* StreamCall::Start(
+    generation::CallEnvironment environment, grpc::CallbackServerContext& context,
+    const grpc::ByteBuffer& request) {
   return StartOrRefuseWrite([&]() -> absl::StatusOr<WriteReactor*> {
     const auto call = std::make_shared<StreamCall>(environment, context, "GenerateStream");
     RETURN_IF_ERROR(call->TryEnter());
-    const absl::Status submitted = call->Submit(request);
+    ReceivedBytes received(request, ReadGenerate);
+    const absl::Status submitted = call->Submit(received);
     if (!submitted.ok()) call->End(submitted);
     return call.get();
   });
 }
 
-grpc::ServerWriteReactor<grpc::ByteBuffer>* StreamCall::Resume(CallEnvironment environment,
-                                                               grpc::CallbackServerContext& context,
-                                                               const grpc::ByteBuffer& request) {
+grpc::ServerWriteReactor<grpc::ByteBuffer>* StreamCall::Resume(
+    generation::CallEnvironment environment, grpc::CallbackServerContext& context,
+    const grpc::ByteBuffer& request) {
   return StartOrRefuseWrite([&]() -> absl::StatusOr<WriteReactor*> {
-    const auto call = std::make_shared<StreamCall>(environment, context, kResumeMethod);
+    const auto call = std::make_shared<StreamCall>(environment, context, generation::kResumeMethod);
     RETURN_IF_ERROR(call->TryEnter());
-    const absl::Status resumed = call->GenerateCall::Resume(request);
+    const absl::Status resumed = call->Generation::Resume(
+        [&] { return ReadRequest<latent::v1::ResumeStreamRequest>(request); });
     if (!resumed.ok()) call->End(resumed);
     return call.get();
   });
 }
 
-StreamCall::StreamCall(CallEnvironment environment, grpc::CallbackServerContext& context,
-                       absl::string_view method)
-    : GenerateCall(environment, context, method) {}
+StreamCall::StreamCall(generation::CallEnvironment environment,
+                       grpc::CallbackServerContext& context, absl::string_view method)
+    : Generation(environment, ClientOf(context), method), context_(context) {}
 
 bool StreamCall::TakeMessage(grpc::ByteBuffer& bytes) {
   absl::MutexLock lock(&mutex_);

@@ -1,32 +1,34 @@
 // GenerateStream and ResumeStream: events as messages.
 #pragma once
 
+#include <grpcpp/server_context.h>
 #include <grpcpp/support/server_callback.h>
 
-#include "server/calls/generate_call.h"
 #include "server/calls/message_stream.h"
+#include "server/generation/generation.h"
 
 namespace latentd::server::calls {
 
-class StreamCall final : public GenerateCall, public MessageStream {
+class StreamCall final : public generation::Generation, public MessageStream {
  public:
   // The reactor for one call; it ends its own life.
-  static grpc::ServerWriteReactor<grpc::ByteBuffer>* Start(CallEnvironment environment,
+  static grpc::ServerWriteReactor<grpc::ByteBuffer>* Start(generation::CallEnvironment environment,
                                                            grpc::CallbackServerContext& context,
                                                            const grpc::ByteBuffer& request);
 
   // The same for a ResumeStreamRequest.
-  static grpc::ServerWriteReactor<grpc::ByteBuffer>* Resume(CallEnvironment environment,
+  static grpc::ServerWriteReactor<grpc::ByteBuffer>* Resume(generation::CallEnvironment environment,
                                                             grpc::CallbackServerContext& context,
                                                             const grpc::ByteBuffer& request);
 
-  StreamCall(CallEnvironment environment, grpc::CallbackServerContext& context,
+  StreamCall(generation::CallEnvironment environment, grpc::CallbackServerContext& context,
              absl::string_view method);
 
  private:
   void OnCancel() override;
   void OnDone() override;
 
+  void Abort() override { context_.TryCancel(); }
   void Advance() override { SendNext(); }
   bool CanBeResumed() const override { return true; }
   int64_t MaxPictureBytes(int64_t) const override { return 0; }
@@ -35,6 +37,8 @@ class StreamCall final : public GenerateCall, public MessageStream {
   bool TakeMessage(grpc::ByteBuffer& bytes) override ABSL_EXCLUSIVE_LOCKS_REQUIRED(stream_mutex_);
   void GiveUp(const absl::Status& status) override { Fail(status); }
   void OnWritten(bool ok) override;
+
+  grpc::CallbackServerContext& context_;  // gRPC's, and alive until OnDone
 };
 
 }  // namespace latentd::server::calls

@@ -8,7 +8,9 @@
 #include "core/base/error_details.h"
 #include "core/base/error_facts.h"
 #include "core/base/out_of_memory.h"
+#include "server/calls/client_of.h"
 #include "server/calls/grpc_status.h"
+#include "server/calls/received_bytes.h"
 #include "server/calls/request_parser.h"
 #include "server/calls/serialize.h"
 #include "server/calls/unary_answer.h"
@@ -27,7 +29,7 @@ absl::Status AddAdvice(const absl::Status& refused, const UnaryMethod& method) {
                    GetFacts(refused));
 }
 
-absl::Status ParseGenerate(const grpc::ByteBuffer& bytes, ParsedRequest& parsed) {
+absl::Status ParseGenerate(const grpc::ByteBuffer& bytes, generation::ParsedRequest& parsed) {
   return ParseRequest(bytes, parsed.request);
 }
 
@@ -40,7 +42,8 @@ absl::StatusOr<grpc::ByteBuffer> AnswerGenerate(latent::v1::GenerateResponse col
 const UnaryMethod kGenerate = {"Generate", ParseGenerate, AnswerGenerate,
                                "call GenerateStream, which sends them in parts"};
 
-grpc::ServerUnaryReactor* UnaryCall::Start(const UnaryMethod& method, CallEnvironment environment,
+grpc::ServerUnaryReactor* UnaryCall::Start(const UnaryMethod& method,
+                                           generation::CallEnvironment environment,
                                            grpc::CallbackServerContext& context,
                                            const grpc::ByteBuffer& request,
                                            grpc::ByteBuffer& response) {
@@ -48,7 +51,8 @@ grpc::ServerUnaryReactor* UnaryCall::Start(const UnaryMethod& method, CallEnviro
     const auto call = std::make_shared<UnaryCall>(method, environment, context, response);
     const absl::Status entered = call->TryEnter();
     if (!entered.ok()) return FinishNow(context, entered);
-    const absl::Status submitted = call->Submit(request);
+    ReceivedBytes received(request, *method.parse);
+    const absl::Status submitted = call->Submit(received);
     if (!submitted.ok()) {
       call->FinishWith(CatchOutOfMemory([&] { return AddAdvice(submitted, method); }));
     }
@@ -56,13 +60,12 @@ grpc::ServerUnaryReactor* UnaryCall::Start(const UnaryMethod& method, CallEnviro
   });
 }
 
-UnaryCall::UnaryCall(const UnaryMethod& method, CallEnvironment environment,
+UnaryCall::UnaryCall(const UnaryMethod& method, generation::CallEnvironment environment,
                      grpc::CallbackServerContext& context, grpc::ByteBuffer& response)
-    : GenerateCall(environment, context, method.name), method_(method), response_(response) {}
-
-absl::Status UnaryCall::Parse(const grpc::ByteBuffer& bytes, ParsedRequest& parsed) const {
-  return method_.parse(bytes, parsed);
-}
+    : Generation(environment, ClientOf(context), method.name),
+      method_(method),
+      context_(context),
+      response_(response) {}
 
 int64_t UnaryCall::MaxPictureBytes(int64_t echo_bytes) const {
   return std::max<int64_t>(kMaxUnaryBytes - kFramingBytes - echo_bytes, 1);
@@ -92,7 +95,7 @@ bool UnaryCall::Collect() {
   return outbox_->end().has_value();
 }
 
-void UnaryCall::Add(OutgoingEvent event) {
+void UnaryCall::Add(generation::OutgoingEvent event) {
   latent::v1::GenerateEvent& message = event.message;
   collected_.set_request_id(message.request_id());
   if (message.has_completed())

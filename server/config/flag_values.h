@@ -69,8 +69,8 @@ struct Precision {
 absl::StatusOr<Precision> ToPrecision(absl::string_view flag, absl::string_view text,
                                       absl::string_view otherwise);
 
-// "renderer.example.org=2,ipv4:192.0.2.7=1": callers (server/calls/caller.h), each once, with a
-// priority from 0 on. Empty text: none.
+// "renderer.example.org=2,ipv4:192.0.2.7=1": callers (server/generation/caller.h), each once, with
+// a priority from 0 on. Empty text: none.
 absl::StatusOr<std::map<std::string, int, std::less<>>> ToCallerPriorities(absl::string_view flag,
                                                                            absl::string_view text);
 

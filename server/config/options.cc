@@ -166,7 +166,7 @@ absl::Status SetLimits(const v1::ServerConfig& config, engine::Config& engine) {
   return absl::OkStatus();
 }
 
-// As of server/calls/caller.h, of a client that shows no certificate.
+// As of server/generation/caller.h, of a client that shows no certificate.
 bool IsHost(absl::string_view caller) {
   return caller == "unix" || absl::StartsWith(caller, "ipv4:") || absl::StartsWith(caller, "ipv6:");
 }

@@ -14,7 +14,7 @@
 #include <thread>
 #include <vector>
 
-#include "client/latent_client.h"
+#include "client/rpc/latent_client.h"
 
 namespace latentd::bench {
 namespace {

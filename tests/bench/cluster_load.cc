@@ -18,7 +18,7 @@
 
 #include "absl/strings/str_format.h"
 #include "absl/synchronization/mutex.h"
-#include "client/latent_client.h"
+#include "client/rpc/latent_client.h"
 #include "core/base/digest.h"
 
 namespace latentd::bench {

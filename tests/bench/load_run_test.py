@@ -140,6 +140,14 @@ class WholeBenchTest(unittest.TestCase):
         self.assertAlmostEqual(document["passing"][3]["pictures"], document["passing"][3]["alone"])
         self.assertIn(("the shortest requests take at most 4 times as long beside long ones as alone", True), promises.of(document))
 
+    def test_short_requests_are_as_many_as_the_options_say(self):
+        options = ("--only=arrival,passing", "--arrivals=5", "--short-steps=2", "--long-ones=1,16")
+        with mock.patch.object(FakeServer, "places", 99):
+            document = self.measure(*options)
+        self.assertEqual({each["waits"]["count"] for each in document["arrival"].values()}, {5})
+        self.assertEqual([(each["guided"], each["steps"], each["beside"]) for each in document["passing"]],
+                         [(True, 2, 1), (True, 2, 16), (False, 2, 1), (False, 2, 16)])
+
     def test_overload_is_refused_and_who_comes_back_may_be_served(self):
         document = self.measure("--only=overload", "--capacity=4", "--overload-seconds=10", "--overload-deadline=5")
         found = document["overload"]["contestants"]

@@ -1,4 +1,4 @@
-#include "client/address.h"
+#include "client/options/address.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

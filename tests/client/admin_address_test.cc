@@ -1,4 +1,4 @@
-#include "client/admin_address.h"
+#include "client/options/admin_address.h"
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <fstream>
 
+#include "client/commands/command_options.h"
 #include "core/base/files.h"
 #include "tests/support/temporary_directory.h"
 

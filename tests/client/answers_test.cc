@@ -1,5 +1,5 @@
 // Servers whose messages cannot be parsed: every call ends, and says so.
-#include "client/answers.h"
+#include "client/rpc/answers.h"
 
 #include <gmock/gmock.h>
 #include <grpcpp/generic/async_generic_service.h>
@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "client/admin_client.h"
-#include "client/latent_client.h"
+#include "client/rpc/admin_client.h"
+#include "client/rpc/latent_client.h"
 
 namespace latentd::client {
 namespace {

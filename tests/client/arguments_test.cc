@@ -1,4 +1,4 @@
-#include "client/arguments.h"
+#include "client/options/arguments.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,10 +6,10 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "client/commands.h"
-#include "client/files.h"
-#include "client/graph_selection.h"
-#include "client/request_options.h"
+#include "client/commands/command_options.h"
+#include "client/options/files.h"
+#include "client/options/graph_selection.h"
+#include "client/options/request_options.h"
 #include "core/base/tensor_file.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temporary_directory.h"

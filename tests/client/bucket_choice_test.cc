@@ -1,4 +1,4 @@
-#include "client/bucket_choice.h"
+#include "client/rpc/bucket_choice.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

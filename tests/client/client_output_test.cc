@@ -5,13 +5,13 @@
 #include <sstream>
 
 #include "absl/strings/str_split.h"
-#include "client/error_details.h"
-#include "client/error_text.h"
-#include "client/image_assembler.h"
-#include "client/json_output.h"
-#include "client/option_words.h"
-#include "client/progress_display.h"
-#include "client/request_options.h"
+#include "client/options/request_options.h"
+#include "client/output/error_text.h"
+#include "client/output/json_output.h"
+#include "client/output/progress_display.h"
+#include "client/rpc/error_details.h"
+#include "client/rpc/image_assembler.h"
+#include "client/words/option_words.h"
 #include "tests/client/failed_calls.h"
 #include "tests/support/fake_clock.h"
 

@@ -1,4 +1,4 @@
-#include "client/completion.h"
+#include "client/commands/completion.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 #include <functional>
 
 #include "absl/strings/str_cat.h"
-#include "client/commands.h"
+#include "client/commands/commands.h"
 
 namespace latentd::client {
 namespace {

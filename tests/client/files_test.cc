@@ -1,4 +1,4 @@
-#include "client/files.h"
+#include "client/options/files.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "client/graph_archive.h"
+#include "client/commands/graph_archive.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "client/graph_selection.h"
+#include "client/options/graph_selection.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // The client against a server that fails as scripted, and against bytes as a proxy sends them when
 // the server behind it has died.
-#include "client/latent_client.h"
+#include "client/rpc/latent_client.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

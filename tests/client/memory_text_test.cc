@@ -1,4 +1,4 @@
-#include "client/memory_text.h"
+#include "client/output/memory_text.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "client/picture_files.h"
+#include "client/options/picture_files.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,9 +1,9 @@
-#include "client/prompts.h"
+#include "client/options/prompts.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "client/files.h"
+#include "client/options/files.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temporary_directory.h"
 
@@ -36,6 +36,12 @@ class PromptsTest : public ::testing::Test {
 TEST_F(PromptsTest, EachWordIsOne) {
   EXPECT_THAT(ReadPrompts({.words = {"a star", "a heart"}}), Are(ElementsAre("a star", "a heart")));
   EXPECT_THAT(ReadPrompts({.words = {""}}), Are(ElementsAre("")));  // the empty prompt
+}
+
+TEST_F(PromptsTest, AreAskedForInTheWordsOfTheCommand) {
+  EXPECT_THAT(ReadPrompts({}), StatusIs(kInvalid, HasSubstr("latent generate")));
+  EXPECT_THAT(ReadPrompts({.ask = "say what to encode"}), StatusIs(kInvalid, "say what to encode"));
+  EXPECT_THAT(ReadPrompts({.needed = false, .ask = "unasked"}), Are(ElementsAre("")));
 }
 
 TEST_F(PromptsTest, AFileIsOneWithoutTheNewlineAtItsEnd) {

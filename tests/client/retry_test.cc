@@ -1,4 +1,4 @@
-#include "client/retry.h"
+#include "client/rpc/retry.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

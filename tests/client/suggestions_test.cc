@@ -1,11 +1,11 @@
-#include "client/suggestions.h"
+#include "client/words/suggestions.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <utility>
 
-#include "client/commands.h"
+#include "client/commands/commands.h"
 #include "tests/support/status_matchers.h"
 
 namespace latentd::client {

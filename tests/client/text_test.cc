@@ -1,4 +1,4 @@
-#include "client/text.h"
+#include "client/words/text.h"
 
 #include <gtest/gtest.h>
 

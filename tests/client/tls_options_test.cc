@@ -1,7 +1,8 @@
-#include "client/tls_options.h"
+#include "client/options/tls_options.h"
 
 #include <fstream>
 
+#include "client/commands/command_options.h"
 #include "tests/support/certificates.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temporary_directory.h"

@@ -9,6 +9,8 @@
 #include <cmath>
 #include <cstring>
 #include <map>
+#include <memory>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "core/backends/cpu/cpu_backend.h"
@@ -23,6 +25,7 @@
 #include "core/weights/weight_store.h"
 #include "tests/conformance/run_graph.h"
 #include "tests/conformance/tolerance.h"
+#include "tests/support/sanitized.h"
 #include "tests/support/status_matchers.h"
 
 namespace latentd::testing {
@@ -56,7 +59,7 @@ const Rounding& RoundingOf(device::DType dtype) {
 // One graph with its leaves, and what the reference backend makes of them, in `dtype`.
 class RandomCase {
  public:
-  explicit RandomCase(unsigned seed, device::DType dtype = device::DType::kF32)
+  RandomCase(unsigned seed, device::DType dtype)
       : rounding_(RoundingOf(dtype)),
         graph_(passes::ChoosePrecision(RandomGraph(seed), {dtype}).value()),
         leaves_(RandomLeaves(graph_, seed)),
@@ -147,6 +150,16 @@ class RandomCase {
   bool comparable_ = true;
 };
 
+// Tests ask for the same cases, and the reference backend takes longer over them than most tests
+// do: each is made once in the process.
+RandomCase& CaseOf(unsigned seed, device::DType dtype) {
+  static auto& cases =
+      *new std::map<std::pair<unsigned, device::DType>, std::unique_ptr<RandomCase>>;
+  std::unique_ptr<RandomCase>& made = cases[{seed, dtype}];
+  if (made == nullptr) made = std::make_unique<RandomCase>(seed, dtype);
+  return *made;
+}
+
 graph::Target InLayout(graph::Target target, graph::Layout layout) {
   target.image_layout = layout;
   return target;
@@ -166,7 +179,7 @@ class RandomGraphs : public ::testing::Test {
     int compared = 0;
     for (unsigned seed = kFirstSeed; seed < kFirstSeed + kGraphs && !HasFailure(); ++seed) {
       SCOPED_TRACE(absl::StrCat("RandomGraph(", seed, ")"));
-      RandomCase c(seed, dtype);
+      RandomCase& c = CaseOf(seed, dtype);
       compared += c.comparable();
       if (c.comparable()) check(c, seed);
     }
@@ -315,7 +328,15 @@ TEST_F(RandomGraphs, HaveEveryOpAndEveryPattern) {
   for (const std::string& kind : target_.fused) EXPECT_GE(patterns[kind], 10) << kind;
 }
 
-// Every pass has something to do: without it, the graph is another one.
+// Graphs that are another one without a pass: so many say that it has something to do. With a
+// sanitizer no more of them are looked for, which takes minutes there.
+constexpr int kEnough = 10;
+#ifdef LATENTD_SANITIZED
+constexpr int kLookedFor = kEnough;
+#else
+constexpr int kLookedFor = kGraphs;
+#endif
+
 TEST_F(RandomGraphs, GiveEveryPassSomethingToDo) {
   std::map<absl::string_view, int> changed;
   for (unsigned seed = kFirstSeed; seed < kFirstSeed + kGraphs; ++seed) {
@@ -323,13 +344,15 @@ TEST_F(RandomGraphs, GiveEveryPassSomethingToDo) {
                          passes::ChoosePrecision(RandomGraph(seed), {device::DType::kBF16}));
     ASSERT_OK_AND_ASSIGN(const Graph all, RunPasses(graph, target_, folding_));
     for (const passes::Pass& pass : passes::Passes()) {
+      if (changed[pass.name] >= kLookedFor) continue;
       passes::PassOptions options = folding_;
       options.skip = {std::string(pass.name)};
       ASSERT_OK_AND_ASSIGN(const Graph without, RunPasses(graph, target_, options));
       changed[pass.name] += ToText(without) != ToText(all);
     }
   }
-  for (const passes::Pass& pass : passes::Passes()) EXPECT_GE(changed[pass.name], 10) << pass.name;
+  for (const passes::Pass& pass : passes::Passes())
+    EXPECT_GE(changed[pass.name], kEnough) << pass.name;
 }
 
 }  // namespace

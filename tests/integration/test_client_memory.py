@@ -88,7 +88,7 @@ class ClientMemoryTest(unittest.TestCase):
         self.assertTrue(self.api.generate(self.api.request(width=256, height=256)).images[0].data)
 
     def test_init_images_of_a_crowd(self):
-        """Guard: received_bytes in server/serve.cc, large_request in server/calls/generate_call.cc."""
+        """Guard: received_bytes in server/serve.cc, large_request in server/generation/generation.cc."""
         for method, connections in (("Generate", 1), ("GenerateStream", 24)):
             server = self.start(640 * MIB)
             self.api = Api(server.address)

@@ -195,7 +195,7 @@ class TransferTest(VerbTestCase):
         self.assertEqual(set(self.states(api, components=["vae_decoder"]).values()), {READY})
 
     def test_what_the_server_does_not_need_is_said_to_be_unused(self):
-        """Guard: WhyUnused in core/engine/reports/graph_selection.cc, and OutcomeText in client/graphs_command.cc."""
+        """Guard: WhyUnused in core/engine/reports/graph_selection.cc, and OutcomeText in client/commands/graphs_command.cc."""
         self.server, self.api = self.start()
         archive, _ = self.export("--all")
         other, api = self.cold_server("--precision=bf16", f"--buckets={SMALL}")

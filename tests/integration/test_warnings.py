@@ -76,7 +76,7 @@ class WarningsTest(unittest.TestCase):
         return done.stderr.splitlines()
 
     def test_latent_prints_them(self):
-        """Guard: Summarize in client/generate_command.cc."""
+        """Guard: Summarize in client/commands/generate_command.cc."""
         self.assertEqual(self.generate("a red circle"), [])
         lines = self.generate("a red circle", "--guidance-scale=1", "--negative-prompt=blue")
         self.assertEqual(lines, ["warning: --negative-prompt has no effect: it needs a --guidance-scale above 1"])

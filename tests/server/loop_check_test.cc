@@ -153,7 +153,7 @@ TEST_F(LoopCheckTest, ASlowReaderIsCancelledOnlyWhenOthersWaitForItsMemory) {
   // It takes a message now and then, which is enough as long as there is room.
   for (int i = 0; i < 3; ++i) {
     ASSERT_TRUE(reader->Read(&event));
-    clock_.Advance(calls::kStallLimit - absl::Seconds(1));
+    clock_.Advance(generation::kStallLimit - absl::Seconds(1));
     server_->MakeRoom();
     EXPECT_GT(server_->held_bytes(), 0);
   }
@@ -168,7 +168,7 @@ TEST_F(LoopCheckTest, APictureHasTheStallLimitToBeReadWhileOthersWait) {
   const auto reader = stub_->GenerateStream(&context, Request());
   engine_.Send(engine::Image{.index = 0, .bytes = std::string(64 << 20, 'p')});
   engine_.set_waits_for_readers();
-  clock_.Advance(calls::kStallLimit - absl::Seconds(1));
+  clock_.Advance(generation::kStallLimit - absl::Seconds(1));
   server_->MakeRoom();
   EXPECT_GT(server_->held_bytes(), 0);
   clock_.Advance(absl::Seconds(1));

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "server/calls/grpc_status.h"
-#include "server/calls/outbox.h"
 #include "server/calls/serialize.h"
+#include "server/generation/outbox.h"
 #include "tests/server/no_memory.h"
 #include "tests/server/running_server.h"
 
@@ -117,11 +117,11 @@ TEST_F(OutOfMemoryTest, WhatThereIsNoMemoryToSendEndsItsRequest) {
     grpc::Status status;
     std::thread client([&] { status = streams ? Stream(Request()) : Generate(Request()); });
     engine_.WaitForSpec(number);
-    std::string bytes(calls::kChunkBytes, 'i');
+    std::string bytes(generation::kChunkBytes, 'i');
     engine::Event event = engine::Image{.size = {64, 32}, .bytes = std::move(bytes)};
-    if (streams) event = engine::Preview{.bytes = std::string(calls::kChunkBytes, 'p')};
+    if (streams) event = engine::Preview{.bytes = std::string(generation::kChunkBytes, 'p')};
     {
-      const testing::NoMemoryFrom none(calls::kChunkBytes);
+      const testing::NoMemoryFrom none(generation::kChunkBytes);
       engine_.Send(std::move(event), number);
     }
     client.join();

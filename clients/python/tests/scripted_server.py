@@ -100,7 +100,8 @@ def picture():
 
 
 class ScriptedServer:
-    """`script` has a function (request, context) -> events for each call of GenerateStream or ResumeStream, in their order.
+    """`script` has a function (request, context) -> events for each call of GenerateStream or ResumeStream, in their order;
+    for one of Encode its answer.
 
     `calls` are (method, request) of all of them; `metadata` and `remaining` (seconds) belong to the last one."""
 
@@ -126,8 +127,9 @@ class ScriptedServer:
         capabilities = grpc.unary_unary_rpc_method_handler(
             lambda request, context: messages.GetCapabilitiesResponse(models=[messages.ModelInfo(component="base")]),
             messages.GetCapabilitiesRequest.FromString, _serialize)
+        encode = grpc.unary_unary_rpc_method_handler(self._encode, messages.EncodeRequest.FromString, _serialize)
         return grpc.method_handlers_generic_handler(
-            SERVICE, {**streams, "CancelGeneration": cancel, "GetCapabilities": capabilities})
+            SERVICE, {**streams, "Encode": encode, "CancelGeneration": cancel, "GetCapabilities": capabilities})
 
     def _health_handlers(self):
         answer = message_class("grpc.health.v1.HealthCheckResponse")
@@ -145,6 +147,11 @@ class ScriptedServer:
             self.context = context
             yield from self._script.pop(0)(request, context)
         return run
+
+    def _encode(self, request, context):
+        self.calls.append(("Encode", request))
+        self.remaining = context.time_remaining()
+        return self._script.pop(0)(request, context)
 
     def _cancel(self, request, context):
         self.cancelled.append(request.request_id)

@@ -48,9 +48,9 @@ class Threads:
         with self.pipeline(server.address) as pipe, pipe.stream("p", **keywords) as events:
             return [next(events) for _ in range(count)] if count else list(events)
 
-    def ask(self, server, method, *arguments):
+    def ask(self, server, method, *arguments, **keywords):
         with self.pipeline(server.address) as pipe:
-            return getattr(pipe, method)(*arguments)
+            return getattr(pipe, method)(*arguments, **keywords)
 
 
 class Tasks:
@@ -74,10 +74,10 @@ class Tasks:
                 return [await events.__anext__() for _ in range(count)] if count else [one async for one in events]
         return asyncio.run(run())
 
-    def ask(self, server, method, *arguments):
+    def ask(self, server, method, *arguments, **keywords):
         async def run():
             async with self.pipeline(server.address) as pipe:
-                answer = await getattr(pipe, method)(*arguments)
+                answer = await getattr(pipe, method)(*arguments, **keywords)
                 return None if answer is pipe else answer
         return asyncio.run(run())
 
@@ -95,6 +95,32 @@ class Cases:
             self.draw(server, "p", **keywords)
         self.assertIs(type(caught.exception), kind)
         return caught.exception, server
+
+    def test_embeddings(self):
+        def encode(request, context):
+            half = messages.Tensor(dtype=messages.Tensor.DTYPE_FLOAT16, shape=[2, 1], data=b"\x00\x3c\x00\xc0")
+            return messages.EncodeResponse(prompt_embeds=half, pooled_prompt_embeds=messages.Tensor(shape=[1], data=bytes(4)),
+                                           warnings=["12 tokens are not read"])
+        server = self.server(encode)
+        with self.assertLogs("latent_client", "WARNING") as logged:
+            embeds = self.ask(server, "encode_prompt", "a star", device="cuda", dtype="float16", timeout=30)
+        states, negative, pooled, negative_pooled = embeds
+        self.assertEqual((states.tolist(), pooled.tolist(), negative, negative_pooled), ([[[1], [-2]]], [[0]], None, None))
+        self.assertIn("12 tokens", logged.output[0])
+        self.assertEqual(server.calls, [("Encode", messages.EncodeRequest(prompt="a star", dtype=messages.Tensor.DTYPE_FLOAT16))])
+        self.assertLess(server.remaining, 31)
+        drawn = self.server(picture())
+        self.draw(drawn, **embeds._asdict())
+        (_, request), = drawn.calls
+        self.assertEqual((request.prompt_embeds.shape, request.prompt_embeds.data), ([1, 2, 1], b"\x00\x3c\x00\xc0"))
+        self.assertFalse(request.HasField("negative_prompt_embeds"))
+
+    def test_embeddings_that_are_refused(self):
+        def refuse(request, context):
+            fail(context, Code.INVALID_ARGUMENT, "no", "INVALID_FIELDS", violations=[("clip_skip", "must be at most 2")])
+        with self.assertRaises(latent_client.InvalidRequest) as caught:
+            self.ask(self.server(refuse), "encode_prompt", "a star", clip_skip=9)
+        self.assertEqual(caught.exception.field, "clip_skip")
 
     def test_a_picture(self):
         server = self.server(drawing(queued(), step(1), chunk(png(), 0, 10), chunk(png(), 10), completed(["eta has no effect"])))

@@ -53,6 +53,16 @@ class LatentdTest(SharedServerTestCase):
         again = self.pipe(**first.parameters, output_type="bytes")
         self.assertEqual((again.images, again.seeds), (first.images, first.seeds))
 
+    def test_its_embeddings_draw_what_the_prompts_draw(self):
+        raw = {**SMALL, "output": {"format": "raw_rgb8"}, "output_type": "bytes"}
+        drawn = self.pipe(PROMPT, negative_prompt="blue", **raw)
+        embeds = self.pipe.encode_prompt(PROMPT, negative_prompt="blue")
+        self.assertEqual([array.shape for array in embeds], [(1, 77, 160), (1, 77, 160), (1, 96), (1, 96)])
+        self.assertEqual(self.pipe(**embeds._asdict(), **raw).images, drawn.images)
+        lists = {name: array.tolist() for name, array in embeds._asdict().items()}
+        self.assertEqual(self.pipe(**lists, **raw).images, drawn.images)
+        self.assertNotEqual(self.pipe(PROMPT, **raw).images, drawn.images)
+
     def test_its_keywords_are_the_servers_fields(self):
         fields = {path.partition(".")[0] for path in self.pipe.capabilities().request_fields}
         self.assertEqual(set(latent_client.request.field_names()), fields)

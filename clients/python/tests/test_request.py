@@ -1,6 +1,7 @@
 """Keywords become the request that they say, or an error that names them."""
 
 import io
+import math
 import pathlib
 import struct
 import tempfile
@@ -12,7 +13,8 @@ import PIL.Image
 import scripted_server  # noqa: F401  (installs the package)
 from latent_client import files, messages
 from latent_client.call import prepare
-from latent_client.request import field_names, make_request, to_parameters
+from latent_client.request import field_names, make_encode_request, make_request, to_parameters
+from latent_client.tensors import to_array
 
 
 class Generator:
@@ -35,6 +37,72 @@ class Generator:
     def use(self):
         self._used += 1
         return self
+
+
+class Tensor:
+    """torch.Tensor, as far as it is read."""
+
+    def __init__(self, numbers, dtype):
+        self._numbers = numbers
+        self.dtype = f"torch.{dtype}"
+
+    def detach(self):
+        return self
+
+    cpu = detach
+
+    def float(self):
+        return Tensor(self._numbers.astype(numpy.float32), "float32")
+
+    def __array__(self, *arguments, **keywords):
+        if self.dtype == "torch.bfloat16":
+            raise TypeError("Got unsupported ScalarType BFloat16")
+        return self._numbers
+
+
+class TensorTest(unittest.TestCase):
+    NUMBERS = numpy.array([[[1.5, -2, 0.25], [3, 4, 65504]]])  # exact in any type
+
+    def test_arrays_tensors_and_lists_are_the_same_numbers(self):
+        numbers = self.NUMBERS
+        for value, dtype, size in (
+                (numbers, messages.Tensor.DTYPE_FLOAT32, 4), (numbers.tolist(), messages.Tensor.DTYPE_FLOAT32, 4),
+                (numbers.astype(">f4"), messages.Tensor.DTYPE_FLOAT32, 4),
+                (numbers.astype(numpy.float16), messages.Tensor.DTYPE_FLOAT16, 2),
+                (numbers.transpose(0, 2, 1).copy().transpose(0, 2, 1), messages.Tensor.DTYPE_FLOAT32, 4),
+                (Tensor(numbers.astype(numpy.float16), "float16"), messages.Tensor.DTYPE_FLOAT16, 2),
+                (Tensor(numbers, "bfloat16"), messages.Tensor.DTYPE_FLOAT32, 4)):
+            for name in ("prompt_embeds", "negative_prompt_embeds", "pooled_prompt_embeds", "negative_pooled_prompt_embeds"):
+                tensor = getattr(make_request({name: value}), name)
+                self.assertEqual((tensor.dtype, list(tensor.shape), len(tensor.data)), (dtype, [1, 2, 3], 6 * size))
+                numpy.testing.assert_array_equal(to_array(tensor), numbers)
+        request = make_request({"prompt_embeds": [[1, 2]]})
+        self.assertEqual(request.prompt_embeds.data, struct.pack("<2f", 1, 2))
+
+    def test_a_message_or_a_mapping_is_taken_as_it_is(self):
+        tensor = messages.Tensor(dtype=messages.Tensor.DTYPE_BFLOAT16, shape=[1, 2], data=b"\x80\x3f\x00\xc0")
+        request = make_request({"prompt_embeds": tensor})
+        self.assertEqual(request.prompt_embeds, tensor)
+        self.assertEqual(make_request(to_parameters(request)), request)
+        numpy.testing.assert_array_equal(to_array(tensor), [[1, -2]])
+
+    def test_what_is_none_is_named(self):
+        for value, kind, said in (("star.safetensors", TypeError, "not str"), (7, TypeError, "not int"), (b"x", TypeError, "not bytes"),
+                                  ([["a"]], TypeError, "of numbers"), (numpy.array([[True]]), TypeError, "not of bool"),
+                                  ([[1, 2], [3]], ValueError, "rows of one length")):
+            with self.assertRaisesRegex(kind, f"^prompt_embeds: .*{said}"):
+                make_request({"prompt_embeds": value})
+
+    def test_a_number_that_is_too_large_for_its_type_stays_what_it_is(self):
+        tensor = make_request({"prompt_embeds": [[math.inf]]}).prompt_embeds
+        self.assertEqual(to_array(tensor)[0, 0], math.inf)  # the server names it
+
+    def test_what_encode_prompt_takes(self):
+        request = make_encode_request("a star", {"negative_prompt": "blue", "clip_skip": 1, "dtype": "float16", "model": None})
+        self.assertEqual(request, messages.EncodeRequest(prompt="a star", negative_prompt="blue", clip_skip=1,
+                                                         dtype=messages.Tensor.DTYPE_FLOAT16))
+        with self.assertRaisesRegex(TypeError, "unexpected keyword argument 'width'"):
+            make_encode_request("a star", {"width": 64})
 
 
 class FieldTest(unittest.TestCase):

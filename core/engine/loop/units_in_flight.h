@@ -41,7 +41,8 @@ struct UnitInFlight {
   UnitWatchdog::Unit watched;  // until the watchdog has it
 };
 
-// Rows that its time is measured for (batching::Queue::Measure): 0 if it did nothing, or failed.
+// Rows that its time is measured for (batching::Queue::Measure): 0 if it did nothing, or less than
+// another one of its kind would, or failed.
 int RowsToLearnFrom(const pipeline::PendingUnit& done);
 
 // True if it had anything to do: text that a picture of the same request had encoded takes nothing.

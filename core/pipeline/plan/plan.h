@@ -45,6 +45,12 @@ struct PlannedStage {
     return absl::c_any_of(prompts,
                           [](const families::RowInputs& row) { return !row.text.empty(); });
   }
+  // True if some row reads embeddings of the request in place of a prompt.
+  bool reads_embeds() const {
+    return absl::c_any_of(prompts, [](const families::RowInputs& row) {
+      return row.embeds != families::RowEmbeds::kNone;
+    });
+  }
   int first_step = 0;  // steps, as users count them, of the stages before
 
   int most_rows() const { return static_cast<int>(prompts.size()); }

@@ -139,6 +139,15 @@ void CheckDraws(absl::string_view field, const ModelRow& model, const Traits& tr
   CheckIsOn(field, FlagNameOf(kUnetName, model.name), traits, found);
 }
 
+// Nothing of a model is loaded whose UNet is off.
+void CheckEncodes(absl::string_view field, const ModelRow& model, const Traits& traits,
+                  Violations& found) {
+  const std::string unet = FlagNameOf(kUnetName, model.name);
+  if (!traits.off.contains(unet)) return;
+  found.Add(field, "the text encoders of the model ", model.name,
+            " are not loaded on this server: ", unet, " is off, and with it all of the model");
+}
+
 void AddNoModel(absl::string_view field, absl::string_view name, const Traits& traits,
                 Violations& found) {
   const ModelRow& first = traits.models.first();
@@ -169,7 +178,8 @@ void CheckModels(const Field& field, const AskedSpec& asked, Violations& found) 
   if (model == nullptr) {
     AddNoModel(field.name, asked.spec.model, traits, found);
   } else {
-    CheckDraws(field.name, *model, traits, found);
+    asked.spec.output_embeds ? CheckEncodes(field.name, *model, traits, found)
+                             : CheckDraws(field.name, *model, traits, found);
     if (asked.spec.refine) CheckHandsOver(*model, traits, found);
   }
   if (asked.spec.has_image) CheckIsOn("image", "vae_encoder", traits, found);

@@ -196,6 +196,8 @@ absl::Status SampleMaskedImage(Picture& picture, device::Stream& stream, Pending
 
 absl::Status EnqueueText(Picture& picture, device::Stream& stream, UnitPart& part) {
   Request& request = *picture.request;
+  part.encodes_all =
+      picture.EncodesText(picture.stage_index) && !picture.stage().planned.reads_embeds();
   if (request.spec().output_embeds) {
     ASSIGN_OR_RETURN(part.embeds, EncodeToHost(picture.stage(), stream, part.work));
     picture.next = UnitKind::kWait;

@@ -23,6 +23,10 @@ int Picture::next_rows() const {
 
 int Picture::rows_ahead() const { return StepsAhead(stage_index).most_rows(); }
 
+bool Picture::EncodesText(size_t index) const {
+  return plan().stages[index].reads_text() && !request->conditioning[index].has_value();
+}
+
 bool Picture::has_preview() const {
   const bool steps =
       next == UnitKind::kText || next == UnitKind::kEncode || next == UnitKind::kStep;
@@ -60,9 +64,8 @@ batching::Ahead Picture::ahead() const {
 
 batching::Ahead::Stage Picture::StepsAhead(size_t index) const {
   const PlannedStage& planned = plan().stages[index];
-  batching::Ahead::Stage ahead = {.lane = LaneOf(planned),
-                                  .text = !request->conditioning[index].has_value(),
-                                  .previews = PreviewsAhead(*this, index)};
+  batching::Ahead::Stage ahead = {
+      .lane = LaneOf(planned), .text = EncodesText(index), .previews = PreviewsAhead(*this, index)};
   const size_t done = index == stage_index ? evaluation : 0;
   for (int rows : absl::MakeConstSpan(planned.rows).subspan(done)) {
     if (ahead.runs.empty() || ahead.runs.back().rows != rows) ahead.runs.push_back({0, rows});

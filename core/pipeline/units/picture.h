@@ -85,6 +85,9 @@ struct Picture {
   // True if there is a kPreview to enqueue: `prediction`, of which the picture itself is not due
   // yet.
   bool has_preview() const;
+  // True if text encoders are still to run for that stage: its prompts are text, and no other
+  // picture of the request has had them encoded.
+  bool EncodesText(size_t stage) const;
   // Steps as users count them, of all stages together.
   int total_steps() const { return plan().total_steps(); }
   // Goes on to the plan's next unit, which is next from now on; kDone after the last.

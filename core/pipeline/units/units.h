@@ -25,6 +25,9 @@ struct UnitPart {
   int steps = 0;            // steps that it does, as users count them
   int steps_done = 0;       // number of the picture's total_steps that are done by its end
   bool ends_stage = false;  // the last of its kind before another one; of a decode: if it succeeds
+  // A kText that runs text encoders for all that the picture reads: no row of it is embeddings, and
+  // no other picture of the request has had them encoded.
+  bool encodes_all = false;
 
   PendingWork work;
   Prediction prediction;  // from a step, where a preview of it is due; for a preview, what it draws

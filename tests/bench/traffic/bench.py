@@ -158,6 +158,13 @@ def range_of(text):
     return low, high
 
 
+def counts_of(text):
+    counts = tuple(map(int, text.split(",")))
+    if min(counts) < 1:
+        raise argparse.ArgumentTypeError(f"{min(counts)} in {text} is below 1")
+    return counts
+
+
 def parts_of(text):
     names = text.split(",")
     if not set(names) <= set(parts.PARTS):
@@ -180,6 +187,9 @@ def parse(arguments):
     load.add_argument("--rates", type=range_of, default=(0.125, 4.0), metavar="LOW:HIGH",
                       help="where that is looked for, in multiples of the rate of requests alone, one after the other")
     load.add_argument("--alone-repeats", type=int, default=3, help="of each kind of request alone")
+    load.add_argument("--arrivals", type=int, default=40, help="short requests of each size, for arrival")
+    load.add_argument("--short-steps", type=counts_of, default=(2, 8, 30), metavar="N,...", help="of the short requests, for passing")
+    load.add_argument("--long-ones", type=counts_of, default=(1, 2, 4, 16), metavar="N,...", help="that these are beside")
     load.add_argument("--capacity", type=float, help="requests a second, instead of what this run measures, for overload")
     load.add_argument("--overload", type=float, default=10, metavar="TIMES", help="of the capacity")
     load.add_argument("--crowd-processes", type=int, default=max(1, min(8, (os.cpu_count() or 2) // 2)),
@@ -208,7 +218,7 @@ def check(parser, options):
     options.our_environment = dict(os.environ)
     if options.small not in options.buckets.split(","):
         parser.error(f"--buckets has no {options.small}, the size of small pictures (--small)")
-    for name in ("callers", "windows", "alone_repeats", "crowd_processes"):
+    for name in ("callers", "windows", "alone_repeats", "arrivals", "crowd_processes"):
         least = 2 if name == "callers" else 1
         if getattr(options, name) < least:
             parser.error(f"--{name.replace('_', '-')} is at least {least}")

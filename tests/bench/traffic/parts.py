@@ -16,10 +16,9 @@ WARM_UP = 0.2  # part of a window: arrivals in it are served and not counted
 AT_MOST = 20_000  # requests of a window
 CALL_SECONDS = 600  # limit of a request without a deadline
 TIMES_ALONE = 3  # is the deadline
-ARRIVALS, ARRIVAL_GAP = 40, (0.1, 0.3)  # short requests of each size, and seconds between them
+ARRIVAL_GAP = (0.1, 0.3)  # seconds between short requests
 SETTLES = 0.2  # part of the overload's time: memory is measured from there on
-LONG_STEPS, SHORT_STEPS = 100, (2, 8, 30)
-LONG_ONES = (1, 2, 4, 16)
+LONG_STEPS = 100
 UNDER_WAY, SHORT_ONES = 1.0, 3  # seconds until long ones are; short requests that are asked for then, one after the other
 ROUNDS = 2  # rounds of small jobs alone and beside a large one
 
@@ -175,11 +174,11 @@ async def isolation(session):
             session.save()
 
 
-async def waits_for_step(send, size, large, seed):
-    """Times that short requests wait until their own first step begins: a step of one takes as long as its last but one. They
-    go on until one of `large` is through."""
+async def waits_for_step(send, size, large, count, seed):
+    """Times that so many short requests wait until their own first step begins: a step of one takes as long as its last but one.
+    They go on until one of `large` is through."""
     gaps, waits = random.Random(seed), []
-    while len(waits) < ARRIVALS or not large:
+    while len(waits) < count or not large:
         await asyncio.sleep(gaps.uniform(*ARRIVAL_GAP))
         attempt = await send(Job(len(waits), size, FEWEST_STEPS, True), CALL_SECONDS)
         if attempt.code != OK or len(attempt.steps) < FEWEST_STEPS:
@@ -190,11 +189,11 @@ async def waits_for_step(send, size, large, seed):
 
 async def arrive(session, contestant):
     """By size."""
-    found = {}
+    options, found = session.options, {}
     async with session.sending(contestant) as send:
         for size in session.sizes:
             large = []
-            waits = await beside_large(send, size, large, lambda: waits_for_step(send, size, large, session.options.seed))
+            waits = await beside_large(send, size, large, lambda: waits_for_step(send, size, large, options.arrivals, options.seed))
             step = statistics.median(end - begin for attempt in large for begin, end in zip(attempt.steps, attempt.steps[1:]))
             found[text_of(size)] = {"waits": figures.spread(waits), "step": step, "samples": waits}
     return found
@@ -228,10 +227,10 @@ async def pass_long_ones(session, contestant):
     size, found = size_of(session.options.small), []
     async with session.sending(contestant) as send:
         for guided in (True, False):
-            for steps in SHORT_STEPS:
+            for steps in session.options.short_steps:
                 short = Job(1, size, steps, guided)
                 alone_seconds = await seconds_beside(send, short, [])
-                for count in LONG_ONES:
+                for count in session.options.long_ones:
                     long = Job(2, size, LONG_STEPS, guided)
                     requests = await seconds_beside(send, short, [long] * count)
                     pictures = await seconds_beside(send, short, [dataclasses.replace(long, images=count)])

@@ -91,6 +91,14 @@ TEST(ComponentModesTest, TheRefinerAloneIsServed) {
   GenerateSpec spec = SmallSpec(4);
   EXPECT_THAT(SubmitTo(*engine, spec),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("unet_base")));
+  GenerateSpec encoded = spec;
+  encoded.picture.output_embeds = pipeline::HostTensor::Type::kFloat32;
+  encoded.output.format = image::Format::kEmbeds;
+  EXPECT_THAT(SubmitTo(*engine, encoded),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("text encoders of the model base are not loaded")));
+  encoded.picture.model = "refiner";
+  EXPECT_THAT(Only<Image>(RunOn(*engine, encoded)), SizeIs(1));
   spec.picture.model = "refiner";
   spec.inputs = testing::ImageInput(Only<Image>(RunOn(*Loaded({}), SmallSpec())).at(0).bytes);
   EXPECT_THAT(Only<Image>(RunOn(*engine, spec)), SizeIs(1));

@@ -152,6 +152,32 @@ TEST_F(UnitsInFlightTest, EachUnitSaysWhenTheDeviceWasAtItAndTextOfARequestIsEnc
   EXPECT_EQ(last, begin + absl::Seconds(kTextRuns + 2 * 2 + 2));
 }
 
+TEST_F(UnitsInFlightTest, EmbeddingsNeitherExpectTextNorTeachItsTime) {
+  model_->on_run.work = [this] {
+    clock_.Advance(absl::Seconds(1));
+    return absl::OkStatus();
+  };
+  const auto zeros = [](std::vector<int64_t> shape, size_t elements) {
+    return pipeline::HostTensor{.shape = std::move(shape), .data = std::string(4 * elements, 0)};
+  };
+  GenerateSpec embedded = SmallSpec(/*steps=*/4);
+  embedded.picture.prompt.clear();
+  embedded.inputs = std::make_shared<pipeline::Inputs>(
+      pipeline::Inputs{.prompt = {zeros({77, 160}, 77 * 160), zeros({96}, 96)}});
+  const auto total_of_embedded = [&] {
+    const auto sink = std::make_shared<RecordingSink>();
+    EXPECT_OK(loop_->Admit(model_->MakeJob(*loop_, sink, embedded, clock_), 0));
+    return Only<Queued>(sink->WaitForEnd()).at(0).total;
+  };
+  const auto total_of_text = [&] { return Only<Queued>(Draw(/*steps=*/4)).at(0).total; };
+  total_of_text();  // learns
+  const absl::Duration with_text = total_of_text(), without = total_of_embedded();
+  EXPECT_GT(without, absl::ZeroDuration());
+  EXPECT_NEAR(absl::FDivDuration(without, with_text), 5.0 / (kTextRuns + 5), 1e-6);
+  EXPECT_EQ(total_of_embedded(), without);
+  EXPECT_EQ(total_of_text(), with_text);
+}
+
 TEST_F(UnitsInFlightTest, DropsWhatTheDeviceStillHasOfACancelledRequest) {
   std::shared_ptr<Job> job;
   int enqueued = 0;

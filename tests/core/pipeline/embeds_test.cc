@@ -357,6 +357,35 @@ TEST_F(EmbedsTest, FieldsWithoutEffectBesideThemAreNamed) {
               Contains(HasSubstr("negative_prompt_embeds has no effect")));
 }
 
+// A unit of text that runs fewer encoders than others of its kind says nothing about their time.
+TEST_F(EmbedsTest, SpareThePictureItsTextAndTeachNothingAboutThatOfOthers) {
+  struct Unit {
+    bool ahead;        // text encoders are expected to run
+    bool encodes_all;  // the time of others is learned from it
+    bool operator==(const Unit&) const = default;
+  };
+  const auto text_of = [](Picture& picture) {
+    const bool ahead = picture.ahead().stages.front().text;
+    const auto stream = picture.stage().device().NewStream(SystemClock()).value();
+    Lanes lanes;
+    Picture* const pictures[] = {&picture};
+    auto unit = EnqueueUnit(pictures, lanes, *stream).value();
+    EXPECT_EQ(unit.kind, UnitKind::kText);
+    EXPECT_OK(CompleteUnit(unit, picture, unit.parts[0]));
+    return Unit{ahead, unit.parts[0].encodes_all};
+  };
+  PictureSpec two = Spec("blue");
+  two.num_images_per_prompt = 2;
+  auto pictures = rig_->Begin(two).value();
+  EXPECT_EQ(text_of(*pictures[0]), (Unit{true, true}));
+  EXPECT_EQ(text_of(*pictures[1]), (Unit{false, false}));
+  EXPECT_EQ(text_of(*rig_->Start(Embedded(Spec("blue")))), (Unit{false, false}));
+  EXPECT_EQ(text_of(*rig_->Start(Embedded(Spec()))), (Unit{false, false}));  // zeros beside them
+  Asked mixed = Embedded(Spec());
+  mixed.negative_prompt = "blue";
+  EXPECT_EQ(text_of(*rig_->Start(mixed)), (Unit{true, false}));
+}
+
 TEST_F(EmbedsTest, ThatAreWantedRunTextEncodersAndNothingElse) {
   PictureSpec spec = Spec();
   spec.output_embeds = Type::kFloat32;

@@ -193,7 +193,7 @@ TEST_F(GraphTransferTest, ExportsHaveALimitAndThoseWhoseClientsReadNothingAreCan
   // Time passes until a place is free.
   bool accepted = false;
   while (!accepted) {
-    clock_.Advance(calls::kStallLimit);
+    clock_.Advance(generation::kStallLimit);
     server_->CancelStalled();
     accepted = OpenExport(*graph_cache_).accepted;
   }
@@ -294,7 +294,7 @@ TEST_F(GraphTransferTest, AClientThatSendsNothingIsCancelled) {
     ended = true;
   });
   while (!ended) {
-    clock_.Advance(calls::kStallLimit);
+    clock_.Advance(generation::kStallLimit);
     server_->CancelStalled();
     std::this_thread::yield();
   }

@@ -16,6 +16,8 @@ namespace latentd::server::calls {
 namespace {
 
 namespace v1 = ::latent::v1;
+using generation::kChunkBytes;
+using generation::kStallLimit;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;

@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
-#include "server/calls/request_fields.h"
+#include "server/generation/request_fields.h"
 #include "tests/server/running_server.h"
 
 namespace latentd::server::calls {
@@ -121,7 +121,7 @@ TEST_F(RequestBytesTest, CapabilitiesListTheFieldsOfARequest) {
     EXPECT_THAT(fields, Contains(type.field(i)->name()));
   }
   EXPECT_THAT(fields, Not(Contains("format")));
-  EXPECT_THAT(FieldPaths(*v1::GraphSelector::descriptor()),
+  EXPECT_THAT(generation::FieldPaths(*v1::GraphSelector::descriptor()),
               ElementsAre("all", "ids", "components", "buckets", "buckets.width", "buckets.height",
                           "models"));
 }

@@ -10,14 +10,16 @@
 
 #include "absl/synchronization/notification.h"
 #include "core/base/error_details.h"
-#include "server/calls/kept_streams.h"
-#include "server/calls/outbox.h"
+#include "server/generation/kept_streams.h"
+#include "server/generation/outbox.h"
 #include "tests/server/running_server.h"
 
 namespace latentd::server::calls {
 namespace {
 
 namespace v1 = ::latent::v1;
+using generation::kChunkBytes;
+using generation::kStallLimit;
 using ::testing::UnorderedElementsAre;
 
 using EventReader = std::unique_ptr<grpc::ClientReader<v1::GenerateEvent>>;

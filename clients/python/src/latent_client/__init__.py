@@ -16,6 +16,7 @@ from .errors import (
     Violation)
 from .events import Completed, Event, Image, Preview, Progress, Queued, Started
 from .pipeline import EventStream, LatentPipeline
+from .tensors import PromptEmbeds
 
 if TYPE_CHECKING:
     from .aio import AsyncEventStream, AsyncLatentPipeline
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
 __all__ = [
     "AsyncEventStream", "AsyncLatentPipeline", "BucketCold", "Cancelled", "CheckpointChanged", "Completed", "DeadlineExceeded",
     "Event", "EventStream", "Image", "InvalidRequest", "LatentError", "LatentOutput", "LatentPipeline", "NoSuchBucket", "NotFound",
-    "OutOfMemory", "PermissionDenied", "PredictedOverrun", "Preview", "Progress", "Queued", "QueueFull", "ResourceExhausted",
-    "ServerError", "Started", "StreamExists", "Tls", "Unauthenticated", "Unavailable", "Violation", "__version__"]
+    "OutOfMemory", "PermissionDenied", "PredictedOverrun", "Preview", "Progress", "PromptEmbeds", "Queued", "QueueFull",
+    "ResourceExhausted", "ServerError", "Started", "StreamExists", "Tls", "Unauthenticated", "Unavailable", "Violation", "__version__"]
 
 
 def __getattr__(name: str) -> Any:

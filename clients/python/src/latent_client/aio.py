@@ -14,8 +14,10 @@ from .connection import Endpoint, Tls
 from .errors import LatentError, Unavailable, error_of_call, make_error
 from .events import Event
 from .generation import CANCEL_SECONDS, Call, Generation
-from .pipeline_base import HEALTH_PAUSE, PipelineBase, add_signature, capabilities_call, health_call, health_name
+from .pipeline_base import (
+    HEALTH_PAUSE, PipelineBase, add_signature, capabilities_call, encode_call, health_call, health_name, read_embeds)
 from .retry import RetryPolicy
+from .tensors import PromptEmbeds
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -119,6 +121,10 @@ class AsyncLatentPipeline(PipelineBase):
             await asyncio.wait_for(self._unary(call), CANCEL_SECONDS)
         except (grpc.RpcError, asyncio.TimeoutError):
             pass  # the server is gone, or has ended it already
+
+    async def encode_prompt(self, prompt: Optional[str] = None, **parameters: Any) -> PromptEmbeds:
+        """As LatentPipeline's."""
+        return read_embeds(await self._ask(encode_call(prompt, parameters, self._timeout)))
 
     async def capabilities(self) -> "GetCapabilitiesResponse":
         """Models, buckets, noise schedulers and limits. Unavailable until the server has loaded its checkpoints."""

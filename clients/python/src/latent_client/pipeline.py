@@ -12,8 +12,10 @@ from .connection import Endpoint, Tls
 from .errors import Unavailable, error_of_call
 from .events import Event
 from .generation import Call, Generation
-from .pipeline_base import HEALTH_PAUSE, PipelineBase, add_signature, capabilities_call, health_call, health_name
+from .pipeline_base import (
+    HEALTH_PAUSE, PipelineBase, add_signature, capabilities_call, encode_call, health_call, health_name, read_embeds)
 from .retry import RetryPolicy
+from .tensors import PromptEmbeds
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -132,6 +134,12 @@ class LatentPipeline(PipelineBase):
                 self._unary(cancel)
             except grpc.RpcError:
                 pass  # the server is gone, or has ended it already
+
+    def encode_prompt(self, prompt: Optional[str] = None, **parameters: Any) -> PromptEmbeds:
+        """What the model's text encoders make of a prompt: a PromptEmbeds of numpy arrays, in the order of diffusers' encode_prompt
+        of SDXL. Keywords are the fields of latent.v1.EncodeRequest, and `timeout`; `device` changes nothing. Errors as a call,
+        which is not tried again."""
+        return read_embeds(self._ask(encode_call(prompt, parameters, self._timeout)))
 
     def capabilities(self) -> "GetCapabilitiesResponse":
         """Models, buckets, noise schedulers and limits. Unavailable until the server has loaded its checkpoints."""

@@ -2,20 +2,23 @@
 how a call is begun, its short calls."""
 
 import inspect
-from typing import Any, Callable, Dict, Optional, Tuple
+import logging
+from typing import Any, Callable, Dict, Mapping, Optional, Tuple
 
 from ._descriptors import message_class
 from .connection import Endpoint
 from .generation import SERVICE, Call
-from .request import CALL_KEYWORDS, PROMPT, field_names
+from .request import CALL_KEYWORDS, ENCODE_KEYWORDS, PROMPT, field_names, make_encode_request
 from .retry import RetryPolicy
+from .tensors import PromptEmbeds, to_embeds
 
+_LOG = logging.getLogger("latent_client")
 SHORT_CALL = 10.0  # seconds that a call without a picture may take
 HEALTH_PAUSE = 0.2  # seconds between questions to a server that is not ready
 _HEALTH = "/grpc.health.v1.Health/Check"
 _RESPONSES = {
     SERVICE + "GenerateStream": "latent.v1.GenerateEvent", SERVICE + "ResumeStream": "latent.v1.GenerateEvent",
-    SERVICE + "CancelGeneration": "latent.v1.CancelGenerationResponse",
+    SERVICE + "Encode": "latent.v1.EncodeResponse", SERVICE + "CancelGeneration": "latent.v1.CancelGenerationResponse",
     SERVICE + "GetCapabilities": "latent.v1.GetCapabilitiesResponse", _HEALTH: "grpc.health.v1.HealthCheckResponse",
 }
 # Methods of diffusers' pipelines about memory and speed, which are the server's; those that change pictures are missing, and so fail.
@@ -87,6 +90,19 @@ def _serialize(message: Any) -> bytes:
 
 def capabilities_call() -> Call:
     return Call(SERVICE + "GetCapabilities", message_class("latent.v1.GetCapabilitiesRequest")(), SHORT_CALL, ())
+
+
+def encode_call(prompt: Optional[str], parameters: Mapping[str, Any], default_timeout: Optional[float]) -> Call:
+    """The call of encode_prompt(). TypeError and ValueError as make_request()."""
+    fields = {name: value for name, value in parameters.items() if name not in ENCODE_KEYWORDS}
+    timeout = parameters.get("timeout")
+    return Call(SERVICE + "Encode", make_encode_request(prompt, fields), default_timeout if timeout is None else timeout, ())
+
+
+def read_embeds(response: Any) -> PromptEmbeds:
+    for warning in response.warnings:
+        _LOG.warning("%s", warning)
+    return to_embeds(response)
 
 
 def health_call(service: str) -> Call:

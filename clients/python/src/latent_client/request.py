@@ -5,18 +5,20 @@ There is no list of fields here. What is particular to diffusers' callers is: wh
 
 import difflib
 import operator
-from typing import Any, Callable, Dict, Iterable, List, Mapping, Sequence, Tuple, Type
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Type
 
 from google.protobuf.descriptor import FieldDescriptor
 
-from . import files
+from . import files, tensors
 from ._descriptors import is_repeated
-from .messages import GenerateRequest  # type: ignore[attr-defined,unused-ignore]
+from .messages import EncodeRequest, GenerateRequest  # type: ignore[attr-defined,unused-ignore]
 
 PROMPT = "prompt"
 # Keywords of a call that are about the client, not the picture.
 CALL_KEYWORDS = ("callback_on_step_end", "callback_on_step_end_tensor_inputs", "generator", "output_type", "progress_bar",
                  "return_dict", "timeout")
+# The same of encode_prompt().
+ENCODE_KEYWORDS = ("device", "timeout")
 # Order of a tuple's values where diffusers has another than the message.
 _TUPLE_ORDER = {"latent.v1.Size": ("height", "width")}
 _UNSPECIFIED = "UNSPECIFIED"
@@ -34,10 +36,19 @@ def make_request(parameters: Mapping[str, Any]) -> Any:
     TypeError for a keyword that is no field, which names the nearest ones, and for a value of another type; ValueError for one that
     cannot be. Both name the field. The server checks all else.
     """
-    request = GenerateRequest()
+    return _fill_request(GenerateRequest(), parameters, CALL_KEYWORDS)
+
+
+def make_encode_request(prompt: Optional[str], parameters: Mapping[str, Any]) -> Any:
+    """The EncodeRequest of keywords; errors as make_request's."""
+    given = {} if prompt is None else {PROMPT: prompt}
+    return _fill_request(EncodeRequest(), {**parameters, **given}, ENCODE_KEYWORDS)
+
+
+def _fill_request(request: Any, parameters: Mapping[str, Any], others: Sequence[str]) -> Any:
     for name, value in parameters.items():
         if name not in request.DESCRIPTOR.fields_by_name:
-            raise TypeError(_unknown(name, [*field_names(), *CALL_KEYWORDS]))
+            raise TypeError(_unknown(name, [*request.DESCRIPTOR.fields_by_name, *others]))
         if value is None:
             continue
         try:
@@ -100,7 +111,8 @@ def _elements(values: Any) -> Iterable[Any]:
     """The values of a list, tuple or array; a mapping or text, which would be taken apart, is one value."""
     if hasattr(values, "tolist"):
         values = values.tolist()
-    if isinstance(values, (str, bytes, Mapping)) or not hasattr(values, "__iter__"):
+    is_sequence = hasattr(values, "__iter__") or hasattr(values, "__getitem__")  # a message's repeated fields have the latter alone
+    if isinstance(values, (str, bytes, Mapping)) or not is_sequence:
         return [values]
     return list(values)
 
@@ -121,6 +133,8 @@ def _parts(order: Tuple[str, ...], value: Any, message: Any) -> Dict[str, Any]:
         return {field.name: part for field, part in value.ListFields()}
     if isinstance(value, Mapping):
         return dict(value)
+    if message.DESCRIPTOR.full_name == tensors.TENSOR:
+        return tensors.tensor_parts(value)
     if isinstance(value, str) and set(order) == {"width", "height"}:
         return dict(zip(("width", "height"), map(int, value.lower().split("x", 1))))
     if len(order) == 1 or isinstance(value, str):

@@ -1,4 +1,4 @@
-"""Rules for failed generations: which are tried again, and when. They are those of `latent` (client/retry.h).
+"""Rules for failed generations: which are tried again, and when. They are those of `latent` (client/rpc/retry.h).
 
 A generation leaves nothing behind but its pictures, and its seed determines those; so it may be done twice as long as no picture has
 been received, and taken up again where the server keeps it.

@@ -1,0 +1,135 @@
+// latent capabilities
+#include <iostream>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "client/commands/command_options.h"
+#include "client/commands/commands.h"
+#include "client/commands/interrupt.h"
+#include "client/options/tls_options.h"
+#include "client/output/json_output.h"
+#include "client/rpc/latent_client.h"
+#include "client/words/text.h"
+#include "core/base/stop_signals.h"
+
+namespace latentd::client {
+namespace {
+
+constexpr char kIntroduction[] =
+    R"(latent capabilities says what a latentd serves and which values it takes.
+)";
+
+void Row(const std::string& name, const std::string& value) {
+  std::cout << absl::StrFormat("%-12s%s\n", name, value);
+}
+
+std::string BucketsText(const v1::GetCapabilitiesResponse& capabilities) {
+  const bool with_model = HasSeveralModels(capabilities.buckets());
+  return absl::StrJoin(
+      capabilities.buckets(), ", ", [with_model](std::string* out, const v1::Bucket& bucket) {
+        absl::StrAppend(out, BucketText(bucket, with_model), bucket.ready() ? "" : " (not ready)");
+      });
+}
+
+// "0.8", or with the text encoders' "0.8 (text encoders 0.5)".
+std::string WeightsText(const v1::ModelLora& lora) {
+  if (lora.unet_weight() == lora.text_encoder_weight()) return absl::StrCat(lora.unet_weight());
+  return absl::StrCat(lora.unet_weight(), " (text encoders ", lora.text_encoder_weight(), ")");
+}
+
+void PrintLora(const v1::ModelLora& lora) {
+  std::string line = absl::StrCat("LoRA ", lora.name(), ", weight ", WeightsText(lora));
+  if (!lora.base_model().empty()) absl::StrAppend(&line, ", for ", lora.base_model());
+  if (!lora.trigger_phrase().empty()) {
+    absl::StrAppend(&line, "; prompts should have: ", lora.trigger_phrase());
+  }
+  Row("", line);
+}
+
+std::string EmbedsText(const v1::ModelInfo& model) {
+  const std::string pooled =
+      model.pooled_prompt_embeds_width() == 0
+          ? ""
+          : absl::StrCat(", pooled ones ", model.pooled_prompt_embeds_width());
+  return absl::StrCat("embeddings have ", model.prompt_embeds_width(), " numbers a token", pooled);
+}
+
+void Print(const v1::GetCapabilitiesResponse& c, const std::string& server) {
+  Row("server", absl::StrCat(server, ", latentd ", c.version(), ", backend ", c.backend()));
+  for (const v1::ModelInfo& model : c.models()) {
+    Row(model.component(),
+        absl::StrCat(model.name(), " (", model.class_name(), ", ", model.family(), "); by default ",
+                     model.default_steps(), " steps, guidance ", model.default_guidance_scale(),
+                     ", strength ", model.default_strength(),
+                     model.preset().empty() ? "" : absl::StrCat(" (preset ", model.preset(), ")"),
+                     model.inpaints() ? "; an inpainting model: needs --image and --mask" : ""));
+    Row("", EmbedsText(model));
+    if (!model.prediction_type().empty()) {
+      Row("", absl::StrCat("predicts ", model.prediction_type(), ", by ",
+                           model.prediction_decided_by()));
+    }
+    for (const v1::ModelLora& lora : model.loras()) PrintLora(lora);
+  }
+  Row("refine", c.can_refine() ? "yes: --refine" : "no");
+  Row("size", absl::StrCat(SizeText(c.default_size()), " by default; ", c.min_side(), " to ",
+                           c.max_side(), " a side, multiples of ", c.side_multiple(), ", at most ",
+                           c.max_pixels(), " pixels"));
+  Row("buckets", BucketsText(c));
+  Row("steps", absl::StrCat(c.min_steps(), " to ", c.max_steps()));
+  Row("guidance", absl::StrCat("at most ", c.max_guidance_scale()));
+  Row("pictures", absl::StrCat("at most ", c.max_images_per_prompt(), " a request; ",
+                               c.queue_capacity(), " may wait"));
+  Row("priority", absl::StrCat(c.min_priority(), " to ", c.max_priority()));
+  const std::string by_default = c.default_scheduler().empty()
+                                     ? "none by default, so that every request has to name one"
+                                     : absl::StrCat(c.default_scheduler(), " by default");
+  Row("schedulers", absl::StrCat(by_default, "; ", absl::StrJoin(c.schedulers(), ", ")));
+  for (const v1::NoiseScheduler& scheduler : c.noise_schedulers()) {
+    if (scheduler.grids().empty()) continue;
+    Row("grids", absl::StrCat("behind a scheduler's name, as in ", scheduler.name(), "_",
+                              scheduler.grids(0), ": ", absl::StrJoin(scheduler.grids(), ", ")));
+    break;
+  }
+}
+
+std::vector<OptionGroup> AllOptions(Connection& connection, bool& json) {
+  return {{"Options", {ServerOption(connection), JsonOption(json), HelpOption(connection)}},
+          TlsOptions(connection)};
+}
+
+}  // namespace
+
+CommandShape CapabilitiesShape() {
+  Connection connection;
+  bool json = false;
+  return {"capabilities", "what the server has and which values it takes",
+          WithoutTargets(AllOptions(connection, json))};
+}
+
+ExitCode RunCapabilities(const std::vector<std::string>& arguments) {
+  Connection connection;
+  bool json = false;
+  const std::vector<OptionGroup> groups = AllOptions(connection, json);
+  const auto words = ParseCommand(groups, arguments, connection);
+  if (connection.help) {
+    std::cout << kIntroduction << DescribeOptions(groups);
+    return ExitCode::kOk;
+  }
+  if (!words.ok()) return UsageError(words.status(), "latent capabilities");
+  if (!words->empty()) {
+    return UsageError(absl::InvalidArgumentError("takes options only"), "latent capabilities");
+  }
+  BlockStopSignals();
+  Client client(connection.server, {}, connection.tls);
+  Interrupt interrupt([&client] { client.Cancel(); });
+  v1::GetCapabilitiesResponse capabilities;
+  const grpc::Status status = client.GetCapabilities(capabilities);
+  if (interrupt.happened()) return ExitCode::kInterrupted;
+  if (!status.ok()) return CallFailed(status, connection, /*connected=*/false);
+  if (json) return PrintJson(capabilities);
+  Print(capabilities, connection.server);
+  return ExitCode::kOk;
+}
+
+}  // namespace latentd::client

@@ -1,0 +1,206 @@
+#include "client/options/request_options.h"
+
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
+#include "client/options/embeds_file.h"
+#include "client/options/files.h"
+#include "client/words/option_words.h"
+#include "client/words/suggestions.h"
+#include "core/base/status_macros.h"
+
+namespace latentd::client {
+namespace {
+
+using google::protobuf::Descriptor;
+using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
+using google::protobuf::Reflection;
+
+// Headings of the groups of Flag, in their order in --help.
+constexpr std::pair<v1::Flag::Group, const char*> kGroups[] = {
+    {v1::Flag::IMAGE, "The picture"},
+    {v1::Flag::REFINING, "Refiner and image-to-image"},
+    {v1::Flag::NOISE_SCHEDULER, "Noise scheduler (default: the server's)"},
+    {v1::Flag::FINE_TUNING, "Fine tuning"}};
+
+absl::Status Wrong(absl::string_view right) {
+  return absl::InvalidArgumentError(absl::StrCat("must be ", right));
+}
+
+absl::Status SetBool(Message& message, const FieldDescriptor& field, const std::string& text) {
+  if (text != "true" && text != "false") return Wrong("true or false");
+  message.GetReflection()->SetBool(&message, &field, text == "true");
+  return absl::OkStatus();
+}
+
+absl::Status SetInt32(Message& message, const FieldDescriptor& field, const std::string& text) {
+  int32_t number = 0;
+  if (!absl::SimpleAtoi(text, &number)) return Wrong("a whole number");
+  message.GetReflection()->SetInt32(&message, &field, number);
+  return absl::OkStatus();
+}
+
+absl::Status SetUint64(Message& message, const FieldDescriptor& field, const std::string& text) {
+  uint64_t number = 0;
+  if (!absl::SimpleAtoi(text, &number)) return Wrong("a whole number from 0 to 2^64 - 1");
+  const Reflection& reflection = *message.GetReflection();
+  field.is_repeated() ? reflection.AddUInt64(&message, &field, number)
+                      : reflection.SetUInt64(&message, &field, number);
+  return absl::OkStatus();
+}
+
+absl::Status SetDouble(Message& message, const FieldDescriptor& field, const std::string& text) {
+  double number = 0;
+  if (!absl::SimpleAtod(text, &number)) return Wrong("a number");
+  const Reflection& reflection = *message.GetReflection();
+  field.is_repeated() ? reflection.AddDouble(&message, &field, number)
+                      : reflection.SetDouble(&message, &field, number);
+  return absl::OkStatus();
+}
+
+absl::Status SetEnum(Message& message, const FieldDescriptor& field, const std::string& text) {
+  const std::vector<std::string> choices = ChoicesOf(*field.enum_type());
+  ASSIGN_OR_RETURN(const std::string choice, ToChoice(text, choices));
+  for (int i = 0; i < field.enum_type()->value_count(); ++i) {
+    const auto* value = field.enum_type()->value(i);
+    if (ChoiceOf(*value) == choice) message.GetReflection()->SetEnum(&message, &field, value);
+  }
+  return absl::OkStatus();
+}
+
+// A text, or for bytes the content of the file of that name.
+absl::Status SetString(Message& message, const FieldDescriptor& field, std::string text) {
+  if (field.type() == FieldDescriptor::TYPE_BYTES) {
+    ASSIGN_OR_RETURN(text, ReadFile(text));
+  }
+  message.GetReflection()->SetString(&message, &field, std::move(text));
+  return absl::OkStatus();
+}
+
+absl::Status SetScalar(Message& message, const FieldDescriptor& field, const std::string& text) {
+  switch (field.cpp_type()) {
+    case FieldDescriptor::CPPTYPE_BOOL:
+      return SetBool(message, field, text);
+    case FieldDescriptor::CPPTYPE_INT32:
+      return SetInt32(message, field, text);
+    case FieldDescriptor::CPPTYPE_UINT64:
+      return SetUint64(message, field, text);
+    case FieldDescriptor::CPPTYPE_DOUBLE:
+      return SetDouble(message, field, text);
+    case FieldDescriptor::CPPTYPE_ENUM:
+      return SetEnum(message, field, text);
+    default:
+      return SetString(message, field, text);
+  }
+}
+
+// "7,8,9"
+absl::Status SetList(Message& message, const FieldDescriptor& field, const std::string& text) {
+  message.GetReflection()->ClearField(&message, &field);
+  for (const absl::string_view part : absl::StrSplit(text, ',')) {
+    const absl::Status set = SetScalar(message, field, std::string(part));
+    if (!set.ok()) return Wrong("a list such as 1,2,3");
+  }
+  return absl::OkStatus();
+}
+
+absl::string_view PairText(const Descriptor& type) {
+  if (&type == v1::Size::descriptor()) return "WIDTHxHEIGHT, such as 1024x768";
+  if (&type == v1::Offset::descriptor()) return "TOP,LEFT, such as 0,16";
+  return "START,STOP, such as 0.2,0.8";
+}
+
+// Two numbers, as "512x384" or "0,16", into a Size, an Offset or a GuidanceInterval; one into
+// Previews; the file of that name into a Tensor.
+absl::Status SetMessage(Message& message, const FieldDescriptor& field, const std::string& text) {
+  const Descriptor& type = *field.message_type();
+  if (&type == v1::Tensor::descriptor()) return ReadEmbeds(text, field, message);
+  Message& inner = *message.GetReflection()->MutableMessage(&message, &field);
+  if (type.field_count() == 1) return SetScalar(inner, *type.field(0), text);
+  const std::vector<std::string> parts =
+      absl::StrSplit(text, &type == v1::Size::descriptor() ? 'x' : ',');
+  for (int i = 0; i < 2; ++i) {
+    if (parts.size() != 2 || !SetScalar(inner, *type.field(i), parts[i]).ok()) {
+      return Wrong(PairText(type));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SetField(Message& message, const FieldDescriptor& field, const std::string& text) {
+  if (field.cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) return SetMessage(message, field, text);
+  return field.is_repeated() ? SetList(message, field, text) : SetScalar(message, field, text);
+}
+
+std::string ValueOf(const FieldDescriptor& field);
+
+std::string ValueOf(const Descriptor& type) {
+  if (&type == v1::Size::descriptor()) return "WxH";
+  if (&type == v1::Tensor::descriptor()) return "FILE";
+  if (type.field_count() == 1) return ValueOf(*type.field(0));
+  return absl::AsciiStrToUpper(absl::StrCat(type.field(0)->name(), ",", type.field(1)->name()));
+}
+
+// Name of the value of a field of that type.
+std::string ValueOf(const FieldDescriptor& field) {
+  switch (field.cpp_type()) {
+    case FieldDescriptor::CPPTYPE_BOOL:
+      return "";
+    case FieldDescriptor::CPPTYPE_INT32:
+    case FieldDescriptor::CPPTYPE_UINT64:
+      return field.is_repeated() ? "N,N,..." : "N";
+    case FieldDescriptor::CPPTYPE_DOUBLE:
+      return field.is_repeated() ? "X,X,..." : "X";
+    case FieldDescriptor::CPPTYPE_MESSAGE:
+      return ValueOf(*field.message_type());
+    default:
+      return field.type() == FieldDescriptor::TYPE_BYTES ? "FILE" : "NAME";
+  }
+}
+
+}  // namespace
+
+Option FieldOption(Message& message, const std::string& name) {
+  const FieldDescriptor* field = message.GetDescriptor()->FindFieldByName(name);
+  const v1::Flag& flag = field->options().GetExtension(v1::flag);
+  Option option = {
+      flag.name().empty() ? absl::StrReplaceAll(name, {{"_", "-"}}) : flag.name(),
+      flag.value().empty() ? ValueOf(*field) : flag.value(), flag.help(),
+      [&message, field](const std::string& text) { return SetField(message, *field, text); }};
+  if (!flag.letter().empty()) option.letter = flag.letter().front();
+  if (field->enum_type() != nullptr) option.choices = ChoicesOf(*field->enum_type());
+  return option;
+}
+
+std::vector<OptionGroup> RequestOptions(v1::GenerateRequest& request) {
+  std::vector<OptionGroup> groups;
+  for (const auto& [group, title] : kGroups) {
+    OptionGroup& added = groups.emplace_back(OptionGroup{title, {}});
+    const Descriptor& type = *request.GetDescriptor();
+    for (int i = 0; i < type.field_count(); ++i) {
+      const v1::Flag& flag = type.field(i)->options().GetExtension(v1::flag);
+      if (flag.help().empty() || flag.group() != group) continue;
+      added.options.push_back(FieldOption(request, type.field(i)->name()));
+    }
+  }
+  return groups;
+}
+
+std::string OptionSpelling(const std::string& field) {
+  if (field == "prompt") return "PROMPT";
+  if (absl::StartsWith(field, "previews")) return "--previews";
+  if (field == "mask_image") return "--mask";
+  if (field == "id" || absl::StartsWith(field, "selector.ids")) return "ID";
+  if (absl::StartsWith(field, "selector.components")) return "--component";
+  if (absl::StartsWith(field, "selector.buckets")) return "--bucket";
+  const std::string last = field.substr(field.rfind('.') + 1);  // "output.quality" is --quality
+  return absl::StrCat("--", absl::StrReplaceAll(last, {{"_", "-"}}));
+}
+
+}  // namespace latentd::client

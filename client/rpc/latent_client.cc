@@ -1,0 +1,227 @@
+#include "client/rpc/latent_client.h"
+
+#include <algorithm>
+#include <random>
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "client/rpc/answers.h"
+#include "client/rpc/bucket_choice.h"
+#include "client/rpc/channel.h"
+#include "client/rpc/error_details.h"
+#include "client/rpc/image_assembler.h"
+#include "core/base/clock.h"
+
+namespace latentd::client {
+namespace {
+
+constexpr absl::Duration kShortCall = absl::Seconds(10);
+constexpr absl::Duration kCancelCall = absl::Seconds(1);
+constexpr char kBucketHeader[] = "x-latent-bucket";
+
+// `deadline` is on the monotonic clock, gRPC's on the system's.
+void SetDeadline(grpc::ClientContext& context, absl::Time deadline) {
+  if (deadline == absl::InfiniteFuture()) return;
+  const absl::Duration left = deadline - SystemClock().Monotonic();
+  context.set_deadline(std::chrono::system_clock::now() +
+                       absl::ToChronoMicroseconds(std::max(left, absl::ZeroDuration())));
+}
+
+absl::Time ShortDeadline() { return SystemClock().Monotonic() + kShortCall; }
+
+double Random() {
+  thread_local std::minstd_rand engine{std::random_device()()};
+  return std::uniform_real_distribution<double>(0, 1)(engine);
+}
+
+// So many digits that people can type them.
+uint64_t RandomSeed() { return std::random_device()(); }
+
+std::string RandomId() {
+  std::random_device random;
+  return absl::StrFormat("%08x%08x%08x", random(), random(), random());
+}
+
+v1::ResumeStreamRequest RestOf(const v1::GenerateRequest& request, int images,
+                               const ImageAssembler& assembler) {
+  v1::ResumeStreamRequest rest;
+  rest.set_request_id(request.request_id());
+  rest.set_received_images(images);
+  rest.set_received_bytes(assembler.held_bytes());
+  return rest;
+}
+
+// True if the server's answer shows that the known buckets are outdated.
+bool SaysOtherBuckets(const grpc::Status& status) {
+  const std::string reason = ErrorReason(status);
+  if (reason == "BUCKET_COLD" || reason == "COMPILE_FORBIDDEN") return true;
+  const auto bad = BadFields(status);
+  return bad && std::any_of(bad->field_violations().begin(), bad->field_violations().end(),
+                            [](const auto& violation) {
+                              return violation.field() == "width" || violation.field() == "height";
+                            });
+}
+
+}  // namespace
+
+Client::Client(const std::string& server, const RetryPolicy& retries, const std::optional<Tls>& tls)
+    : retries_(retries),
+      channel_(Connect(server, tls)),
+      images_(v1::ImageGeneration::NewStub(channel_)),
+      health_(grpc::health::v1::Health::NewStub(channel_)) {}
+
+grpc::Status Client::Generate(const v1::GenerateRequest& request,
+                              const GenerateCallbacks& callbacks,
+                              std::optional<std::chrono::milliseconds> timeout) {
+  v1::GenerateRequest seeded = request;
+  if (!seeded.has_seed() && seeded.seeds().empty()) seeded.set_seed(RandomSeed());
+  if (seeded.resumable() && seeded.request_id().empty()) seeded.set_request_id(RandomId());
+  const absl::Time deadline =
+      timeout ? SystemClock().Monotonic() + absl::FromChrono(*timeout) : absl::InfiniteFuture();
+  const RetryLoop loop{
+      .policy = retries_,
+      .clock = SystemClock(),
+      .random = &Random,
+      .wait = [this](absl::Duration pause) { return cancellation_.WaitFor(pause); },
+      .on_retry = callbacks.on_retry};
+  Reception reception;
+  const grpc::Status status =
+      loop.Run(deadline, [&] { return TryGenerate(seeded, callbacks, deadline, reception); });
+  // An error with a reason ends this call's work on the server. Before its first event, work of
+  // that name may be another call's, unless the name was made here.
+  const bool has_own_name = request.request_id().empty();
+  const bool is_cancelled = status.error_code() == grpc::StatusCode::CANCELLED;
+  const bool may_run = reception.has_begun || (is_cancelled && has_own_name);
+  const bool is_left = !status.ok() && ErrorReason(status).empty() && may_run;
+  if (seeded.resumable() && is_left) CancelOnServer(seeded);
+  return status;
+}
+
+Attempt Client::TryGenerate(const v1::GenerateRequest& request, const GenerateCallbacks& callbacks,
+                            absl::Time deadline, Reception& reception) {
+  ++reception.tries;
+  grpc::Status status = CallOnce(request, callbacks, deadline, reception);
+  const std::string reason = ErrorReason(status);
+  // Another server answers, or it was too late: from the beginning. Or a try got there, and not its
+  // answer back.
+  const bool is_gone = reason == "NO_SUCH_STREAM" && reception.images == 0;
+  const bool is_there = reason == "STREAM_EXISTS" && reception.tries > 1;
+  if (is_gone || is_there) {
+    reception.is_resumed = is_there;
+    status = CallOnce(request, callbacks, deadline, reception);
+  }
+  // An error with a reason has ended the stream on the server too.
+  reception.is_resumed = request.resumable() && reception.has_begun && ErrorReason(status).empty();
+  return {status, reception.images > 0 && !reception.is_resumed};
+}
+
+grpc::Status Client::CallOnce(const v1::GenerateRequest& request,
+                              const GenerateCallbacks& callbacks, absl::Time deadline,
+                              Reception& reception) {
+  grpc::ClientContext context;
+  SetDeadline(context, deadline);
+  const std::optional<std::string> bucket = FindBucket(request, deadline);
+  if (bucket) context.AddMetadata(kBucketHeader, *bucket);
+  const Cancellation::Scope scope(cancellation_, context);
+  if (!reception.is_resumed) reception = {.tries = reception.tries};
+  const auto reader =
+      reception.is_resumed
+          ? images_->ResumeStream(&context, RestOf(request, reception.images, reception.assembler))
+          : images_->GenerateStream(&context, request);
+  grpc::Status added;
+  const grpc::Status status = ReadStream(context, *reader, [&](const v1::GenerateEvent& event) {
+    reception.has_begun = true;
+    if (event.has_image_chunk()) {
+      added = AddChunk(event.image_chunk(), callbacks, reception);
+    } else if (callbacks.on_event) {
+      callbacks.on_event(event);
+    }
+    return added.ok();
+  });
+  if (!added.ok()) return added;
+  if (SaysOtherBuckets(status)) ForgetBuckets();
+  return status;
+}
+
+grpc::Status Client::AddChunk(const v1::ImageChunk& chunk, const GenerateCallbacks& callbacks,
+                              Reception& reception) {
+  const grpc::Status added = reception.assembler.Add(chunk);
+  if (!added.ok() || !reception.assembler.complete()) return added;
+  ++reception.images;
+  if (callbacks.on_image) callbacks.on_image(reception.assembler.Take());
+  return added;
+}
+
+void Client::CancelOnServer(const v1::GenerateRequest& request) {
+  const absl::Time deadline = SystemClock().Monotonic() + kCancelCall;
+  grpc::ClientContext context;
+  SetDeadline(context, deadline);
+  const std::optional<std::string> bucket = FindBucket(request, deadline);
+  if (bucket) context.AddMetadata(kBucketHeader, *bucket);
+  v1::CancelGenerationRequest cancel;
+  cancel.set_request_id(request.request_id());
+  v1::CancelGenerationResponse response;
+  images_->CancelGeneration(&context, cancel, &response);
+}
+
+std::optional<std::string> Client::FindBucket(const v1::GenerateRequest& request,
+                                              absl::Time deadline) {
+  if (!NeedsCapabilities(request)) return BucketOf(request, v1::GetCapabilitiesResponse());
+  std::shared_ptr<const v1::GetCapabilitiesResponse> known = KnownCapabilities();
+  if (known == nullptr) {
+    auto asked = std::make_shared<v1::GetCapabilitiesResponse>();
+    if (!AskCapabilities(*asked, std::min(deadline, ShortDeadline())).ok()) return std::nullopt;
+    known = std::move(asked);
+    absl::MutexLock lock(&mutex_);
+    capabilities_ = known;
+  }
+  return BucketOf(request, *known);
+}
+
+std::shared_ptr<const v1::GetCapabilitiesResponse> Client::KnownCapabilities() {
+  absl::MutexLock lock(&mutex_);
+  return capabilities_;
+}
+
+void Client::ForgetBuckets() {
+  absl::MutexLock lock(&mutex_);
+  capabilities_.reset();
+}
+
+grpc::Status Client::Encode(const v1::EncodeRequest& request, absl::Duration timeout,
+                            v1::EncodeResponse& response) {
+  grpc::ClientContext context;
+  SetDeadline(context, SystemClock().Monotonic() + timeout);
+  const Cancellation::Scope scope(cancellation_, context);
+  return ReadAnswer(response, [&] { return images_->Encode(&context, request, &response); });
+}
+
+grpc::Status Client::GetCapabilities(v1::GetCapabilitiesResponse& capabilities) {
+  return AskCapabilities(capabilities, ShortDeadline());
+}
+
+grpc::Status Client::AskCapabilities(v1::GetCapabilitiesResponse& capabilities,
+                                     absl::Time deadline) {
+  grpc::ClientContext context;
+  SetDeadline(context, deadline);
+  const Cancellation::Scope scope(cancellation_, context);
+  return ReadAnswer(capabilities, [&] {
+    return images_->GetCapabilities(&context, v1::GetCapabilitiesRequest(), &capabilities);
+  });
+}
+
+grpc::Status Client::CheckHealth(const std::string& service,
+                                 grpc::health::v1::HealthCheckResponse::ServingStatus& status) {
+  grpc::ClientContext context;
+  SetDeadline(context, ShortDeadline());
+  const Cancellation::Scope scope(cancellation_, context);
+  grpc::health::v1::HealthCheckRequest request;
+  request.set_service(service);
+  grpc::health::v1::HealthCheckResponse response;
+  grpc::Status called =
+      ReadAnswer(response, [&] { return health_->Check(&context, request, &response); });
+  status = response.status();
+  return called;
+}
+
+}  // namespace latentd::client

@@ -1,0 +1,110 @@
+// A client of latentd for C++ programs: calls, and pictures put together from their chunks. Knows
+// the proto only.
+//
+//   latentd::client::Client client("127.0.0.1:50051");
+//   latent::v1::GenerateRequest request;
+//   request.set_prompt("a large yellow star on a purple background");
+//   std::vector<latent::v1::Image> images;
+//   grpc::Status status = client.Generate(request, {
+//       .on_image = [&](latent::v1::Image image) { images.push_back(std::move(image)); }});
+#pragma once
+
+#include <grpcpp/channel.h>
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "client/rpc/cancellation.h"
+#include "client/rpc/channel.h"
+#include "client/rpc/image_assembler.h"
+#include "client/rpc/retry.h"
+#include "grpc/health/v1/health.grpc.pb.h"
+#include "latent/v1/image_generation.grpc.pb.h"
+
+namespace latentd::client {
+
+namespace v1 = ::latent::v1;
+
+// Called from the thread that called Generate, in the order in which things happen. Empty ones are
+// skipped.
+struct GenerateCallbacks {
+  // queued, started, progress, preview, completed; from the beginning after a retry
+  std::function<void(const v1::GenerateEvent&)> on_event;
+  std::function<void(v1::Image)> on_image;
+  std::function<void(const Retry&)> on_retry;
+};
+
+// Thread-safe: calls may run side by side.
+class Client {
+ public:
+  // HOST:PORT or unix:PATH; without `tls` in plain text. Connects when first used.
+  explicit Client(const std::string& server, const RetryPolicy& retries = {},
+                  const std::optional<Tls>& tls = std::nullopt);
+
+  // GenerateStream, to its end; blocks. Tells balancers in which bucket it will run (metadata
+  // x-latent-bucket: 256x256), and tries again what is safe to try again (client/rpc/retry.h);
+  // where the request has no seed it gets one, so that every try draws the same. Waiting and the
+  // work on the server stop when `timeout` passes or Cancel is called.
+  //
+  // A stream of a request with `resumable` (which gets a request_id where it has none) is taken up
+  // again where it broke, for as many times as there are tries.
+  grpc::Status Generate(const v1::GenerateRequest& request, const GenerateCallbacks& callbacks,
+                        std::optional<std::chrono::milliseconds> timeout = std::nullopt);
+
+  // Encode, once; blocks, until `timeout` passes or Cancel is called.
+  grpc::Status Encode(const v1::EncodeRequest& request, absl::Duration timeout,
+                      v1::EncodeResponse& response);
+
+  grpc::Status GetCapabilities(v1::GetCapabilitiesResponse& capabilities);
+
+  // Asks the health service for the status of `service`; "" is the server as a whole.
+  grpc::Status CheckHealth(const std::string& service,
+                           grpc::health::v1::HealthCheckResponse::ServingStatus& status);
+
+  // Ends what runs with CANCELLED, and what is started later.
+  void Cancel() { cancellation_.Cancel(); }
+
+ private:
+  // Results so far of one request, over all tries.
+  struct Reception {
+    int tries = 0;
+    bool has_begun = false;   // the server has said something of it
+    bool is_resumed = false;  // the next call is one of ResumeStream
+    int images = 0;           // received whole
+    ImageAssembler assembler;
+  };
+
+  Attempt TryGenerate(const v1::GenerateRequest& request, const GenerateCallbacks& callbacks,
+                      absl::Time deadline, Reception& reception);
+  grpc::Status CallOnce(const v1::GenerateRequest& request, const GenerateCallbacks& callbacks,
+                        absl::Time deadline, Reception& reception);
+  static grpc::Status AddChunk(const v1::ImageChunk& chunk, const GenerateCallbacks& callbacks,
+                               Reception& reception);
+  // Cancels a resumable request, whose work would go on for a minute. Takes at most a second.
+  void CancelOnServer(const v1::GenerateRequest& request);
+  // Nothing where the server does not answer now. Asks it where the request alone does not say it.
+  std::optional<std::string> FindBucket(const v1::GenerateRequest& request, absl::Time deadline)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  std::shared_ptr<const v1::GetCapabilitiesResponse> KnownCapabilities()
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  grpc::Status AskCapabilities(v1::GetCapabilitiesResponse& capabilities, absl::Time deadline);
+  void ForgetBuckets() ABSL_LOCKS_EXCLUDED(mutex_);
+
+  const RetryPolicy retries_;
+  std::shared_ptr<grpc::Channel> channel_;
+  std::unique_ptr<v1::ImageGeneration::Stub> images_;
+  std::unique_ptr<grpc::health::v1::Health::Stub> health_;
+  Cancellation cancellation_;
+
+  absl::Mutex mutex_;
+  // Null: not known.
+  std::shared_ptr<const v1::GetCapabilitiesResponse> capabilities_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace latentd::client

@@ -1,0 +1,41 @@
+#include "server/calls/client_of.h"
+
+#include <vector>
+
+#include "absl/strings/str_join.h"
+#include "absl/time/time.h"
+#include "server/generation/caller.h"
+
+namespace latentd::server::calls {
+namespace {
+
+// All values if several have the name, as the standard for trace context has it.
+std::string MetadataOf(const grpc::CallbackServerContext& context, const char* name) {
+  const auto [begin, end] = context.client_metadata().equal_range(name);
+  return absl::StrJoin(begin, end, ",", [](std::string* out, const auto& entry) {
+    out->append(entry.second.data(), entry.second.size());
+  });
+}
+
+}  // namespace
+
+std::string CallerOf(const grpc::CallbackServerContext& context) {
+  const auto identity = context.auth_context();
+  if (identity == nullptr || !identity->IsPeerAuthenticated()) {
+    return generation::HostOf(context.peer());
+  }
+  const auto names = identity->GetPeerIdentity();
+  std::vector<absl::string_view> views;
+  for (const grpc::string_ref& name : names) views.emplace_back(name.data(), name.size());
+  return generation::CallerOf(views);
+}
+
+generation::Client ClientOf(const grpc::CallbackServerContext& context) {
+  return {.caller = CallerOf(context),
+          .peer = context.peer(),
+          .deadline = absl::FromChrono(context.deadline()),
+          .trace_parent = MetadataOf(context, "traceparent"),
+          .trace_state = MetadataOf(context, "tracestate")};
+}
+
+}  // namespace latentd::server::calls

@@ -1,0 +1,168 @@
+#include "server/generation/field_conversion.h"
+
+#include <google/protobuf/reflection.h>
+
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+
+namespace latentd::server::generation {
+namespace {
+
+namespace v1 = ::latent::v1;
+using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
+using google::protobuf::Reflection;
+
+// A row of the table and its place in the proto.
+struct ProtoField {
+  const pipeline::Field* row;
+  const FieldDescriptor* holder;  // message of the request that has it; null: the request has it
+  const FieldDescriptor* field;
+};
+
+ProtoField FindProtoField(const pipeline::Field& row) {
+  const std::vector<std::string> path = absl::StrSplit(row.name, '.');
+  const FieldDescriptor* first = v1::GenerateRequest::descriptor()->FindFieldByName(path.front());
+  if (path.size() == 1) return {&row, nullptr, first};
+  return {&row, first, first->message_type()->FindFieldByName(path.back())};
+}
+
+const std::vector<ProtoField>& ProtoFields() {
+  static const auto& fields = *new std::vector<ProtoField>([] {
+    std::vector<ProtoField> all;
+    for (const pipeline::Field& row : pipeline::Fields()) all.push_back(FindProtoField(row));
+    return all;
+  }());
+  return fields;
+}
+
+const Reflection& Of(const Message& message) { return *message.GetReflection(); }
+
+// Name of an enum's value as the engine has it: MODEL_REFINER is "refiner"; none, the value that
+// stands for its default.
+std::string ShortName(const google::protobuf::EnumDescriptor& type, int number) {
+  const auto* value = type.FindValueByNumber(number);
+  if (value == nullptr || value->number() == 0) return "";
+  const absl::string_view prefix = absl::StripSuffix(type.value(0)->name(), "UNSPECIFIED");
+  return absl::AsciiStrToLower(absl::StripPrefix(value->name(), prefix));
+}
+
+template <typename Enum>
+constexpr int NumberOf(Enum value) {
+  return static_cast<int>(value) + 1;
+}
+static_assert(NumberOf(pipeline::BucketPolicy::kExact) == v1::BUCKET_POLICY_EXACT);
+static_assert(NumberOf(pipeline::BucketPolicy::kSnap) == v1::BUCKET_POLICY_SNAP);
+static_assert(NumberOf(pipeline::BucketPolicy::kColdOk) == v1::BUCKET_POLICY_COLD_OK);
+static_assert(NumberOf(prompts::Syntax::kNone) == v1::PROMPT_SYNTAX_NONE);
+static_assert(NumberOf(prompts::Syntax::kA1111) == v1::PROMPT_SYNTAX_A1111);
+static_assert(NumberOf(prompts::Syntax::kComfyUi) == v1::PROMPT_SYNTAX_COMFYUI);
+static_assert(NumberOf(prompts::Syntax::kCompel) == v1::PROMPT_SYNTAX_COMPEL);
+static_assert(NumberOf(prompts::LongPrompt::kTruncate) == v1::LONG_PROMPT_TRUNCATE);
+static_assert(NumberOf(prompts::LongPrompt::kChunk) == v1::LONG_PROMPT_CHUNK);
+
+template <typename T>
+void Read(const Message& from, const FieldDescriptor& field, T& to) {
+  const Reflection& reflection = Of(from);
+  if constexpr (std::is_same_v<T, bool>) {
+    to = reflection.GetBool(from, &field);
+  } else if constexpr (std::is_same_v<T, int>) {
+    to = reflection.GetInt32(from, &field);
+  } else if constexpr (std::is_same_v<T, uint64_t>) {
+    to = reflection.GetUInt64(from, &field);
+  } else if constexpr (std::is_same_v<T, double>) {
+    to = reflection.GetDouble(from, &field);
+  } else if constexpr (std::is_same_v<T, std::string>) {
+    to = field.enum_type() == nullptr
+             ? reflection.GetString(from, &field)
+             : ShortName(*field.enum_type(), reflection.GetEnumValue(from, &field));
+  } else if constexpr (std::is_enum_v<T>) {
+    const int number = reflection.GetEnumValue(from, &field);
+    const bool known = number > 0 && field.enum_type()->FindValueByNumber(number) != nullptr;
+    to = known ? static_cast<T>(number - 1) : T();  // an unknown value is a violation of its own
+  } else if constexpr (requires { to.emplace(); }) {
+    Read(from, field, to.emplace());
+  } else if constexpr (requires { to.clear(); }) {
+    const auto values = reflection.GetRepeatedFieldRef<typename T::value_type>(from, &field);
+    to.assign(values.begin(), values.end());
+  } else {
+    auto& [first, second] = to;
+    const Message& pair = reflection.GetMessage(from, &field);
+    Read(pair, *field.message_type()->field(0), first);
+    Read(pair, *field.message_type()->field(1), second);
+  }
+}
+
+void WriteText(const std::string& value, Message& to, const FieldDescriptor& field) {
+  if (field.enum_type() == nullptr) return Of(to).SetString(&to, &field, value);
+  for (int i = 0; i < field.enum_type()->value_count(); ++i) {
+    const auto* known = field.enum_type()->value(i);
+    if (ShortName(*field.enum_type(), known->number()) == value) Of(to).SetEnum(&to, &field, known);
+  }
+}
+
+template <typename T>
+void Write(const T& value, Message& to, const FieldDescriptor& field) {
+  const Reflection& reflection = Of(to);
+  if constexpr (std::is_same_v<T, bool>) {
+    reflection.SetBool(&to, &field, value);
+  } else if constexpr (std::is_same_v<T, int>) {
+    reflection.SetInt32(&to, &field, value);
+  } else if constexpr (std::is_same_v<T, uint64_t>) {
+    reflection.SetUInt64(&to, &field, value);
+  } else if constexpr (std::is_same_v<T, double>) {
+    reflection.SetDouble(&to, &field, value);
+  } else if constexpr (std::is_same_v<T, std::string>) {
+    WriteText(value, to, field);
+  } else if constexpr (std::is_enum_v<T>) {
+    reflection.SetEnumValue(&to, &field, NumberOf(value));
+  } else if constexpr (requires { value.has_value(); }) {
+    Write(*value, to, field);
+  } else if constexpr (requires { value.size(); }) {
+    reflection.GetMutableRepeatedFieldRef<typename T::value_type>(&to, &field).CopyFrom(value);
+  } else {
+    const auto& [first, second] = value;
+    Message& pair = *reflection.MutableMessage(&to, &field);
+    Write(first, pair, *field.message_type()->field(0));
+    Write(second, pair, *field.message_type()->field(1));
+  }
+}
+
+bool Has(const v1::GenerateRequest& request, const ProtoField& proto) {
+  const FieldDescriptor& field = proto.holder == nullptr ? *proto.field : *proto.holder;
+  return field.is_repeated() || Of(request).HasField(request, &field);
+}
+
+// A bool and a policy are said in any case, so that an answer shows them.
+bool IsSaid(const pipeline::Field& row, const pipeline::PictureSpec& spec) {
+  return IsSet(row, spec) || VisitField(row, spec, []<typename T>(const T&) {
+           return std::is_same_v<T, bool> || std::is_same_v<T, pipeline::BucketPolicy>;
+         });
+}
+
+}  // namespace
+
+void SetFields(const v1::GenerateRequest& request, pipeline::PictureSpec& spec) {
+  for (const ProtoField& proto : ProtoFields()) {
+    if (!Has(request, proto)) continue;
+    const Message& from =
+        proto.holder == nullptr ? request : Of(request).GetMessage(request, proto.holder);
+    VisitField(*proto.row, spec, [&](auto& member) { Read(from, *proto.field, member); });
+  }
+}
+
+void SetFields(const pipeline::PictureSpec& spec, v1::GenerateRequest& request) {
+  for (const ProtoField& proto : ProtoFields()) {
+    if (!IsSaid(*proto.row, spec)) continue;
+    Message& to = proto.holder == nullptr ? static_cast<Message&>(request)
+                                          : *Of(request).MutableMessage(&request, proto.holder);
+    VisitField(*proto.row, spec, [&](const auto& member) { Write(member, to, *proto.field); });
+  }
+}
+
+}  // namespace latentd::server::generation

@@ -1,0 +1,19 @@
+// The limits of fields that a request has wrong, for programs: the server's numbers as
+// GetCapabilities names them.
+//
+// Thread-safe.
+#pragma once
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "core/engine/engine.h"
+
+namespace latentd::server::generation {
+
+// `refused` with reason BAD_FIELDS and the limits of what is bad, where it names bad fields and has
+// no reason of its own; else as it is. `caller`: as of server/generation/caller.h.
+// REQUIRES: the engine was kWarming once, where fields are named.
+absl::Status WithLimits(const absl::Status& refused, const engine::Engine& engine,
+                        absl::string_view caller);
+
+}  // namespace latentd::server::generation

@@ -1,0 +1,108 @@
+#include "server/generation/request_conversion.h"
+
+#include <memory>
+#include <utility>
+
+#include "server/generation/field_conversion.h"
+#include "server/generation/request_form.h"
+
+namespace latentd::server::generation {
+namespace {
+
+namespace v1 = ::latent::v1;
+
+// Any that guides: the negative prompt is encoded too.
+constexpr double kGuided = 2;
+
+image::Format FormatOf(v1::Format format) {
+  switch (format) {
+    case v1::FORMAT_JPEG:
+      return image::Format::kJpeg;
+    case v1::FORMAT_WEBP:
+      return image::Format::kWebp;
+    case v1::FORMAT_RAW_RGB8:
+      return image::Format::kRawRgb8;
+    case v1::FORMAT_LATENT:
+      return image::Format::kLatent;
+    default:  // an unknown value is a violation of its own
+      return image::Format::kPng;
+  }
+}
+
+image::EncodeOptions OptionsOf(const v1::Output& output) {
+  image::EncodeOptions options;
+  options.format = FormatOf(output.format());
+  if (output.has_quality()) options.quality = output.quality();
+  if (output.has_embed_parameters()) options.embed_parameters = output.embed_parameters();
+  return options;
+}
+
+// The numbers are moved out of the message.
+pipeline::HostTensor TakeTensor(v1::Tensor& tensor) {
+  return {.type = FromProto(tensor.dtype()),
+          .shape = {tensor.shape().begin(), tensor.shape().end()},
+          .data = std::move(*tensor.mutable_data())};
+}
+
+pipeline::Embeds PromptEmbeds(v1::GenerateRequest& request) {
+  pipeline::Embeds embeds;
+  if (request.has_prompt_embeds()) embeds.states = TakeTensor(*request.mutable_prompt_embeds());
+  if (request.has_pooled_prompt_embeds()) {
+    embeds.pooled = TakeTensor(*request.mutable_pooled_prompt_embeds());
+  }
+  return embeds;
+}
+
+pipeline::Embeds NegativeEmbeds(v1::GenerateRequest& request) {
+  pipeline::Embeds embeds;
+  if (request.has_negative_prompt_embeds()) {
+    embeds.states = TakeTensor(*request.mutable_negative_prompt_embeds());
+  }
+  if (request.has_negative_pooled_prompt_embeds()) {
+    embeds.pooled = TakeTensor(*request.mutable_negative_pooled_prompt_embeds());
+  }
+  return embeds;
+}
+
+// Null: it brings none.
+pipeline::SharedInputs InputsOf(v1::GenerateRequest& request) {
+  pipeline::Inputs inputs = {.prompt = PromptEmbeds(request), .negative = NegativeEmbeds(request)};
+  const bool files = request.has_image() || request.has_mask_image() || request.has_latents();
+  if (!files && !inputs.prompt.given() && !inputs.negative.given()) return nullptr;
+  inputs.image = std::move(*request.mutable_image());
+  inputs.mask_image = std::move(*request.mutable_mask_image());
+  inputs.latents = std::move(*request.mutable_latents());
+  return std::make_shared<const pipeline::Inputs>(std::move(inputs));
+}
+
+}  // namespace
+
+pipeline::HostTensor::Type FromProto(v1::Tensor::Dtype dtype) {
+  using Type = pipeline::HostTensor::Type;
+  if (dtype == v1::Tensor::DTYPE_FLOAT16) return Type::kFloat16;
+  return dtype == v1::Tensor::DTYPE_BFLOAT16 ? Type::kBFloat16 : Type::kFloat32;
+}
+
+ConvertedRequest ToSpec(v1::GenerateRequest request) {
+  return ToSpec(ParsedRequest{std::move(request)});
+}
+
+ConvertedRequest ToSpec(ParsedRequest parsed) {
+  v1::GenerateRequest& request = parsed.request;
+  ConvertedRequest converted;
+  converted.violations = CheckForm(request, /*draws=*/!parsed.embeds);
+  engine::GenerateSpec& spec = converted.spec;
+  spec.request_id = request.request_id();
+  spec.output = OptionsOf(request.output());
+  spec.priority = request.priority();
+  SetFields(request, spec.picture);
+  spec.inputs = InputsOf(request);
+  if (parsed.embeds) {
+    spec.picture.output_embeds = parsed.embeds;
+    spec.picture.guidance_scale = kGuided;
+    spec.output.format = image::Format::kEmbeds;
+  }
+  return converted;
+}
+
+}  // namespace latentd::server::generation

@@ -1,0 +1,36 @@
+// From the proto to what the engine takes.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "core/base/error_details.h"
+#include "core/engine/api/generate_spec.h"
+#include "core/pipeline/spec/inputs.h"
+#include "latent/v1/image_generation.pb.h"
+
+namespace latentd::server::generation {
+
+// A spec, and what is wrong with the request's form (request_form.h). What values mean is checked
+// by engine::Engine::Validate, which can be asked in any case: the spec holds everything that could
+// be converted.
+struct ConvertedRequest {
+  engine::GenerateSpec spec;
+  std::vector<FieldViolation> violations;
+};
+
+// Thread-safe; free functions without state.
+ConvertedRequest ToSpec(latent::v1::GenerateRequest request);
+
+// A request as it is read: what it draws, or encodes.
+struct ParsedRequest {
+  latent::v1::GenerateRequest request;
+  // Type of the numbers that an EncodeRequest wants, whose fields `request` has.
+  std::optional<pipeline::HostTensor::Type> embeds;
+};
+ConvertedRequest ToSpec(ParsedRequest parsed);
+
+// REQUIRES: the dtype is one of those that there are.
+pipeline::HostTensor::Type FromProto(latent::v1::Tensor::Dtype dtype);
+
+}  // namespace latentd::server::generation

@@ -1,0 +1,26 @@
+// Metrics of generation calls in server/: those it refuses before the engine is asked, and how each
+// call ended. The engine counts the rest.
+//
+// Thread-safe: free functions without state.
+#pragma once
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "core/metrics/registry.h"
+
+namespace latentd::server::generation {
+
+struct EndedCall {
+  std::string method;       // "Generate"
+  absl::StatusCode code;    // as the client sees it
+  bool accepted = false;    // the engine took it
+  std::string bucket;       // bucket that it ran in, "256x256"; empty: it never ran
+  absl::Duration duration;  // since it arrived
+};
+
+void CountRefused(metrics::Registry& registry, const absl::Status& status);
+void CountEnded(metrics::Registry& registry, const EndedCall& call);
+
+}  // namespace latentd::server::generation
