@@ -18,7 +18,7 @@ struct PromptSource {
   std::string file;                  // "-" is standard input; empty: the words
   bool per_line = false;             // the file has a prompt in each line that is not blank
   bool needed = true;                // else without words and file it is one empty prompt
-  std::string ask = kAskWhatToDraw;  // what an error says where it is needed and not there
+  std::string ask = kAskWhatToDraw;  // text of the error where it is needed and not there
 };
 
 // At least one prompt. What a file has is text in UTF-8, with or without a byte order mark, of at

@@ -54,6 +54,7 @@ constexpr GridRow kGrids[] = {
     {NamedGrid::kKlOptimal, "kl_optimal", "", "KL Optimal"},
     {NamedGrid::kTurbo, "turbo", "", "Turbo"},
     {NamedGrid::kAlignYourSteps, "align_your_steps", "ays", "Align Your Steps"},
+    {NamedGrid::kLinearQuadratic, "linear_quadratic", "", "Linear Quadratic"},
 };
 
 constexpr absl::string_view kNotLinear = "its steps depend on the latents, and are no fixed table";
@@ -84,7 +85,6 @@ constexpr RefusedRow kRefused[] = {
 };
 
 constexpr RefusedRow kRefusedGrids[] = {
-    {"linear_quadratic", kFlow},
     {"align_your_steps_gits gits ays_gits align_your_steps_11 ays_11 align_your_steps_32 ays_32",
      "latentd has no such table; align_your_steps is there"},
 };

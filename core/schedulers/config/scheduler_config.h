@@ -39,7 +39,8 @@ enum class NamedGrid : uint8_t {
   kDdimUniform,
   kKlOptimal,
   kTurbo,
-  kAlignYourSteps
+  kAlignYourSteps,
+  kLinearQuadratic
 };
 // The networks that Align Your Steps has a table for.
 enum class AlignYourStepsTable : uint8_t { kSdxl, kSd15 };

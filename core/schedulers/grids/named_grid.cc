@@ -67,6 +67,19 @@ std::vector<double> KlOptimal(double max, double min, int steps) {
   return sigmas;
 }
 
+std::vector<double> LinearQuadratic(double max, int steps) {
+  if (steps == 1) return {max};
+  constexpr double kByLine = 0.025;
+  const int linear = steps / 2, quadratic = steps - linear;
+  const double slope = kByLine / linear;
+  std::vector<double> sigmas;
+  for (int i = 0; i < steps; ++i) {
+    const double beyond = std::max(i - linear, 0) / static_cast<double>(quadratic);
+    sigmas.push_back(max * (1 - slope * i - (1 - slope * steps) * beyond * beyond));
+  }
+  return sigmas;
+}
+
 std::vector<double> AlignYourSteps(AlignYourStepsTable table, int steps) {
   const Table& sigmas = table == AlignYourStepsTable::kSdxl ? kSdxlTable : kSd15Table;
   std::vector<float> logs(sigmas.begin(), sigmas.end());
@@ -94,6 +107,8 @@ std::vector<double> NamedSigmas(const SchedulerConfig& config, absl::Span<const 
       return KlOptimal(max, min, steps);
     case NamedGrid::kAlignYourSteps:
       return AlignYourSteps(config.align_your_steps, steps);
+    case NamedGrid::kLinearQuadratic:
+      return LinearQuadratic(max, steps);
     default:
       break;
   }

@@ -24,6 +24,9 @@ namespace latentd::schedulers {
 //   kKlOptimal        tan of what lies evenly between the arcs of the largest and the least
 //   kAlignYourSteps   the table of arXiv 2404.14507 for config.align_your_steps, whose points are
 //                     interpolated in the logarithm for other numbers of steps than 10
+//   kLinearQuadratic  the largest, less a line that falls by 0.025 of it over the first ⌊steps / 2⌋
+//                     steps, and from there on by a square more, which ends at 0: ComfyUI's, made
+//                     for flow matching
 // REQUIRES: config.named_grid.
 std::vector<double> NamedSigmas(const SchedulerConfig& config, absl::Span<const float> training,
                                 int steps);

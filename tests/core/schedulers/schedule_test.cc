@@ -232,29 +232,43 @@ TEST(ScheduleTest, SinglestepsGroupsEndWithTheScheduleAndBeginAgainWhereARunBegi
   EXPECT_THAT(goes_on(part), ElementsAre(false, true, false, true, true, false, false));
 }
 
+// Noise levels of an Euler schedule of SDXL's training.
+std::vector<double> SigmasOf(const char* scheduler, int steps, AlignYourStepsTable table) {
+  const auto file = SchedulerFile::Parse(
+      R"({"_class_name": "EulerDiscreteScheduler", "beta_end": 0.012,
+          "beta_schedule": "scaled_linear", "beta_start": 0.00085})",
+      {}, table);
+  const auto config = file->With({.name = scheduler});
+  const auto schedule = MakeSchedule(*config, {.num_inference_steps = steps});
+  std::vector<double> values;
+  for (const StepCoefficients& step : schedule->steps) {
+    values.push_back(std::sqrt(1 / std::pow(static_cast<double>(step.input_scale), 2) - 1));
+  }
+  return values;
+}
+
+auto NearAll(const std::vector<double>& values) {
+  std::vector<::testing::Matcher<double>> matchers;
+  for (double value : values) matchers.push_back(::testing::DoubleNear(value, 1e-3));
+  return ::testing::ElementsAreArray(matchers);
+}
+
 TEST(ScheduleTest, AlignYourStepsIsTheTableOfTheCheckpointsKind) {
-  const auto sigmas = [](AlignYourStepsTable table) {
-    const auto file = SchedulerFile::Parse(
-        R"({"_class_name": "EulerDiscreteScheduler", "beta_end": 0.012,
-            "beta_schedule": "scaled_linear", "beta_start": 0.00085})",
-        {}, table);
-    const auto config = file->With({.name = "Euler AYS"});
-    const auto schedule = MakeSchedule(*config, {.num_inference_steps = 10});
-    std::vector<double> values;
-    for (const StepCoefficients& step : schedule->steps) {
-      values.push_back(std::sqrt(1 / std::pow(static_cast<double>(step.input_scale), 2) - 1));
-    }
-    return values;
+  EXPECT_THAT(SigmasOf("Euler AYS", 10, AlignYourStepsTable::kSdxl),
+              NearAll({14.615, 6.315, 3.771, 2.181, 1.342, 0.862, 0.555, 0.380, 0.234, 0.113}));
+  EXPECT_THAT(SigmasOf("Euler AYS", 10, AlignYourStepsTable::kSd15),
+              NearAll({14.615, 6.475, 3.861, 2.697, 1.886, 1.396, 0.963, 0.652, 0.399, 0.152}));
+}
+
+// Numbers of ComfyUI's linear_quadratic_schedule (comfy/samplers.py), times the largest sigma.
+TEST(ScheduleTest, LinearQuadraticFallsByALineAndThenByASquare) {
+  const auto sigmas = [](int steps) {
+    return SigmasOf("euler + linear_quadratic", steps, AlignYourStepsTable::kSdxl);
   };
-  const auto near = [](std::vector<double> values) {
-    std::vector<::testing::Matcher<double>> matchers;
-    for (double value : values) matchers.push_back(::testing::DoubleNear(value, 1e-3));
-    return ::testing::ElementsAreArray(matchers);
-  };
-  EXPECT_THAT(sigmas(AlignYourStepsTable::kSdxl),
-              near({14.615, 6.315, 3.771, 2.181, 1.342, 0.862, 0.555, 0.380, 0.234, 0.113}));
-  EXPECT_THAT(sigmas(AlignYourStepsTable::kSd15),
-              near({14.615, 6.475, 3.861, 2.697, 1.886, 1.396, 0.963, 0.652, 0.399, 0.152}));
+  EXPECT_THAT(sigmas(1), NearAll({14.61464}));
+  EXPECT_THAT(sigmas(2), NearAll({14.61464, 14.24928}));
+  EXPECT_THAT(sigmas(5), NearAll({14.61464, 14.43196, 14.24928, 12.54424, 7.79448}));
+  EXPECT_THAT(sigmas(6), NearAll({14.61464, 14.49285, 14.37107, 14.24928, 12.58483, 7.83507}));
 }
 
 TEST(ScheduleTest, TimestepsOfOnesOwnDoNotGoWithAGrid) {
