@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "client/commands/command_options.h"
+#include "client/commands/commands.h"
 #include "client/commands/interrupt.h"
 #include "client/options/admin_address.h"
 #include "client/options/graph_selection.h"

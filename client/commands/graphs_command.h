@@ -5,7 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "client/options/connection.h"
+#include "client/output/error_text.h"
 #include "client/rpc/admin_client.h"
 #include "latent/v1/graph_cache.pb.h"
 

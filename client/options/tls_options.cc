@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "client/options/files.h"
+#include "client/output/error_text.h"
 #include "core/base/status_macros.h"
 #include "core/tls/authority.h"
 #include "core/tls/key_pair.h"

@@ -18,6 +18,7 @@ import numpy
 import torch
 from diffusers import (AutoPipelineForImage2Image, AutoPipelineForInpainting, StableDiffusionPipeline, StableDiffusionXLImg2ImgPipeline,
                        StableDiffusionXLPipeline)
+from diffusers.utils.torch_utils import randn_tensor
 from PIL import Image
 from safetensors.torch import save_file
 from transformers import CLIPTextConfig, CLIPTextModel, CLIPTextModelWithProjection, CLIPTokenizer
@@ -296,6 +297,69 @@ class WeightedText:
         return found
 
 
+class Ipndm(diffusers.EulerDiscreteScheduler):
+    """k-diffusion's IPNDM (sample_ipndm of zju-pi/diff-sampler) over Euler's noise levels, for a network that predicts noise."""
+
+    WEIGHTS = ([1], [3 / 2, -1 / 2], [23 / 12, -16 / 12, 5 / 12], [55 / 24, -59 / 24, 37 / 24, -9 / 24])
+
+    def set_timesteps(self, *arguments, **keywords):
+        super().set_timesteps(*arguments, **keywords)
+        self.past = []
+
+    def step(self, output, timestep, sample, return_dict=True):
+        if self.step_index is None:
+            self._init_step_index(timestep)
+        now, then = map(float, self.sigmas[self.step_index:self.step_index + 2])
+        self.past.insert(0, output)
+        weights = self.WEIGHTS[0 if then == 0 else min(len(self.past), 4) - 1]
+        self._step_index += 1
+        return (sample + (then - now) * sum(weight * past for weight, past in zip(weights, self.past)),)
+
+
+class Dpmpp2sAncestral(diffusers.EulerDiscreteScheduler):
+    """k-diffusion's sample_dpmpp_2s_ancestral, likewise; each step but the last has a second evaluation, half way in log sigma."""
+
+    def set_timesteps(self, *arguments, **keywords):
+        super().set_timesteps(*arguments, **keywords)
+        levels = self.sigmas.double().numpy()
+        logs = numpy.log(numpy.sqrt((1 - self.alphas_cumprod) / self.alphas_cumprod).double().numpy())
+        sigmas, timesteps, self.ancestral = [], [], []
+        for now, then, timestep in zip(levels, levels[1:], self.timesteps.tolist()):
+            up = min(then, (then**2 * (now**2 - then**2) / now**2)**0.5)
+            down = (then**2 - up**2)**0.5
+            self.ancestral.append((now, down, up))
+            sigmas.append(now)
+            timesteps.append(timestep)
+            if down > 0:
+                half = (now * down)**0.5
+                self.ancestral.append(None)
+                sigmas.append(half)
+                timesteps.append(numpy.interp(numpy.log(half), logs, numpy.arange(len(logs))))
+        self.sigmas = torch.tensor([*sigmas, 0.0], dtype=torch.float32)
+        self.timesteps = torch.tensor(timesteps, dtype=torch.float32)
+
+    def step(self, output, timestep, sample, generator=None, return_dict=True):
+        if self.step_index is None:
+            self._init_step_index(timestep)
+        level, sigma = self.ancestral[self.step_index], float(self.sigmas[self.step_index])
+        denoised = sample - sigma * output
+        self._step_index += 1
+        if level is None:  # the second evaluation
+            now, down, up = self.first
+            moved = down / now * self.before + (1 - down / now) * denoised
+            return (moved + up * randn_tensor(sample.shape, generator=generator, dtype=sample.dtype),)
+        now, down, _ = self.first = level
+        self.before = sample
+        if down == 0:
+            return (denoised,)
+        half = (now * down)**0.5
+        return (half / now * sample + (1 - half / now) * denoised,)
+
+
+# Schedulers that diffusers has not, by latentd's names.
+SCHEDULERS = {"ipndm": Ipndm, "dpmpp_2s_a": Dpmpp2sAncestral}
+
+
 class Pipelines:
     """Base, image-to-image with the base, and the refiner, if there is one."""
 
@@ -311,7 +375,8 @@ class Pipelines:
 
     def set_scheduler(self, pipeline, wanted):
         own = self.schedulers[id(pipeline)]
-        kind = getattr(diffusers, wanted.get("class", type(own).__name__))
+        name = wanted.get("class", type(own).__name__)
+        kind = SCHEDULERS.get(name) or getattr(diffusers, name)
         # Not joined to its config: that drops fields which the checkpoint's file leaves out.
         pipeline.scheduler = kind.from_config(own.config, **wanted.get("config", {}))
 
