@@ -136,7 +136,7 @@ class LatentPipeline(PipelineBase):
                 pass  # the server is gone, or has ended it already
 
     def encode_prompt(self, prompt: Optional[str] = None, **parameters: Any) -> PromptEmbeds:
-        """What the model's text encoders make of a prompt: a PromptEmbeds of numpy arrays, in the order of diffusers' encode_prompt
+        """Encodes a prompt by the model's text encoders: a PromptEmbeds of numpy arrays, in the order of diffusers' encode_prompt
         of SDXL. Keywords are the fields of latent.v1.EncodeRequest, and `timeout`; `device` changes nothing. Errors as a call,
         which is not tried again."""
         return read_embeds(self._ask(encode_call(prompt, parameters, self._timeout)))

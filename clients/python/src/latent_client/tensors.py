@@ -37,7 +37,7 @@ def tensor_parts(value: Any) -> Dict[str, Any]:
 def _to_array(numpy: Any, value: Any) -> Any:
     if isinstance(value, (str, bytes)) or not (hasattr(value, "__array__") or hasattr(value, "__iter__")):
         raise TypeError(f"must be an array, a tensor or lists of numbers, not {type(value).__name__}")
-    if hasattr(value, "detach"):  # of torch, which has types that numpy has not
+    if hasattr(value, "detach"):  # torch has types that numpy has not
         value = value.detach().cpu()
         value = value.float() if str(value.dtype) == "torch.bfloat16" else value
     try:
@@ -57,6 +57,6 @@ def to_array(tensor: Any) -> Any:
 
 
 def to_embeds(response: Any) -> PromptEmbeds:
-    """What an EncodeResponse has, one prompt as a batch of one."""
+    """Takes the tensors of an EncodeResponse, one prompt as a batch of one."""
     return PromptEmbeds(*(to_array(getattr(response, name))[None] if response.HasField(name) else None
                           for name in PromptEmbeds._fields))
