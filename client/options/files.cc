@@ -26,14 +26,14 @@ absl::Status Exists(const std::string& path) {
       absl::StrCat(path, " is there already: --force overwrites it, --output names another file"));
 }
 
-class Descriptor {
+class FileDescriptor {
  public:
-  explicit Descriptor(int value) : value_(value) {}
-  ~Descriptor() {
+  explicit FileDescriptor(int value) : value_(value) {}
+  ~FileDescriptor() {
     if (value_ >= 0) close(value_);
   }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
+  FileDescriptor(const FileDescriptor&) = delete;
+  FileDescriptor& operator=(const FileDescriptor&) = delete;
   int value() const { return value_; }
   bool Close() { return close(std::exchange(value_, -1)) == 0; }
 
@@ -82,7 +82,7 @@ bool IsDevice(const std::string& path) {
 }
 
 absl::Status WriteTo(const std::string& path, absl::string_view bytes, int flags) {
-  Descriptor file(open(path.c_str(), O_WRONLY | O_CLOEXEC | flags, 0666));
+  FileDescriptor file(open(path.c_str(), O_WRONLY | O_CLOEXEC | flags, 0666));
   if (file.value() < 0) return SystemError(path);
   if (WriteAll(file.value(), bytes) && file.Close()) return absl::OkStatus();
   absl::Status failed = SystemError(path);
@@ -119,7 +119,7 @@ absl::Status WriteWhole(const std::string& path, absl::string_view bytes, Overwr
 
 absl::StatusOr<std::string> ReadFile(const std::string& path, size_t max_bytes) {
   if (path == "-") return ReadStandardInput(max_bytes);
-  const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (file.value() < 0) return SystemError(path);
   return ReadAll(file.value(), path, max_bytes);
 }

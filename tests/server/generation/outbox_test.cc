@@ -5,6 +5,7 @@
 
 #include <random>
 
+#include "server/calls/event_bytes.h"  // an event is judged by the bytes that gRPC sends
 #include "tests/support/status_matchers.h"
 
 namespace latentd::server::generation {
@@ -32,7 +33,7 @@ engine::Image Picture(int index, size_t bytes) {
 // As a client reads it.
 v1::GenerateEvent Received(const OutgoingEvent& event) {
   grpc::Slice bytes;
-  EXPECT_TRUE(Serialize(event).DumpToSingleSlice(&bytes).ok());
+  EXPECT_TRUE(calls::Serialize(event).DumpToSingleSlice(&bytes).ok());
   v1::GenerateEvent received;
   EXPECT_TRUE(received.ParseFromArray(bytes.begin(), static_cast<int>(bytes.size())));
   return received;
@@ -235,7 +236,7 @@ TEST(OutboxTest, APictureIsKeptAsLongAsItsBytesAreToBeSent) {
   const engine::Image image = Picture(0, 1000);
   const auto event = std::make_shared<const engine::Event>(image);
   outbox.Add(event, kNow);
-  grpc::ByteBuffer bytes = Serialize(*outbox.Next());
+  grpc::ByteBuffer bytes = calls::Serialize(*outbox.Next());
   EXPECT_EQ(event.use_count(), 2);
   std::vector<grpc::Slice> slices;
   ASSERT_TRUE(bytes.Dump(&slices).ok());
