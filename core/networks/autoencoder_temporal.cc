@@ -53,7 +53,7 @@ Value DecoderResnet(const Scope& scope, Value x, int64_t channels) {
                                .mixing = Mixing::kSwitched});
 }
 
-// Of its layers diffusers runs two, and with one of them no attention.
+// Runs two of its layers, as diffusers does, and with one of them no attention.
 Value DecoderMiddle(const Scope& scope, int64_t layers, Value x) {
   const int64_t channels = Dimension(scope.builder(), x, 1);
   x = DecoderResnet(scope.Child("resnets.0"), x, channels);

@@ -14,7 +14,7 @@ namespace latentd::networks {
 
 struct ClipVisionConfig {
   int64_t num_channels = 3;
-  int64_t image_size = 224;  // of a side
+  int64_t image_size = 224;  // pixels of a side
   int64_t patch_size = 32;
   int64_t hidden_size = 768;
   int64_t intermediate_size = 3072;

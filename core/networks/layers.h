@@ -52,7 +52,7 @@ Value TimestepMlp(const Scope& scope, Value x, int64_t features, Activation acti
 // The hidden layer of a transformer's feed-forward part, of four times the features of `x`, gated
 // by gelu: net.0.proj.
 Value FeedForwardHidden(const Scope& scope, Value x);
-// That, projected back to the features of `x`: net.0.proj, net.2.
+// The same projected back to the features of `x`: net.0.proj, net.2.
 Value FeedForward(const Scope& scope, Value x);
 
 // [n, c, h, w] -> [n, h * w, c], and back.

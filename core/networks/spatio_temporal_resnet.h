@@ -15,8 +15,8 @@ struct ClipTime {
 struct SpatioTemporalResnetOptions {
   int64_t out_channels = 1;
   int64_t frames = 1;
-  double frame_epsilon = 1e-6;  // of the norms of each frame
-  double clip_epsilon = 1e-6;   // of the norms over all frames of a clip
+  double frame_epsilon = 1e-6;  // for the norms of each frame
+  double clip_epsilon = 1e-6;   // for the norms over all frames of a clip
   Mixing mixing = Mixing::kPlain;
 };
 

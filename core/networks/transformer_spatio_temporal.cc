@@ -14,7 +14,7 @@ constexpr double kClipTokenNormEpsilon = 1e-5;
 
 using Options = TransformerSpatioTemporalOptions;
 
-// What pixels read of the one token, added to all of its clip: tokens [n * frames, tokens, c].
+// Result of attention of the one token, added to all of its clip: tokens [n * frames, tokens, c].
 Value AddToken(const Scope& attention, Value x, Value token, int64_t frames) {
   GraphBuilder& b = attention.builder();
   const Shape shape = {Dimension(b, x, 0), Dimension(b, x, 1), Dimension(b, x, 2)};

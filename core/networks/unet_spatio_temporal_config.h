@@ -31,7 +31,7 @@ struct UnetSpatioTemporalConfig {
   int64_t cross_attention_dim = 1024;
   int64_t addition_time_embed_dim = 256;
   int64_t addition_input_dim = 768;  // projection_class_embeddings_input_dim
-  int64_t num_frames = 25;           // of the clips that it was trained on
+  int64_t num_frames = 25;           // frames of the clips that it was trained on
   // Size at which the network was trained, in latent pixels; absent in some checkpoints.
   std::optional<ConfigReader::Size> sample_size;
 
