@@ -118,7 +118,9 @@ TEST(VideoUnet, ReadsTheTokenAndTheNumbersAtTheRequestsRate) {
     const std::string& name = graph.node(node.operands[1]).name;
     const bool wanted =
         absl::StrContains(name, ".attn2.") || absl::StrContains(name, "add_embedding");
-    if (wanted) EXPECT_EQ(node.rate, Rate::kRequest) << name;
+    if (wanted) {
+      EXPECT_EQ(node.rate, Rate::kRequest) << name;
+    }
     of_request += wanted;
   }
   EXPECT_EQ(of_request, 2 * 2 * 16 + 2);  // 16 transformers, each with two blocks of two linears
