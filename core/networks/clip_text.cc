@@ -1,5 +1,7 @@
 #include "core/networks/clip_text.h"
 
+#include "core/networks/clip_layer.h"
+
 namespace latentd::networks {
 namespace {
 
@@ -15,25 +17,12 @@ Value Embeddings(const Scope& scope, const ClipTextConfig& config, Value ids) {
 }
 
 // Each token attends to itself and the ones before it.
-Value CausalAttention(const Scope& scope, const ClipTextConfig& config, Value x) {
-  const int64_t features = config.hidden_size, heads = config.num_attention_heads;
-  const Value query = Linear(scope.Child("q_proj"), x, features);
-  const Value key = Linear(scope.Child("k_proj"), x, features);
-  const Value value = Linear(scope.Child("v_proj"), x, features);
-  const Value mixed = scope.builder().Attention(
-      query, key, value,
-      {.heads = heads, .scale = AttentionScale(features, heads), .causal = true});
-  return Linear(scope.Child("out_proj"), mixed, features);
-}
-
-Value Layer(const Scope& scope, const ClipTextConfig& config, Value x) {
-  GraphBuilder& b = scope.builder();
-  const Value first = LayerNorm(scope.Child("layer_norm1"), x, config.layer_norm_eps);
-  x = b.Add(x, CausalAttention(scope.Child("self_attn"), config, first));
-  const Value second = LayerNorm(scope.Child("layer_norm2"), x, config.layer_norm_eps);
-  const Value hidden = Linear(scope.Child("mlp.fc1"), second, config.intermediate_size);
-  const Value activated = Activate(b, hidden, config.activation);
-  return b.Add(x, Linear(scope.Child("mlp.fc2"), activated, config.hidden_size));
+ClipLayerOptions LayerOf(const ClipTextConfig& config) {
+  return {.heads = config.num_attention_heads,
+          .intermediate_size = config.intermediate_size,
+          .activation = config.activation,
+          .layer_norm_eps = config.layer_norm_eps,
+          .causal = true};
 }
 
 Value Pooled(const Scope& root, const ClipTextConfig& config, Value states, Value positions) {
@@ -74,7 +63,7 @@ ClipTextOutputs ClipText(GraphBuilder& builder, const ClipTextConfig& config,
   outputs.hidden_states.push_back(Embeddings(text.Child("embeddings"), config, inputs.input_ids));
   for (int64_t i = 0; i < config.num_hidden_layers; ++i) {
     outputs.hidden_states.push_back(
-        Layer(text.Child("encoder.layers", i), config, outputs.hidden_states.back()));
+        ClipLayer(text.Child("encoder.layers", i), outputs.hidden_states.back(), LayerOf(config)));
   }
   outputs.last_hidden_state =
       NormClipState(builder, config, component, outputs.hidden_states.back());

@@ -19,7 +19,9 @@ absl::StatusOr<std::set<std::string>> ParseKinds(const std::string& value) {
   const std::set<std::string> kinds = absl::StrSplit(value, ',');
   for (const std::string& kind : kinds) {
     if (!Options().only.contains(kind)) {
-      return Wrong(absl::StrCat("--only: \"", kind, "\" is not one of networks, pictures, tokens"));
+      return Wrong(absl::StrCat("--only: \"", kind,
+                                "\" is not one of networks, pictures, tokens, "
+                                "videos"));
     }
   }
   return kinds;

@@ -15,7 +15,7 @@ struct Options {
   std::string checkpoint;  // directory of base/ and refiner/, which the pictures were drawn with
   std::string backend = "cpu";  // or "cuda", "reference"
   bool full = false;            // whole SDXL networks too
-  std::set<std::string> only = {"networks", "pictures", "tokens"};
+  std::set<std::string> only = {"networks", "pictures", "tokens", "videos"};
   std::string case_name;  // empty: all
   std::set<std::string> skip_passes;
   device::DType precision = device::DType::kF32;  // every component's
@@ -28,7 +28,7 @@ struct Options {
 
 inline constexpr char kUsage[] =
     "Usage: golden --cases DIR --checkpoint DIR [--backend cpu|cuda|reference]\n"
-    "              [--full] [--only pictures,networks,tokens] [--case NAME]\n"
+    "              [--full] [--only pictures,networks,tokens,videos] [--case NAME]\n"
     "              [--skip-pass NAME]... [--precision fp32|bf16|fp16|tf32]\n"
     "Runs what diffusers computed (README.md beside the cases) and says how far latentd is from "
     "it.\n"

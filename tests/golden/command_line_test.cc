@@ -38,7 +38,7 @@ TEST(CommandLine, TakesValuesAfterASpaceOrAnEqualsSign) {
 
 TEST(CommandLine, RunsEverythingButWholeNetworksByDefault) {
   ASSERT_OK_AND_ASSIGN(const Options options, Parse({"--cases=a", "--checkpoint=b"}));
-  EXPECT_THAT(options.only, ElementsAre("networks", "pictures", "tokens"));
+  EXPECT_THAT(options.only, ElementsAre("networks", "pictures", "tokens", "videos"));
   EXPECT_FALSE(options.full);
   EXPECT_THAT(options.skip_passes, IsEmpty());
   EXPECT_TRUE(options.Selects("star"));

@@ -36,11 +36,11 @@ absl::StatusOr<double> WorstDistance(const NamedBuffers& expected, const NamedBu
 absl::StatusOr<double> RunCase(const json& network_case, const std::string& path,
                                backends::Backend& backend, const Options& options) {
   ASSIGN_OR_RETURN(const NetworkCase loaded, LoadNetworkCase(network_case, path));
-  NetworkRunner runner(backend, kComponent, loaded.weights, {options.precision},
+  NetworkRunner runner(backend, kComponent, loaded.weights,
                        {options.skip_passes, backends::reference::EvaluateRecipe});
   NamedBuffers outputs;
   for (const graph::Graph& graph : loaded.graphs) {
-    ASSIGN_OR_RETURN(NamedBuffers of_graph, runner.Run(graph, loaded.inputs));
+    ASSIGN_OR_RETURN(NamedBuffers of_graph, runner.Run(graph, {options.precision}, loaded.inputs));
     outputs.merge(of_graph);
   }
   const bool exact = options.IsExact();
