@@ -1,5 +1,6 @@
 #include "server/config/options.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <utility>
 
@@ -107,6 +108,14 @@ absl::Status SetPrecision(const v1::ServerConfig& config, engine::Config& engine
                    ToPrecision(kFlag, config.precision(), DefaultPrecision(config.backend())));
   engine.precision = std::move(precision.components);
   engine.tf32 = precision.tf32;
+  const auto is_f8 = [](const auto& each) { return each.second == engine::DType::kF8E4M3; };
+  if (config.backend() == v1::CPU &&
+      std::any_of(engine.precision.begin(), engine.precision.end(), is_f8)) {
+    return WrongValue(kFlag, config.precision(),
+                      "given together with --backend=cuda (or reference, to compare with) where it "
+                      "is fp8; processors have no 8-bit products, so that it would be slower than "
+                      "fp32 and less exact: fp32 or bf16");
+  }
   if (!engine.tf32 || config.backend() == v1::CUDA) return absl::OkStatus();
   return WrongValue(kFlag, config.precision(),
                     "given together with --backend=cuda where it is tf32; others compute float32 "

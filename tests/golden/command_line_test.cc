@@ -58,7 +58,7 @@ TEST(CommandLine, TakesAPrecision) {
                        Parse({"--cases=a", "--only=networks", "--precision=bf16"}));
   EXPECT_EQ(low.precision, device::DType::kBF16);
   EXPECT_THAT(Parse({"--cases=a", "--precision=fp8"}),
-              StatusIs(kInvalid, HasSubstr("fp32, bf16, fp16, tf32")));
+              StatusIs(kInvalid, HasSubstr("fp32, bf16, fp16, fp8, tf32")));
 }
 
 TEST(CommandLine, Tf32IsFloat32OnAGpuAndNotExact) {

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "absl/algorithm/container.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "core/backends/reference/evaluate.h"
 #include "core/base/clock.h"
@@ -204,7 +205,10 @@ pipeline::LoadOptions LoadOptionsOf(const Options& options) {
   pipeline::LoadOptions load{.base = options.checkpoint + "/base",
                              .refiner = std::filesystem::exists(refiner) ? refiner : ""};
   for (absl::string_view component : pipeline::kComponentNames) {
-    load.precision[std::string(component)] = options.precision;
+    // fp8 is of UNets; the others are in bf16 beside it.
+    const bool beside =
+        options.precision == device::DType::kF8E4M3 && !absl::StartsWith(component, "unet_");
+    load.precision[std::string(component)] = beside ? device::DType::kBF16 : options.precision;
   }
   return load;
 }
@@ -387,7 +391,7 @@ void RunLesserCases(const Options& options, const json& cases, const std::string
   if (!losses.ok()) return report.Failed("pictures", losses.status());
   absl::StatusOr<LikenessCases> likeness = LikenessCases::Read(options);
   if (!likeness.ok()) return report.Failed("pictures", likeness.status());
-  const bool bf16 = options.precision == device::DType::kBF16;
+  const bool bf16 = options.IsInBf16();
   LesserRun run{*std::move(losses), *std::move(likeness),
                 bf16 ? kMedianLossFactor : kMedianLossFactorOfFp16};
   RunSelected(

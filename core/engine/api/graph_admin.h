@@ -42,7 +42,7 @@ struct GraphEntry {
   pipeline::Size bucket;  // 0x0: serves every bucket
   int rows = 1;
   bool fallback = false;
-  std::string precision;           // "fp32", "bf16", "fp16"
+  std::string precision;           // "fp32", "bf16", "fp16", "fp8"
   std::vector<std::string> users;  // models
   GraphState state = GraphState::kCold;
   std::string reason;

@@ -203,6 +203,11 @@ graph::Precision ModelGraphs::PrecisionFor(const compiler::GraphLabel& label) co
   return PrecisionOf(options_.precision, FlagNameOf(label.component, model_), configs_.vae);
 }
 
+DType ModelGraphs::DTypeFor(const compiler::GraphLabel& label) const {
+  const graph::Precision precision = PrecisionFor(label);
+  return precision.f8_weights.empty() ? precision.dtype : DType::kF8E4M3;
+}
+
 compiler::GraphLabel ModelGraphs::LabelOf(const GraphName& name) const {
   const int scale = DownscaleOf(configs_.vae);
   compiler::GraphLabel label{.model = model_,
@@ -220,13 +225,13 @@ compiler::GraphLabel ModelGraphs::LabelOf(const GraphName& name) const {
     label.part = name.kind == GraphKind::kStep ? "step" : "request";
     if (name.shape.chunks > 1) absl::StrAppend(&label.part, "_", name.shape.chunks, "_chunks");
   }
-  label.dtype = PrecisionFor(label).dtype;
+  label.dtype = DTypeFor(label);
   return label;
 }
 
 GraphHandle ModelGraphs::DeclareAs(compiler::GraphLabel label, graph::Graph graph) const {
   const bool reference = IsReference(options_.components, FlagNameOf(label.component, model_));
-  label.dtype = PrecisionFor(label).dtype;
+  label.dtype = DTypeFor(label);
   return store_.Declare({.label = std::move(label),
                          .graph = std::make_shared<const graph::Graph>(std::move(graph)),
                          .weights = weights_,

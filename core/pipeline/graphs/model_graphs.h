@@ -112,6 +112,8 @@ class ModelGraphs {
                                            const graph::Graph& graph) const;
   compiler::GraphLabel LabelOf(const GraphName& name) const;
   graph::Precision PrecisionFor(const compiler::GraphLabel& label) const;
+  // For a label to say: kF8E4M3 if anything may be in it.
+  device::DType DTypeFor(const compiler::GraphLabel& label) const;
   GraphHandle DeclareAs(compiler::GraphLabel label, graph::Graph graph) const;
 
   const std::string model_;  // its name, and as a user of graphs
