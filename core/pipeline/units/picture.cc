@@ -35,11 +35,13 @@ Lane Picture::LaneOf(const PlannedStage& stage) const {
   const ModelId model = stage.model->row().id;
   const int chunks = stage.chunks();
   const Size size = executed_size();
-  // A network that reads another number of chunks is another one. A picture that takes no steps needs no room beside others.
+  // A network that reads another number of chunks is another one. A picture that takes no steps
+  // needs no room beside others.
   const bool apart = plan().alone || plan().spec.output_embeds;
   return {.network = model.value * prompts::kMaxChunks + chunks - 1,
           .width = size.width,
           .height = size.height,
+          .adapters = &stage == &plan().stages.front() ? plan().adapters : 0,
           .only = apart ? reinterpret_cast<uintptr_t>(this) : 0};
 }
 
