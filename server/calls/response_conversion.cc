@@ -5,6 +5,7 @@
 
 #include "core/base/utf8.h"
 #include "core/engine/api/model_name.h"
+#include "server/calls/adapter_conversion.h"
 #include "server/calls/basic_conversion.h"
 #include "server/calls/field_conversion.h"
 #include "server/calls/request_fields.h"

@@ -27,6 +27,7 @@ using pipeline::AdapterFacts;
 using pipeline::AdapterKind;
 using ::testing::ElementsAre;
 using testing::F32Tensor;
+using testing::StatusIs;
 using testing::FilledTensor;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;

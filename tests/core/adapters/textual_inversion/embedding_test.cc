@@ -17,6 +17,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using testing::F32Tensor;
+using testing::StatusIs;
 using testing::FilledTensor;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
