@@ -27,12 +27,12 @@ using pipeline::AdapterFacts;
 using pipeline::AdapterKind;
 using ::testing::ElementsAre;
 using testing::F32Tensor;
-using testing::StatusIs;
 using testing::FilledTensor;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::SizeIs;
+using testing::StatusIs;
 using testing::TensorToWrite;
 
 const char kToQ[] = "unet.mid_block.attentions.0.proj_in";

@@ -17,10 +17,10 @@ namespace {
 
 using ::testing::ElementsAre;
 using testing::F32Tensor;
-using testing::StatusIs;
 using testing::FilledTensor;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
+using testing::StatusIs;
 using testing::TensorToWrite;
 
 const TextEncoderWidth kFirst = {"text_encoder", 2};
