@@ -88,6 +88,7 @@ GrpcServer::GrpcServer(const Options& options, engine::Engine& engine, const Clo
       admin_(
           engine, options.version, [this] { return client_memory(); }, options.request_stop),
       models_(engine),
+      adapters_(engine),
       drain_("drain", [this] { FollowDrain(); }) {}
 
 absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const Options& options,
@@ -120,6 +121,7 @@ absl::Status GrpcServer::ListenForAll(const Options& options) {
     port.services.push_back(&graph_cache_);
     port.services.push_back(&admin_);
     port.services.push_back(&models_);
+    port.services.push_back(&adapters_);
   }
   if (tls_ != nullptr) port.credentials = tls_->credentials();
   ASSIGN_OR_RETURN(port_, ServerPort::Open(port));
@@ -136,7 +138,7 @@ absl::Status GrpcServer::ListenForOperators(const Options& options) {
               : options.admin_listen,
       .max_message_bytes = kMaxAdminMessageBytes,
       .received_bytes = kAdminReceivedBytes,
-      .services = {&graph_cache_, &admin_, &models_, &admin_health_},
+      .services = {&graph_cache_, &admin_, &models_, &adapters_, &admin_health_},
       .owner_only = true};
   if (!process::IsUnixSocket(port.listen)) port.credentials = tls_->operator_credentials();
   ASSIGN_OR_RETURN(admin_port_, ServerPort::Open(port));

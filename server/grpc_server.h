@@ -1,10 +1,10 @@
 // The gRPC side of the process: the services, the ports that they are called at, and the order in
 // which they stop. Health follows what the engine says of itself.
 //
-// Pictures are asked for at `listen`. What is for operators (GraphCache, Admin, Models) is at
-// `admin_listen`; where that is empty, at `listen` too if that is a Unix socket, else at one of its
-// own, in `admin_folder` and named after the port of `listen`. What is reached by TCP speaks TLS
-// where there is a certificate. Probes, which have none, ask for health and nothing else at
+// Pictures are asked for at `listen`. What is for operators (GraphCache, Admin, Models, Adapters)
+// is at `admin_listen`; where that is empty, at `listen` too if that is a Unix socket, else at one
+// of its own, in `admin_folder` and named after the port of `listen`. What is reached by TCP speaks
+// TLS where there is a certificate. Probes, which have none, ask for health and nothing else at
 // `health_listen`, in plain text.
 //
 // Life: Start -> Drain -> destroyed.
@@ -21,6 +21,7 @@
 #include "core/engine/api/hangs.h"
 #include "core/engine/api/status.h"
 #include "core/engine/engine.h"
+#include "server/admin/adapters_service.h"
 #include "server/admin/admin_service.h"
 #include "server/admin/graph_cache_service.h"
 #include "server/admin/health_service.h"
@@ -143,6 +144,7 @@ class GrpcServer {
   admin::GraphCacheService graph_cache_;
   admin::AdminService admin_;
   admin::ModelsService models_;
+  admin::AdaptersService adapters_;
   // These use what is above.
   std::unique_ptr<tls::Tls> tls_;  // null: plain text
   std::unique_ptr<ServerPort> port_;

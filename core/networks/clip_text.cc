@@ -5,15 +5,26 @@
 namespace latentd::networks {
 namespace {
 
-Value Embeddings(const Scope& scope, const ClipTextConfig& config, Value ids) {
+// The tokens' vectors with those that are given in their places: moved, so that all others keep
+// their bytes.
+Value WithGiven(GraphBuilder& b, const ClipTextInputs& inputs, Value vectors) {
+  if (inputs.given_vectors.id == graph::kNone.id) return vectors;
+  const Shape shape = b.shape(vectors);
+  const int64_t tokens = shape[0] * shape[1], features = shape[2];
+  const auto as_row = [&](Value value) { return b.Reshape(value, {1, tokens, features}); };
+  const Value all = b.Concat({as_row(vectors), as_row(inputs.given_vectors)}, 1);
+  return b.Embedding(b.Reshape(all, {2 * tokens, features}), inputs.vector_rows);
+}
+
+Value Embeddings(const Scope& scope, const ClipTextConfig& config, const ClipTextInputs& inputs) {
   GraphBuilder& b = scope.builder();
-  const int64_t tokens = Dimension(b, ids, 1);
+  const int64_t tokens = Dimension(b, inputs.input_ids, 1);
   const Value table =
       scope.Weight("token_embedding.weight", {config.vocab_size, config.hidden_size});
   Value positions = scope.Weight("position_embedding.weight",
                                  {config.max_position_embeddings, config.hidden_size});
   if (tokens < config.max_position_embeddings) positions = b.Slice(positions, 0, 0, tokens);
-  return b.Add(b.Embedding(table, ids), positions);
+  return b.Add(WithGiven(b, inputs, b.Embedding(table, inputs.input_ids)), positions);
 }
 
 // Each token attends to itself and the ones before it.
@@ -60,7 +71,7 @@ ClipTextOutputs ClipText(GraphBuilder& builder, const ClipTextConfig& config,
     outputs.last_hidden_state = outputs.pooled = inputs.input_ids;
     return outputs;
   }
-  outputs.hidden_states.push_back(Embeddings(text.Child("embeddings"), config, inputs.input_ids));
+  outputs.hidden_states.push_back(Embeddings(text.Child("embeddings"), config, inputs));
   for (int64_t i = 0; i < config.num_hidden_layers; ++i) {
     outputs.hidden_states.push_back(
         ClipLayer(text.Child("encoder.layers", i), outputs.hidden_states.back(), LayerOf(config)));

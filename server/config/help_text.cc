@@ -31,6 +31,9 @@ What to serve
   --lora=FILE[:WEIGHT]    a LoRA that is merged into the base's weights, such as film.safetensors:0.8; once for each.
                           Of two weights, film.safetensors:0.8:0.5, the second is for the text encoders (default: 1;
                           they may be negative, and above 1). docs/adapters.md says what can be read
+  --adapters=DIR          a folder of LoRAs, which requests name (latent generate --adapter film:0.8), and of textual
+                          inversions, whose words prompts may have. What is added, edited or removed is noticed; what is
+                          broken is not served, and `latent adapters` says why (default: none)
   --model=NAME=PATH       a further model, which requests name; once for each. Behind the path may stand ,KEY=VALUE: vae,
                           unet, vae-tiny, text-encoder, text-encoder-2, components-from, preset, scheduler,
                           prediction-type and ema, as these flags; lora, as --lora, once for each; buckets, with

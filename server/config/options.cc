@@ -135,6 +135,7 @@ absl::Status SetModels(const v1::ServerConfig& config, engine::Config& engine) {
   engine.refiner = config.refiner();
   RETURN_IF_ERROR(SetParts(config, engine));
   RETURN_IF_ERROR(SetLoras(config, engine));
+  engine.adapters = config.adapters();
   RETURN_IF_ERROR(SetPrediction(config, engine));
   engine.variant = config.variant();
   engine.scheduler = config.scheduler();

@@ -20,7 +20,7 @@ from diffusers import (AutoPipelineForImage2Image, AutoPipelineForInpainting, St
                        StableDiffusionXLPipeline)
 from diffusers.utils.torch_utils import randn_tensor
 from PIL import Image
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from transformers import (CLIPTextConfig, CLIPTextModel, CLIPTextModelWithProjection, CLIPTokenizer, CLIPVisionConfig,
                           CLIPVisionModelWithProjection)
 
@@ -404,7 +404,7 @@ class Pipelines:
     """Base, image-to-image with the base, and the refiner, if there is one."""
 
     def __init__(self, base, refiner=None):
-        self.base, self.refiner, self.loras = base, refiner, []
+        self.base, self.refiner, self.loras, self.words = base, refiner, [], []
         self.base_image = AutoPipelineForImage2Image.from_pipe(base)
         self.inpainting = AutoPipelineForInpainting.from_pipe(base)
         known = (base, refiner, self.base_image, self.inpainting)
@@ -505,6 +505,19 @@ class Pipelines:
             weights = [{part: lora.get(kind, 1) for part, kind in LORA_WEIGHTS.items()} for lora in self.loras]
             self.base.set_adapters([lora["name"] for lora in self.loras], weights)
 
+    def set_words(self, case, folder):
+        """The case's textual inversions as words "<NAME>"; without any, none of an earlier case is left."""
+        encoders = ((self.base.tokenizer, self.base.text_encoder, "clip_l"),
+                    (self.base.tokenizer_2, self.base.text_encoder_2, "clip_g")) if case.get("embeddings") or self.words else ()
+        for tokenizer, encoder, _ in encoders:
+            for word in self.words:
+                self.base.unload_textual_inversion(word, encoder, tokenizer)
+        self.words = [f"<{name}>" for name in case.get("embeddings", [])]
+        for name, word in zip(case.get("embeddings", []), self.words):
+            vectors = load_file(f"{folder}/{name}.safetensors")
+            for tokenizer, encoder, key in encoders:
+                self.base.load_textual_inversion(vectors[key].to(encoder.dtype), word, tokenizer, encoder)
+
     def text(self, case):
         if "pieces" in case or not case.get("text", True):
             return {}  # latentd weighs states in the graph that reads them
@@ -542,6 +555,7 @@ def make_pictures(model, folder, cases, out, selected):
         pipelines = exact.of(case, lists=f"{os.path.dirname(out)}/checkpoints")
         for of_dtype in (pipelines, wide.of(case)):
             of_dtype.set_loras(case, f"{folder}/loras")
+            of_dtype.set_words(case, f"{folder}/embeddings")
         latents, images, handed_over = pipelines.make(case, out)
         wide_latents, wide_images, _ = wide.of(case).make(case, out)
         tensors = {"latents": latents, **pipelines.text(case)}

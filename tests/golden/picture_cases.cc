@@ -17,6 +17,8 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "core/adapters/catalogue/adapter_folder.h"
+#include "core/adapters/catalogue/catalogue.h"
 #include "core/backends/reference/evaluate.h"
 #include "core/base/clock.h"
 #include "core/base/files.h"
@@ -219,6 +221,7 @@ struct LoadedBy {
   std::string preset;
   bool tiled = false;
   std::string loras = {};  // as the case has them
+  bool has_words = false;  // textual inversions are in its prompts
 
   auto operator<=>(const LoadedBy&) const = default;
 };
@@ -226,7 +229,7 @@ struct LoadedBy {
 LoadedBy LoadedByOf(const json& picture_case) {
   return {picture_case.value("checkpoint", ""), picture_case.value("preset", ""),
           picture_case.value("vae_tiling", false),
-          picture_case.value("loras", json::array()).dump()};
+          picture_case.value("loras", json::array()).dump(), picture_case.contains("embeddings")};
 }
 
 // Files of a case's list, which are in a folder beside the cases.
@@ -276,6 +279,7 @@ class Pipelines {
       options.preset = by.preset;
       options.base_parts.loras = LorasOf(picture_case, options_);
       if (by.tiled) options.vae_tiling_above = 0;
+      if (by.has_words) options.adapters = &embeddings_;
       ASSIGN_OR_RETURN(loaded, pipeline::LoadPipeline(options, weights_, graphs_));
     }
     return loaded.get();
@@ -295,6 +299,8 @@ class Pipelines {
   weights::WeightStore weights_;
   metrics::Registry registry_;
   compiler::GraphStore graphs_;
+  adapters::Catalogue embeddings_{
+      adapters::FolderOnDisk(absl::StrCat(options_.cases, "/embeddings"))};
   std::map<std::string, std::unique_ptr<const SyntheticCheckpoint>> written_;
   std::map<LoadedBy, std::unique_ptr<const pipeline::Pipeline>> loaded_;
   std::vector<pipeline::GraphHandle> kept_;
