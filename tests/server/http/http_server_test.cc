@@ -333,7 +333,7 @@ TEST_F(HttpServerTest, TheWebUisWayToDraw) {
   ASSERT_EQ(received.code, 200) << received.body;
   const pipeline::PictureSpec spec = engine_.WaitForSpec().picture;
   EXPECT_EQ(spec.num_inference_steps, 7);
-  EXPECT_EQ(spec.scheduler, "Euler a + Karras");
+  EXPECT_EQ(spec.scheduler.name, "Euler a + Karras");
   EXPECT_EQ(spec.num_images_per_prompt, 2);
   EXPECT_EQ(spec.prompt_syntax, prompts::Syntax::kA1111);
   EXPECT_EQ(spec.clip_skip_a1111, 2);
