@@ -1,5 +1,6 @@
-// The gRPC side of the process: the services, the ports that they are called at, and the order in
-// which they stop. Health follows what the engine says of itself.
+// The network side of the process: the services, the ports that they are called at, and the order
+// in which they stop. Health follows what the engine says of itself. All but `http_listen` are
+// gRPC's.
 //
 // Pictures are asked for at `listen`. What is for operators (GraphCache, Admin, Models, Adapters)
 // is at `admin_listen`; where that is empty, at `listen` too if that is a Unix socket, else at one
@@ -29,6 +30,7 @@
 #include "server/calls/image_generation_service.h"
 #include "server/generation/active_calls.h"
 #include "server/generation/kept_streams.h"
+#include "server/http/http_server.h"
 #include "server/process/background_task.h"
 #include "server/process/client_memory.h"
 #include "server/process/health.h"
@@ -47,6 +49,7 @@ class GrpcServer {
     std::string admin_listen;   // unix:PATH, HOST:PORT with an operator_authority, or empty
     std::string admin_folder;   // core/base/admin_socket.h, made; empty: none can be had
     std::string health_listen;  // HOST:PORT, or empty: nowhere
+    std::string http_listen;    // the same
     tls::TlsFiles tls_files;    // without a certificate: plain text
     int64_t max_request_bytes = 32 << 20;
     int64_t received_bytes = 256 << 20;  // at `listen` (server_port.h)
@@ -73,6 +76,9 @@ class GrpcServer {
   std::string admin_address() const;
   // Address for health checks alone; empty: none.
   std::string health_address() const;
+
+  // Address of the HTTP port; empty: none.
+  std::string http_address() const;
 
   // For who says it otherwise than by gRPC; lives as long as this.
   const process::Health& health() const { return health_; }
@@ -117,6 +123,7 @@ class GrpcServer {
   absl::Status ListenForAll(const Options& options);
   absl::Status ListenForOperators(const Options& options);
   absl::Status ListenForProbes(const Options& options);
+  absl::Status ListenOverHttp(const Options& options);
   // Hangs of the engine and of the server.
   engine::Hangs FindHangs() const;
   // Makes room and cancels stalled calls while the engine drains, which no other code does.
@@ -140,6 +147,7 @@ class GrpcServer {
   admin::HealthService public_health_;
   admin::HealthService admin_health_;
   admin::HealthService probe_health_;
+  const generation::CallEnvironment environment_;
   calls::ImageGenerationService image_generation_;
   admin::GraphCacheService graph_cache_;
   admin::AdminService admin_;
@@ -150,6 +158,7 @@ class GrpcServer {
   std::unique_ptr<ServerPort> port_;
   std::unique_ptr<ServerPort> admin_port_;   // null: none of its own
   std::unique_ptr<ServerPort> health_port_;  // null: none
+  std::unique_ptr<http::HttpServer> http_;   // null: none
   std::unique_ptr<process::StatusFollower> follower_;
   absl::Notification engine_drained_;
   process::BackgroundTask drain_;

@@ -100,6 +100,8 @@ Where
   --metrics-listen=ADDRESS
                           HOST:PORT over HTTP: /metrics for Prometheus, /healthz and /readyz for probes (default: nowhere); IPv4
   --health-listen=ADDRESS HOST:PORT for probes: grpc.health.v1 alone, always in plain text (default: nowhere)
+  --http-listen=ADDRESS   HOST:PORT over HTTP: pictures by OpenAI's Images API, AUTOMATIC1111's and Hugging Face's (default:
+                          nowhere). Speaks TLS and asks for certificates as --listen does; docs/http.md has its paths
 
 Who may call (PEM files, read again when they change)
   --tls-cert=FILE         speak TLS at --listen and --admin-listen, with this certificate; those that lead to its

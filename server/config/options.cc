@@ -227,6 +227,10 @@ absl::Status SetAddresses(const v1::ServerConfig& config, Options& options) {
   if (!options.health_listen.empty()) {
     RETURN_IF_ERROR(CheckTcpAddress("health-listen", options.health_listen));
   }
+  options.http_listen = config.http_listen();
+  if (!options.http_listen.empty()) {
+    RETURN_IF_ERROR(CheckTcpAddress("http-listen", options.http_listen));
+  }
   options.admin_listen = config.admin_listen();
   if (options.admin_listen.empty()) return absl::OkStatus();
   RETURN_IF_ERROR(CheckAddress("admin-listen", options.admin_listen));
