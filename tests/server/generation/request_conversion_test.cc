@@ -189,9 +189,18 @@ TEST(RequestConversionTest, FieldsThatAreNotSetStayAbsent) {
   EXPECT_TRUE(picture.seeds.empty() && picture.timesteps.empty());
 }
 
-// Fields of a request that say nothing of its images, and files.
-const std::set<std::string> kWithoutRow = {"request_id", "output",   "image",    "mask_image",
-                                           "latents",    "priority", "resumable"};
+// Fields of a request that say nothing of its images, files and tensors.
+const std::set<std::string> kWithoutRow = {"request_id",
+                                           "output",
+                                           "image",
+                                           "mask_image",
+                                           "latents",
+                                           "priority",
+                                           "resumable",
+                                           "prompt_embeds",
+                                           "negative_prompt_embeds",
+                                           "pooled_prompt_embeds",
+                                           "negative_pooled_prompt_embeds"};
 
 TEST(FieldTableTest, EveryOtherFieldOfARequestHasARow) {
   std::set<std::string> fields, rows = kWithoutRow;
