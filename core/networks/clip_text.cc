@@ -14,22 +14,41 @@ Value Embeddings(const Scope& scope, const ClipTextConfig& config, Value ids) {
   return b.Add(b.Embedding(table, ids), positions);
 }
 
-// Each token attends to itself and the ones before it.
-Value CausalAttention(const Scope& scope, const ClipTextConfig& config, Value x) {
+// The same as the operation does, with a mask of the caller's.
+Value MaskedHeads(GraphBuilder& b, const ClipTextConfig& config, const ClipTextInputs& inputs,
+                  Value query, Value key, Value value) {
+  const Shape shape = b.shape(query);
+  const int64_t heads = config.num_attention_heads, size = shape[2] / heads;
+  const auto by_head = [&](Value x, std::vector<int64_t> order) {
+    return b.Permute(b.Reshape(x, {shape[0], shape[1], heads, size}), std::move(order));
+  };
+  const Value products = b.Matmul(by_head(query, {0, 2, 1, 3}), by_head(key, {0, 2, 3, 1}));
+  const Value scores = b.Mul(products, b.Scalar(AttentionScale(shape[2], heads)));
+  const Value mask = b.Reshape(inputs.mask, {shape[0], 1, shape[1], shape[1]});
+  const Value mixed = b.Matmul(b.Softmax(b.Add(scores, mask)), by_head(value, {0, 2, 1, 3}));
+  return b.Reshape(b.Permute(mixed, {0, 2, 1, 3}), shape);
+}
+
+Value SelfAttention(const Scope& scope, const ClipTextConfig& config, const ClipTextInputs& inputs,
+                    Value x) {
+  GraphBuilder& b = scope.builder();
   const int64_t features = config.hidden_size, heads = config.num_attention_heads;
   const Value query = Linear(scope.Child("q_proj"), x, features);
   const Value key = Linear(scope.Child("k_proj"), x, features);
   const Value value = Linear(scope.Child("v_proj"), x, features);
-  const Value mixed = scope.builder().Attention(
-      query, key, value,
-      {.heads = heads, .scale = AttentionScale(features, heads), .causal = true});
+  const Value mixed =
+      inputs.mask.id != graph::kNone.id
+          ? MaskedHeads(b, config, inputs, query, key, value)
+          : b.Attention(query, key, value,
+                        {.heads = heads, .scale = AttentionScale(features, heads), .causal = true});
   return Linear(scope.Child("out_proj"), mixed, features);
 }
 
-Value Layer(const Scope& scope, const ClipTextConfig& config, Value x) {
+Value Layer(const Scope& scope, const ClipTextConfig& config, const ClipTextInputs& inputs,
+            Value x) {
   GraphBuilder& b = scope.builder();
   const Value first = LayerNorm(scope.Child("layer_norm1"), x, config.layer_norm_eps);
-  x = b.Add(x, CausalAttention(scope.Child("self_attn"), config, first));
+  x = b.Add(x, SelfAttention(scope.Child("self_attn"), config, inputs, first));
   const Value second = LayerNorm(scope.Child("layer_norm2"), x, config.layer_norm_eps);
   const Value hidden = Linear(scope.Child("mlp.fc1"), second, config.intermediate_size);
   const Value activated = Activate(b, hidden, config.activation);
@@ -51,6 +70,11 @@ absl::Status CheckInputs(const GraphBuilder& b, const ClipTextConfig& config,
     return absl::InvalidArgumentError(
         absl::StrCat("the text encoder's input_ids must be [rows, 1 to ",
                      config.max_position_embeddings, " tokens], but are ", ids.ToString()));
+  }
+  if (inputs.mask.id != graph::kNone.id && b.shape(inputs.mask) != Shape{ids[0], ids[1], ids[1]}) {
+    return absl::InvalidArgumentError(absl::StrCat("the text encoder's mask must be [", ids[0],
+                                                   ", ", ids[1], ", ", ids[1], "], but is ",
+                                                   b.shape(inputs.mask).ToString()));
   }
   if (b.shape(inputs.pooled_positions) == Shape{ids[0]}) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("the text encoder's pooled_positions must be [",
@@ -74,7 +98,7 @@ ClipTextOutputs ClipText(GraphBuilder& builder, const ClipTextConfig& config,
   outputs.hidden_states.push_back(Embeddings(text.Child("embeddings"), config, inputs.input_ids));
   for (int64_t i = 0; i < config.num_hidden_layers; ++i) {
     outputs.hidden_states.push_back(
-        Layer(text.Child("encoder.layers", i), config, outputs.hidden_states.back()));
+        Layer(text.Child("encoder.layers", i), config, inputs, outputs.hidden_states.back()));
   }
   outputs.last_hidden_state =
       NormClipState(builder, config, component, outputs.hidden_states.back());

@@ -13,6 +13,9 @@ struct ClipTextInputs {
       input_ids;  // i64 [n, tokens], at most max_position_embeddings tokens, each below vocab_size
   // The state that is pooled: i64 [n], row * tokens + EosPosition(config, ids of the row).
   Value pooled_positions;
+  // Added to the scores of attention, f32 [n, tokens, tokens] by query and key; absent: each token
+  // attends to itself and the ones before it.
+  Value mask = graph::kNone;
 };
 
 struct ClipTextOutputs {

@@ -255,7 +255,8 @@ absl::StatusOr<std::unique_ptr<const Pipeline>> LoadPipeline(const LoadOptions& 
     models[static_cast<size_t>(source.model.id.value)] = std::move(model);
   }
   return Pipeline::Create(std::move(table), std::move(models), options.components,
-                          {options.row_counts, options.max_shared_pixels}, options.prompt_chunks);
+                          {options.row_counts, options.max_shared_pixels},
+                          {options.prompt_chunks, options.prompt_blends});
 }
 
 }  // namespace latentd::pipeline

@@ -27,6 +27,12 @@
 
 namespace latentd::pipeline {
 
+// Prompts that buckets have graphs for.
+struct ReadyPrompts {
+  int chunks = 1;       // at most
+  bool blends = false;  // weights below 1 in Compel's syntax (core/prompts/blends.h)
+};
+
 class Pipeline {
  public:
   // By their ids in `table`: null where the UNet is off, but for the first, which counts in any
@@ -40,7 +46,7 @@ class Pipeline {
                                                                 LoadedModels models,
                                                                 const ComponentModes& modes = {},
                                                                 StepRows rows = {},
-                                                                int prompt_chunks = 1);
+                                                                ReadyPrompts prompts = {});
 
   const ModelTable& table() const { return traits_.models; }
   const LoadedModel& first() const { return *models_.front(); }
@@ -88,8 +94,7 @@ class Pipeline {
   // Bytes that pictures of that size hold at most that fill a lane of so many rows, beside weights,
   // executables and arena (state_bytes.h). A lane has more (RowsOfLane) only where there is room.
   int64_t StateBytes(Size bucket, int rows, int chunks = 1) const;
-  // Chunks of prompts that buckets have graphs for.
-  int prompt_chunks() const { return prompt_chunks_; }
+  const ReadyPrompts& ready_prompts() const { return ready_prompts_; }
 
   // One image for each seed; they share their conditioning, and hold `inputs` until they have read
   // them. Gets every executable that they need (acquisition.h), so that no unit compiles or loads;
@@ -105,7 +110,7 @@ class Pipeline {
 
  private:
   Pipeline(ModelTable table, LoadedModels models, const ComponentModes& modes, StepRows rows,
-           int prompt_chunks);
+           ReadyPrompts prompts);
   // Models that draw, of the leader and what it hands over to.
   std::vector<const LoadedModel*> GroupOf(ModelId leader) const;
 
@@ -130,7 +135,7 @@ class Pipeline {
 
   const LoadedModels models_;
   const StepRows rows_;
-  const int prompt_chunks_;
+  const ReadyPrompts ready_prompts_;
   Traits traits_;
 };
 

@@ -14,29 +14,35 @@ using tokenizer::ClipTokenizer;
 struct WeighedToken {
   int64_t id;
   double weight;
+  int piece;
 };
 
-std::vector<WeighedToken> TokensOf(const Piece& piece, const ClipTokenizer& tokenizer) {
-  std::vector<WeighedToken> tokens;
-  for (const int64_t id : tokenizer.Tokenize(piece.text)) tokens.push_back({id, piece.weight});
+using Tokens = std::vector<WeighedToken>;
+
+// The tokens of one piece.
+Tokens TokensOf(absl::Span<const Piece> pieces, size_t index, const ClipTokenizer& tokenizer) {
+  Tokens tokens;
+  for (const int64_t id : tokenizer.Tokenize(pieces[index].text)) {
+    tokens.push_back({id, pieces[index].weight, static_cast<int>(index)});
+  }
   return tokens;
 }
 
 // REQUIRES: there are no more of them than a chunk has.
 Chunk MakeChunk(absl::Span<const WeighedToken> tokens, const ClipTokenizer& tokenizer) {
-  Chunk chunk{{tokenizer.start_id()}, {1}};
-  for (const auto& [id, weight] : tokens) {
+  Chunk chunk{{tokenizer.start_id()}, {1}, {kNoPiece}};
+  for (const auto& [id, weight, piece] : tokens) {
     chunk.ids.push_back(id);
     chunk.weights.push_back(weight);
+    chunk.pieces.push_back(piece);
   }
   chunk.ids.push_back(tokenizer.end_id());
   const auto length = static_cast<size_t>(tokenizer.max_length());
   chunk.ids.resize(length, tokenizer.pad_id());
   chunk.weights.resize(length, 1);
+  chunk.pieces.resize(length, kNoPiece);
   return chunk;
 }
-
-using Tokens = std::vector<WeighedToken>;
 
 // Cuts a prompt's tokens into chunks.
 class Cutter {
@@ -45,16 +51,16 @@ class Cutter {
       : tokenizer_(tokenizer), most_(static_cast<size_t>(tokenizer.max_length()) - 2) {}
 
   void CutAtCommas(absl::Span<const Piece> pieces) {
-    for (const Piece& piece : pieces) {
-      if (piece.after_break) End();
-      for (const WeighedToken& token : TokensOf(piece, tokenizer_)) AddBehindComma(token);
+    for (size_t i = 0; i < pieces.size(); ++i) {
+      if (pieces[i].after_break) End();
+      for (const WeighedToken& token : TokensOf(pieces, i, tokenizer_)) AddBehindComma(token);
     }
     if (!tokens_.empty() || chunks_.chunks.empty()) End();
   }
 
   void CutAtPieces(absl::Span<const Piece> pieces) {
-    for (const Piece& piece : pieces) {
-      const Tokens all = TokensOf(piece, tokenizer_);
+    for (size_t i = 0; i < pieces.size(); ++i) {
+      const Tokens all = TokensOf(pieces, i, tokenizer_);
       auto left = absl::MakeConstSpan(all);
       // Chunks of fewer than 8 tokens, which no CLIP has, cut shorter pieces too.
       const bool is_cut = left.size() >= kLongPiece || left.size() > most_;
@@ -69,8 +75,9 @@ class Cutter {
 
   void CutAtSentences(absl::Span<const Piece> pieces) {
     Tokens all;
-    for (const Piece& piece : pieces)
-      absl::c_move(TokensOf(piece, tokenizer_), std::back_inserter(all));
+    for (size_t i = 0; i < pieces.size(); ++i) {
+      absl::c_move(TokensOf(pieces, i, tokenizer_), std::back_inserter(all));
+    }
     auto left = absl::MakeConstSpan(all);
     do {
       Add(left, SentenceOf(left));
@@ -129,6 +136,7 @@ class Cutter {
     const auto tokens = static_cast<int64_t>(tokens_.size());
     chunks_.tokens += tokens;
     if (chunks_.chunks.size() == kMaxChunks) {
+      if (chunks_.dropped == 0 && tokens > 0) chunks_.cut_piece = tokens_.front().piece;
       chunks_.dropped += tokens;
     } else {
       chunks_.chunks.push_back(MakeChunk(tokens_, tokenizer_));
@@ -148,18 +156,19 @@ class Cutter {
 // The first chunk.
 absl::StatusOr<Chunks> Truncate(absl::Span<const Piece> pieces, const ClipTokenizer& tokenizer) {
   Tokens all;
-  for (const Piece& piece : pieces) {
-    if (piece.after_break) {
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    if (pieces[i].after_break) {
       return absl::InvalidArgumentError(
           "has the word BREAK, which begins another chunk: set long_prompt to CHUNK");
     }
-    absl::c_move(TokensOf(piece, tokenizer), std::back_inserter(all));
+    absl::c_move(TokensOf(pieces, i, tokenizer), std::back_inserter(all));
   }
   const size_t most = static_cast<size_t>(tokenizer.max_length()) - 2;
   const size_t kept = std::min(all.size(), most);
   return Chunks{{MakeChunk(absl::MakeConstSpan(all).first(kept), tokenizer)},
                 static_cast<int64_t>(all.size()),
-                static_cast<int64_t>(all.size() - kept)};
+                static_cast<int64_t>(all.size() - kept),
+                kept < all.size() ? all[kept].piece : kNoPiece};
 }
 
 }  // namespace

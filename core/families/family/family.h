@@ -21,6 +21,7 @@
 #include "core/pipeline/spec/model_table.h"
 #include "core/pipeline/spec/picture_spec.h"
 #include "core/pipeline/spec/unused_parameters.h"
+#include "core/prompts/blends.h"
 #include "core/schedulers/config.h"
 #include "core/weights/containers/checkpoint.h"
 
@@ -46,7 +47,12 @@ enum class EmphasisOrigin : uint8_t {
 struct TextChunk {
   TextRun run;
   EmphasisOrigin origin = EmphasisOrigin::kPrompt;
+  std::vector<prompts::Blend> blends;  // runs of the masked text graph behind that
 };
+
+// The text graph of an encoder: as it is; or the one that runs after it for each of a chunk's
+// blends, with a mask, and gives the state of both together.
+enum class TextVariant : uint8_t { kPlain, kMasked };
 
 // A row's prompt for one text graph.
 struct TextInputs {
@@ -93,8 +99,9 @@ struct Family {
   int (*max_clip_skip)(const ModelConfigs& configs);
 
   // The graph of a text encoder. Its outputs are inputs of the request graph under their names, one
-  // row each, and "finite" u8 [1].
-  absl::StatusOr<graph::Graph> (*text_graph)(const ModelConfigs& configs, size_t encoder);
+  // row each, and "finite" u8 [1]; a masked one has no pooled state.
+  absl::StatusOr<graph::Graph> (*text_graph)(const ModelConfigs& configs, size_t encoder,
+                                             TextVariant variant);
   // The network's prediction for rows of latents, from so many chunks of prompts. Adds the inputs
   // of Rate::kRequest that it reads.
   graph::Value (*predict)(graph::GraphBuilder& builder, const ModelConfigs& configs,

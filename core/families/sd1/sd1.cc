@@ -38,12 +38,14 @@ int MaxClipSkip(const ModelConfigs& configs) {
   return static_cast<int>(configs.text_encoders.front().config.num_hidden_layers);
 }
 
-absl::StatusOr<graph::Graph> TextGraph(const ModelConfigs& configs, size_t index) {
+absl::StatusOr<graph::Graph> TextGraph(const ModelConfigs& configs, size_t index,
+                                       TextVariant variant) {
   GraphBuilder b;
   const TextEncoder& encoder = configs.text_encoders[index];
-  const Value state = EncodeClip(b, encoder).state;
+  const Value state = EncodeClip(b, encoder, variant).state;
   OutputClip(b, encoder,
-             {networks::NormClipState(b, encoder.config, encoder.component, state), graph::kNone});
+             {networks::NormClipState(b, encoder.config, encoder.component, state), graph::kNone},
+             variant);
   return std::move(b).Build();
 }
 

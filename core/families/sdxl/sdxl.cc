@@ -77,11 +77,12 @@ int MaxClipSkip(const ModelConfigs& configs) {
   return static_cast<int>(layers) - 1;
 }
 
-absl::StatusOr<graph::Graph> TextGraph(const ModelConfigs& configs, size_t encoder) {
+absl::StatusOr<graph::Graph> TextGraph(const ModelConfigs& configs, size_t encoder,
+                                       TextVariant variant) {
   GraphBuilder b;
-  ClipState state = EncodeClip(b, configs.text_encoders[encoder]);
+  ClipState state = EncodeClip(b, configs.text_encoders[encoder], variant);
   if (encoder + 1 < configs.text_encoders.size()) state.pooled = graph::kNone;
-  OutputClip(b, configs.text_encoders[encoder], state);
+  OutputClip(b, configs.text_encoders[encoder], state, variant);
   return std::move(b).Build();
 }
 

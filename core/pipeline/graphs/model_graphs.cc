@@ -48,7 +48,8 @@ absl::StatusOr<std::unique_ptr<ModelGraphs>> ModelGraphs::Declare(
 absl::Status ModelGraphs::DeclareFixed() {
   std::vector<graph::Graph> texts;
   for (size_t i = 0; i < configs_.text_encoders.size(); ++i) {
-    ASSIGN_OR_RETURN(graph::Graph text, family_.text_graph(configs_, i));
+    ASSIGN_OR_RETURN(graph::Graph text,
+                     family_.text_graph(configs_, i, families::TextVariant::kPlain));
     for (const graph::Output& output : text.outputs()) {
       const graph::Node& given = text.node(output.value);
       if (output.name == "finite") continue;
@@ -149,7 +150,8 @@ absl::StatusOr<GraphHandle> ModelGraphs::Find(const GraphName& name, IfUnknown u
   absl::MutexLock lock(&mutex_);
   absl::erase_if(shapes_, [](const auto& shape) { return shape.second.expired(); });
   shapes_[name] = declared;
-  if (name.kind == GraphKind::kRequest) long_requests_.push_back(declared);
+  const bool of_no_size = name.kind == GraphKind::kRequest || name.kind == GraphKind::kMaskedText;
+  if (of_no_size) of_no_size_.push_back(declared);
   return declared;
 }
 
@@ -175,6 +177,9 @@ absl::StatusOr<graph::Graph> ModelGraphs::BuildWhole(const GraphName& name) cons
       return MakeSampleGraph(configs_.vae, shape.height, shape.width);
     case GraphKind::kRequest:
       return MakeStepGraph(family_, configs_, {1, kProbeSide, kProbeSide, shape.chunks});
+    case GraphKind::kMaskedText:
+      return family_.text_graph(configs_, static_cast<size_t>(name.encoder),
+                                families::TextVariant::kMasked);
     case GraphKind::kStep:
     case GraphKind::kText:
       break;
@@ -213,6 +218,10 @@ compiler::GraphLabel ModelGraphs::LabelOf(const GraphName& name) const {
   if (name.kind == GraphKind::kDecode || label.fallback) label.component = "vae_decoder";
   if (name.kind == GraphKind::kEncode || name.kind == GraphKind::kSample)
     label.component = "vae_encoder";
+  if (name.kind == GraphKind::kMaskedText) {
+    label.component = configs_.text_encoders[static_cast<size_t>(name.encoder)].component;
+    label.part = "masked";
+  }
   if (name.kind == GraphKind::kPreview) label.component = std::string(kVaeTinyName);
   if (name.kind == GraphKind::kSample) label.part = kSamplePart;
   if (name.kind == GraphKind::kStep || name.kind == GraphKind::kRequest) {

@@ -126,9 +126,9 @@ class ModelGraphs {
   std::vector<RowPort> packed_;  // its results
 
   absl::Mutex mutex_;
-  // Request parts of several chunks that were asked for: as few as there are, and of no size that
-  // would keep them.
-  std::vector<GraphHandle> long_requests_ ABSL_GUARDED_BY(mutex_);
+  // Request parts of several chunks, and masked text graphs, that were asked for: as few as there
+  // are, and of no size that would keep them.
+  std::vector<GraphHandle> of_no_size_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<GraphName, WeakGraphHandle> shapes_ ABSL_GUARDED_BY(mutex_);
 };
 

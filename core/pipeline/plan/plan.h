@@ -45,6 +45,10 @@ struct PlannedStage {
     return absl::c_any_of(prompts,
                           [](const families::RowInputs& row) { return !row.text.empty(); });
   }
+  // Runs of masked text graphs.
+  int64_t blends() const;
+  // Time that its text takes, in that of a stage without blends, rounded up.
+  int text_times() const;
   // True if some row reads embeddings of the request in place of a prompt.
   bool reads_embeds() const {
     return absl::c_any_of(prompts, [](const families::RowInputs& row) {
@@ -78,6 +82,7 @@ struct Plan {
   // Tokens of the longest prompt; and those of one that no text encoder reads, at most.
   int64_t prompt_tokens() const;
   int64_t dropped_tokens() const;
+  int64_t blends() const;  // runs of masked text graphs, of all stages
   // True if tokens of some prompt have other weights than 1.
   bool has_weights() const;
   // Model whose latents become the images.
@@ -110,6 +115,7 @@ struct GraphNeeds {
   std::vector<const LoadedModel*> models;  // in the order of their stages
   std::vector<int> chunks;                 // chunks of their prompts
   std::vector<bool> text = {};             // their text encoders run; empty: all
+  std::vector<bool> blends = {};           // with masks too; empty: none
   int height = 0, width = 0;               // size of the latents
   std::vector<int> rows;                   // numbers of rows of their steps by themselves
   bool image = false;                      // image-to-image

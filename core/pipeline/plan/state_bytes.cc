@@ -63,6 +63,18 @@ int64_t EmphasisBytes(const Models& models, const StepShape& shape) {
   return shape.rows * shape.chunks * TextBytes(models);
 }
 
+int64_t BlendBytes(const Models& models, const StepShape& shape, int64_t blends) {
+  if (blends == 0) return 0;
+  int tokens = 0;
+  for (const LoadedModel* model : models) {
+    for (const families::TextEncoder& encoder : model->text_encoders()) {
+      tokens = std::max(tokens, encoder.tokenizer->max_length());
+    }
+  }
+  const int64_t mask = int64_t{tokens} * tokens * kFloatBytes;
+  return shape.rows * TextBytes(models) + 2 * blends * mask;
+}
+
 // The mask in pixels and in latents; two draws of noise, or the encoded masked image and its
 // latents; and around each of two steps that may be enqueued the latents before and after.
 int64_t MaskBytes(const Models& models, const StepShape& shape, Size size) {

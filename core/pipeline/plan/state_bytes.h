@@ -18,6 +18,11 @@ int64_t RequestBytes(const std::vector<const LoadedModel*>& models, const StepSh
 // move the prompts' away from.
 int64_t EmphasisBytes(const std::vector<const LoadedModel*>& models, const StepShape& shape);
 
+// Bytes that rows hold in addition if prompts have so many blends (PlannedStage::blends): a state
+// for each encoder, and the inputs of each run, on the host and on the device.
+int64_t BlendBytes(const std::vector<const LoadedModel*>& models, const StepShape& shape,
+                   int64_t blends);
+
 // Bytes that a picture of that size holds in addition if its init image has a mask.
 int64_t MaskBytes(const std::vector<const LoadedModel*>& models, const StepShape& shape, Size size);
 

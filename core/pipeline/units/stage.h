@@ -18,10 +18,11 @@ struct Stage {
     return request_part != nullptr ? request_part->device() : text.front()->device();
   }
 
-  const PlannedStage& planned;          // part of the request's plan
-  const LoadedModel& model;             // on the device that draws
-  std::vector<ExecutablePointer> text;  // in the order of the model's text encoders
-  ExecutablePointer request_part;       // null: nothing runs but the text encoders
+  const PlannedStage& planned;                 // part of the request's plan
+  const LoadedModel& model;                    // on the device that draws
+  std::vector<ExecutablePointer> text;         // in the order of the model's text encoders
+  std::vector<ExecutablePointer> masked_text;  // likewise; empty: no prompt has blends
+  ExecutablePointer request_part;              // null: nothing runs but the text encoders
   // By rows: those of the request's own number, and of more where they are ready.
   StepLane::Executables steps;
 };
