@@ -16,7 +16,7 @@ constexpr double kLeastWeight = 1e-5;
 // Tokens of one piece of a weight below 1, in one chunk.
 struct Fragment {
   int piece = kNoPiece;
-  double counts = 0;          // of its state in the mean
+  double counts = 0;          // weight of its state in the mean
   size_t begin = 0, end = 0;  // places in the chunk
 };
 

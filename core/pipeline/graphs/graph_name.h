@@ -30,7 +30,7 @@ struct StepShape {
 
 struct GraphName {
   GraphKind kind = GraphKind::kStep;
-  // Those of text and kRequest have one for all sizes; only kStep has more rows than one, and only
+  // Text graphs and kRequest have one for all sizes; only kStep has more rows than one, and only
   // kStep and kRequest more chunks.
   StepShape shape = {};
   int encoder = 0;  // index of a kText or kMaskedText

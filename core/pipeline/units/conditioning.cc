@@ -157,7 +157,7 @@ class ChunkEncoder {
   const int chunks_;
   const std::string& component_;
   const std::string state_name_;
-  Buffer spare_;  // of one chunk's state
+  Buffer spare_;  // holds one chunk's state, or nothing
 };
 
 // States in place of those that runs would give, with no weights.
