@@ -96,6 +96,9 @@ struct Need {
   bool joined = false;   // it has its rows of the lane
   bool preview = false;  // there is a kPreview to run beside what is next
   Ahead ahead;
+  // Foreseen end of kWait, in the clock's monotonic time: when its graphs will be ready. In the
+  // infinite future: not known.
+  absl::Time ready = absl::InfinitePast();
 
   // Rows of its lane: from now on, at most; and by its next evaluation.
   int most_rows() const { return ahead.stages.front().most_rows(); }
