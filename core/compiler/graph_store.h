@@ -100,6 +100,11 @@ class GraphStore {
                          uint64_t evict_unused_since) const {
     return Noted(instances_.CheckRoom(label, needs, evict_unused_since));
   }
+  // The same with all gone that is in use, too, and only what is pinned kept.
+  absl::Status CheckRoomOnceIdle(const GraphLabel& label,
+                                 const backends::MemoryNeeds& needs) const {
+    return Noted(instances_.CheckRoomOnceIdle(label, needs));
+  }
   // Likewise for a graph; OK where it is loaded, or its needs are not known (it was never
   // predicted, and not refused before).
   absl::Status CheckRoom(const GraphHandle& graph, uint64_t evict_unused_since) const {

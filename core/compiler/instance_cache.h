@@ -126,6 +126,8 @@ class InstanceCache {
   uint64_t MarkWanted(absl::Span<const GraphHandle> graphs) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status CheckRoom(const GraphLabel& label, const backends::MemoryNeeds& needs,
                          uint64_t evict_unused_since) const ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status CheckRoomOnceIdle(const GraphLabel& label, const backends::MemoryNeeds& needs) const
+      ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status CheckRoom(const DeclaredGraph& graph, uint64_t evict_unused_since) const
       ABSL_LOCKS_EXCLUDED(mutex_);
 
@@ -181,13 +183,18 @@ class InstanceCache {
   absl::Status CheckBudget(const GraphLabel& label, size_t executable_bytes) const
       ABSL_LOCKS_EXCLUDED(mutex_);
   size_t BytesHeld() const ABSL_SHARED_LOCKS_REQUIRED(mutex_);  // bytes that count for the budget
-  Eviction EvictionOfAll(uint64_t unused_since) const ABSL_LOCKS_EXCLUDED(mutex_);
+  // Of all that may make room now; with `once_idle` of what may when nobody uses it any more.
+  Eviction EvictionOfAll(uint64_t unused_since, bool once_idle = false) const
+      ABSL_LOCKS_EXCLUDED(mutex_);
   // False: there is none.
   bool EvictOldest(const GraphLabel& for_whom, uint64_t unused_since) ABSL_LOCKS_EXCLUDED(mutex_);
   // The last use of each user's instances.
   std::map<std::string, uint64_t> LastUses() const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
   // True if the instance is loaded and may be evicted for another one.
   bool MayMakeRoom(const KnownGraph& graph, const Instance& instance, uint64_t unused_since) const
+      ABSL_SHARED_LOCKS_REQUIRED(mutex_);
+  // The same, whoever uses it now.
+  bool MayEverMakeRoom(const KnownGraph& graph, const Instance& instance) const
       ABSL_SHARED_LOCKS_REQUIRED(mutex_);
   bool IsOfPinned(const KnownGraph& graph, const Instance& instance) const
       ABSL_SHARED_LOCKS_REQUIRED(mutex_);

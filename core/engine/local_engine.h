@@ -29,6 +29,7 @@
 #include "core/engine/local_graph_admin.h"
 #include "core/engine/loop/picture_loop.h"
 #include "core/engine/reports/status_board.h"
+#include "core/engine/requests/departures.h"
 #include "core/engine/requests/engine_metrics.h"
 #include "core/engine/requests/job.h"
 #include "core/metrics/registry.h"
@@ -111,6 +112,9 @@ class LocalEngine : public Engine {
   EngineMetrics metrics_{registry_};
   StatusBoard board_;
   const Runtimes devices_;
+  const std::shared_ptr<Departures> departures_ = std::make_shared<Departures>([this] {
+    for (const auto& device : devices_) device->NoteDeparture();
+  });
   PictureLoop loop_;
   LocalGraphAdmin admin_;
 };

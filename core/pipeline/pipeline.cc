@@ -449,6 +449,12 @@ absl::StatusOr<Pipeline::Pictures> Pipeline::Start(SharedPlan plan, SharedInputs
   return pictures;
 }
 
+std::unique_ptr<const Picture> Pipeline::Sketch(SharedPlan plan) const {
+  const std::vector<const LoadedModel*> models = ModelsOf(plan->spec);
+  return std::make_unique<const Picture>(
+      std::make_shared<Request>(std::move(plan), /*brought=*/nullptr, models), /*index=*/0);
+}
+
 absl::Status Pipeline::CheckLatents(const Inputs& inputs, const Plan& plan) const {
   if (inputs.latents.empty()) return absl::OkStatus();
   const absl::Status fits =

@@ -224,15 +224,42 @@ absl::Status Admission::CheckCold(const pipeline::Plan& plan) const {
   return compiled.ok() ? compiled : ColdBucket(plan, compiled);
 }
 
-absl::Status Admission::CheckLoadTime(const pipeline::Plan& plan, absl::Duration slack) const {
-  ASSIGN_OR_RETURN(
-      const GraphHandles graphs,
-      models_.pipeline->HandlesOf(plan.graphs, pipeline::ModelGraphs::IfUnknown::kRefuse));
-  absl::Duration load;
-  for (const compiler::GraphHandle& graph : graphs) {
-    const compiler::GraphStatus info = store_.StatusOf(graph);
-    if (info.state != compiler::GraphState::kReady) load += info.load_time;
+LoadTime Admission::LoadTimeOf(absl::Span<const pipeline::SharedPlan> plans) const {
+  LoadTime load;
+  GraphHandles all;
+  for (const pipeline::SharedPlan& plan : plans) {
+    const auto graphs =
+        models_.pipeline->HandlesOf(plan->graphs, pipeline::ModelGraphs::IfUnknown::kRefuse);
+    load.known = load.known && graphs.ok();
+    if (graphs.ok()) AddOnce(*graphs, all);
   }
+  for (const compiler::GraphHandle& graph : all) {
+    const compiler::GraphStatus info = store_.StatusOf(graph);
+    if (info.state == compiler::GraphState::kReady) continue;
+    load.time += info.load_time;
+    const bool is_learned = info.load_time > absl::ZeroDuration();
+    load.known = load.known && is_learned && info.state != compiler::GraphState::kCold;
+  }
+  return load;
+}
+
+bool Admission::WouldFitAlone(const pipeline::Plan& plan) const {
+  const auto graphs =
+      models_.pipeline->HandlesOf(plan.graphs, pipeline::ModelGraphs::IfUnknown::kRefuse);
+  if (!graphs.ok()) return false;
+  backends::MemoryNeeds together;
+  for (const compiler::GraphHandle& graph : *graphs) {
+    if (store_.StatusOf(graph).state == compiler::GraphState::kReady) continue;
+    const auto needs = store_.Predict(graph);
+    if (!needs.ok()) return false;
+    AddTo(together, *needs);
+  }
+  return store_.CheckRoomOnceIdle(LabelOf(plan), together).ok();
+}
+
+absl::Status Admission::CheckLoadTime(const pipeline::SharedPlan& plan,
+                                      absl::Duration slack) const {
+  const absl::Duration load = LoadTimeOf({plan}).time;
   if (load <= slack) return absl::OkStatus();
   return WithReason(
       absl::DeadlineExceededError(absl::StrCat(

@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "core/compiler/graph_store.h"
 #include "core/engine/api/config.h"
 #include "core/engine/api/generate_spec.h"
@@ -23,6 +24,12 @@
 #include "core/pipeline/plan/plan.h"
 
 namespace latentd::engine {
+
+// Time that the loading of graphs took the last time.
+struct LoadTime {
+  absl::Duration time;
+  bool known = true;  // or some were never loaded, or would have to be compiled: then it takes more
+};
 
 // True if the graph store refused to compile.
 bool IsCold(const absl::Status& status);
@@ -88,9 +95,16 @@ class Admission {
   absl::Status CheckFits(const pipeline::Plan& plan, const GraphHandles& graphs,
                          uint64_t evict_unused_since, absl::FunctionRef<bool()> is_wanted);
 
+  // Of all graphs of the plans that are not ready, each once: they are loaded one after the other.
+  LoadTime LoadTimeOf(absl::Span<const pipeline::SharedPlan> plans) const;
+
+  // True if images of the plan, for which there was no memory, would find some if all others were
+  // drawn: nothing but these and pinned models holds it. Plans what is not loaded.
+  bool WouldFitAlone(const pipeline::Plan& plan) const;
+
   // DEADLINE_EXCEEDED, reason PREDICTED_OVERRUN: to load what the plan lacks took longer than
   // `slack` the last time. OK where it was never loaded. REQUIRES: CheckCold is OK.
-  absl::Status CheckLoadTime(const pipeline::Plan& plan, absl::Duration slack) const;
+  absl::Status CheckLoadTime(const pipeline::SharedPlan& plan, absl::Duration slack) const;
 
  private:
   bool CompilesForRequests() const;

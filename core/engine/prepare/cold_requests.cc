@@ -19,15 +19,23 @@ void ColdRequests::Add(const std::shared_ptr<Job>& job, pipeline::SharedInputs i
   absl::Cleanup not_added = [&] { Remove(job->handle); };
   {
     absl::MutexLock lock(&mutex_);
-    waiting_.emplace(job->handle, std::move(inputs));
+    waiting_[job->handle] = {.job = job, .inputs = std::move(inputs)};
   }
+  Submit(job);
+  std::move(not_added).Cancel();
+}
+
+void ColdRequests::Submit(const std::shared_ptr<Job>& job) {
   parts_.preparer.Submit(
       {.key = job->handle,
        .whole = true,
        .tasks = {[this, job](auto& order) { return Order(*job, order); }},
-       .progress = [this, job](const auto&) { return parts_.loop.IsWanted(*job); },
+       .progress =
+           [this, job](const auto&) {
+             Foresee();
+             return parts_.loop.IsWanted(*job);
+           },
        .end = [this, job](Preparer::Ended ended) { End(*job, std::move(ended)); }});
-  std::move(not_added).Cancel();
 }
 
 void ColdRequests::Remove(uint64_t handle) {
@@ -36,14 +44,99 @@ void ColdRequests::Remove(uint64_t handle) {
 }
 
 std::optional<pipeline::SharedInputs> ColdRequests::Take(uint64_t handle) {
+  std::map<uint64_t, Waiting>::node_type request;  // its job is let go of without the lock
   absl::MutexLock lock(&mutex_);
-  auto request = waiting_.extract(handle);
+  request = waiting_.extract(handle);
   if (request.empty()) return std::nullopt;
-  return std::move(request.mapped());
+  if (request.mapped().lacks_memory) --lack_memory_;
+  return std::move(request.mapped().inputs);
+}
+
+std::vector<std::shared_ptr<Job>> ColdRequests::Ordered() const {
+  std::vector<std::shared_ptr<Job>> jobs;
+  absl::MutexLock lock(&mutex_);
+  for (const auto& [handle, request] : waiting_) {
+    if (!request.lacks_memory) jobs.push_back(request.job);
+  }
+  return jobs;
+}
+
+absl::Time ColdRequests::ReadyAt(const pipeline::SharedPlan& plan) const {
+  std::vector<pipeline::SharedPlan> plans;
+  for (const std::shared_ptr<Job>& job : Ordered()) plans.push_back(job->plan);
+  plans.push_back(plan);
+  const LoadTime load = parts_.admission.LoadTimeOf(plans);
+  return load.known ? parts_.clock.Monotonic() + load.time : absl::InfiniteFuture();
+}
+
+void ColdRequests::Foresee() {
+  std::vector<pipeline::SharedPlan> plans;
+  for (const std::shared_ptr<Job>& job : Ordered()) {
+    plans.push_back(job->plan);
+    const LoadTime load = parts_.admission.LoadTimeOf(plans);
+    const absl::Time now = parts_.clock.Monotonic();
+    parts_.loop.Foresee(*job, load.known ? now + load.time : absl::InfiniteFuture());
+  }
+}
+
+void ColdRequests::TryAgain() {
+  ++departures_;
+  if (lack_memory_ == 0) return;
+  // Where there is no memory for this either, a later call does it.
+  CatchOutOfMemory([&] {
+    parts_.preparer.Submit({.whole = true, .tasks = {[this](auto&) {
+                                             SubmitAgain();
+                                             return absl::OkStatus();
+                                           }}});
+  }).IgnoreError();
+}
+
+void ColdRequests::SubmitAgain() {
+  std::vector<std::shared_ptr<Job>> again;
+  {
+    absl::MutexLock lock(&mutex_);
+    again.reserve(waiting_.size());
+    for (auto& [handle, request] : waiting_) {
+      if (!std::exchange(request.lacks_memory, false)) continue;
+      --lack_memory_;
+      again.push_back(request.job);
+    }
+  }
+  for (const std::shared_ptr<Job>& job : again) {
+    absl::Status submitted = CatchOutOfMemory([&] { Submit(job); });
+    if (submitted.ok()) continue;
+    Take(job->handle);
+    parts_.loop.Reject(*job, std::move(submitted));
+  }
+}
+
+bool ColdRequests::NoteTry(const Job& job) {
+  absl::MutexLock lock(&mutex_);
+  const auto found = waiting_.find(job.handle);
+  if (found == waiting_.end()) return false;
+  found->second.tried_at = departures_;
+  return true;
+}
+
+bool ColdRequests::AwaitsMemory(Job& job) {
+  if (!parts_.loop.IsWanted(job) || !parts_.admission.WouldFitAlone(*job.plan)) return false;
+  bool missed = false;
+  {
+    absl::MutexLock lock(&mutex_);
+    const auto found = waiting_.find(job.handle);
+    if (found == waiting_.end()) return false;
+    found->second.lacks_memory = true;
+    ++lack_memory_;
+    missed = found->second.tried_at != departures_;  // it was not told: it did not wait yet
+  }
+  parts_.loop.Foresee(job, absl::InfiniteFuture());
+  if (missed) SubmitAgain();
+  return true;
 }
 
 absl::Status ColdRequests::Order(const Job& job, Preparer::Order& order) {
-  if (!parts_.loop.IsWanted(job)) return CancelledByClient();
+  if (!parts_.loop.IsWanted(job) || !NoteTry(job)) return CancelledByClient();
+  Foresee();
   const pipeline::Plan& plan = *job.plan;
   const bool may_compile = parts_.admission.MayCompile(plan);
   ASSIGN_OR_RETURN(GraphHandles graphs, parts_.models.pipeline->HandlesOf(
@@ -81,8 +174,12 @@ void ColdRequests::End(Job& job, Preparer::Ended ended) {
   // A border: who waits for the request is told.
   absl::Status begun = CatchOutOfMemory([&] { return Begin(job, ended); });
   ended = {};
-  Take(job.handle);
-  if (!begun.ok() && parts_.loop.IsWanted(job)) {
+  bool waits = false;
+  if (absl::IsResourceExhausted(begun)) {
+    CatchOutOfMemory([&] { waits = AwaitsMemory(job); }).IgnoreError();
+  }
+  if (!waits) Take(job.handle);
+  if (!waits && !begun.ok() && parts_.loop.IsWanted(job)) {
     if (IsCold(begun)) begun = parts_.admission.ColdBucket(*job.plan, begun);
     parts_.loop.Reject(job, std::move(begun));
   }

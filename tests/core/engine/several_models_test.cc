@@ -28,6 +28,19 @@ class SeveralModelsTest : public ::testing::Test {
     return config;
   }
 
+  // A budget for one of two models that share no weights: one's are stored in another dtype.
+  Config ConfigForOne() const {
+    constexpr int64_t kSlack = int64_t{5} << 20;  // as eviction_test.cc has it
+    const std::string other = directory_.File("other");
+    testing::MakeCheckpointStoredIn(other, testing::kDemoBase, device::DType::kF32);
+    const MemoryReport report = Load(SmallConfig())->graphs().memory();
+    Config config = ConfigWith(Residency::kOnDemand);
+    config.models[0].checkpoint = other;
+    config.memory_bytes = report.weight_bytes + report.arena_bytes + report.executable_bytes +
+                          report.artifact_bytes + kSlack;
+    return config;
+  }
+
   static std::unique_ptr<LocalEngine> Load(const Config& config) {
     auto engine =
         std::make_unique<LocalEngine>(config, *backends::cpu::CpuBackend::Create(), SystemClock());
@@ -99,6 +112,21 @@ TEST_F(SeveralModelsTest, ADeadlineBeforeAModelCouldBeLoadedIsRefused) {
   engine->FinishPreparing();
   spec.deadline += absl::Hours(1);
   EXPECT_THAT(Only<Image>(RunOn(*engine, spec)), SizeIs(1));
+}
+
+// Nothing of a model is known before its first picture, and of an evicted one all is.
+TEST_F(SeveralModelsTest, AnEvictedModelsRequestIsToldWhenItsPictureWillBeDrawn) {
+  const auto engine = Load(ConfigWith(Residency::kOnDemand));
+  GenerateSpec spec = SmallSpec();
+  spec.picture.model = "copy";
+  EXPECT_EQ(Only<Queued>(RunOn(*engine, spec)).at(0).total, absl::ZeroDuration());
+  engine->FinishPreparing();
+  const absl::Duration ready = Only<Queued>(RunOn(*engine, spec)).at(0).total;
+  EXPECT_GT(ready, absl::ZeroDuration());
+  ASSERT_OK(engine->graphs().Evict({.models = {"copy"}}, CacheTier::kMemory, /*force=*/false));
+  const Queued cold = Only<Queued>(RunOn(*engine, spec)).at(0);
+  EXPECT_GT(cold.wait, absl::ZeroDuration());  // until it is loaded
+  EXPECT_GT(cold.total, cold.wait);
 }
 
 TEST_F(SeveralModelsTest, ABucketOfTheFirstModelIsReadyWhateverOthersLack) {
@@ -213,17 +241,8 @@ TEST_F(SeveralModelsTest, ModelsDrawSideBySideWhatTheyDrawAlone) {
   }
 }
 
-// A budget for one of two models that share no weights: one's are stored in another dtype.
 TEST_F(SeveralModelsTest, AModelMakesRoomForAnother) {
-  constexpr int64_t kSlack = int64_t{5} << 20;  // as eviction_test.cc has it
-  const std::string other = directory_.File("other");
-  testing::MakeCheckpointStoredIn(other, testing::kDemoBase, device::DType::kF32);
-  const MemoryReport report = Load(SmallConfig())->graphs().memory();
-  Config config = ConfigWith(Residency::kOnDemand);
-  config.models[0].checkpoint = other;
-  config.memory_bytes = report.weight_bytes + report.arena_bytes + report.executable_bytes +
-                        report.artifact_bytes + kSlack;
-  const auto engine = Load(config);
+  const auto engine = Load(ConfigForOne());
   const std::string base = Draw(*engine, "");
   const std::string copy = Draw(*engine, "copy");
   EXPECT_GE(MetricOf(*engine, metrics::kGraphCacheEvictions, "memory_budget"), 1);
@@ -231,6 +250,38 @@ TEST_F(SeveralModelsTest, AModelMakesRoomForAnother) {
   EXPECT_EQ(Draw(*engine, ""), base);
   EXPECT_FALSE(StatusOf(*engine, "copy").loaded);
   EXPECT_EQ(Draw(*engine, "copy"), copy);
+}
+
+// The other's pictures hold the memory that it needs, and it is pinned by none.
+TEST_F(SeveralModelsTest, AModelWithoutRoomWaitsUntilAnothersPicturesAreDrawn) {
+  Config config = ConfigForOne();
+  config.queue_capacity = 8;
+  const auto engine = Load(config);
+  const auto drawing = std::make_shared<testing::RecordingSink>();
+  GenerateSpec longer = SmallSpec(150);
+  longer.picture.num_images_per_prompt = 4;
+  ASSERT_OK_AND_ASSIGN(const uint64_t handle, engine->Submit(longer, drawing));
+  drawing->WaitFor<Started>();
+  GenerateSpec spec = SmallSpec();
+  spec.picture.model = "copy";
+  const auto waiting = std::make_shared<testing::RecordingSink>();
+  ASSERT_OK(engine->Submit(spec, waiting));
+  engine->FinishPreparing();  // it was tried, beside the other
+  EXPECT_THAT(Only<Failed>(waiting->events()), IsEmpty());
+  engine->Cancel(handle);
+  EXPECT_THAT(Only<Image>(waiting->WaitForEnd()), SizeIs(1));
+  EXPECT_FALSE(StatusOf(*engine, "base").loaded);
+}
+
+// What is pinned never leaves: to wait for it would be for ever.
+TEST_F(SeveralModelsTest, AModelWithoutRoomBesideAPinnedOneIsRefused) {
+  const auto engine = Load(ConfigForOne());
+  ASSERT_OK(engine->graphs().PinModel("base", true));
+  GenerateSpec spec = SmallSpec();
+  spec.picture.model = "copy";
+  const std::vector<Failed> failed = Only<Failed>(RunOn(*engine, spec));
+  ASSERT_THAT(failed, SizeIs(1));
+  EXPECT_EQ(GetReason(failed[0].status), "OUT_OF_MEMORY");
 }
 
 }  // namespace
