@@ -26,8 +26,8 @@ latent::v1::Completed ToProto(const engine::Completed& completed,
 // The chunk that starts at `offset`, without its data.
 latent::v1::ImageChunk ToChunk(const engine::Image& image, size_t offset);
 
-// `capabilities.version` is the server's, and is filled in by the caller.
-// What `caller` can ask for (server/generation/caller.h).
+// All that `caller` can ask for (server/generation/caller.h). `capabilities.version` is the
+// server's, and is filled in by the caller.
 latent::v1::GetCapabilitiesResponse ToProto(const engine::Capabilities& capabilities,
                                             absl::string_view caller);
 
