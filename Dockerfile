@@ -51,7 +51,7 @@ COPY --from=runtime /var/lib/dpkg /image/var/lib/dpkg
 COPY --from=runtime /usr/share/doc /image/usr/share/doc
 RUN mkdir /image/opt \
  && ln -s /opt/latentd /image/opt/latentd \
- && deploy/sbom --compiled-in nlohmann-json3-dev "$(build/server/latentd --version | cut -d ' ' -f 2)" /image >sbom.json \
+ && deploy/sbom --compiled-in nlohmann-json3-dev --compiled-in libboost1.74-dev "$(build/server/latentd --version | cut -d ' ' -f 2)" /image >sbom.json \
  && mv sbom.json /opt/latentd/share/doc/latentd/sbom.spdx.json
 
 FROM runtime AS cpu

@@ -10,6 +10,7 @@ if(NOT Protobuf_FOUND)
 endif()
 find_package(gRPC CONFIG REQUIRED)
 find_package(OpenSSL REQUIRED)
+find_package(Boost 1.74 REQUIRED)  # headers alone: Asio and Beast
 find_package(spdlog CONFIG REQUIRED)
 find_package(nlohmann_json CONFIG REQUIRED)
 find_package(PNG REQUIRED)

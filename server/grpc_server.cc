@@ -83,11 +83,13 @@ GrpcServer::GrpcServer(const Options& options, engine::Engine& engine, const Clo
       public_health_(health_, admin_place_ != AdminPlace::kNowhere),
       admin_health_(health_, /*has_admin=*/true),
       probe_health_(health_, /*has_admin=*/false),
-      image_generation_({engine, clock, calls_, kept_, options.spans}, options.version),
+      environment_{engine, clock, calls_, kept_, options.spans},
+      image_generation_(environment_, options.version),
       graph_cache_({engine, clock, admin_calls_, kept_}, options.imports),
       admin_(
           engine, options.version, [this] { return client_memory(); }, options.request_stop),
       models_(engine),
+      adapters_(engine),
       drain_("drain", [this] { FollowDrain(); }) {}
 
 absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const Options& options,
@@ -106,7 +108,8 @@ absl::Status GrpcServer::Listen(const Options& options) {
   }
   RETURN_IF_ERROR(ListenForAll(options));
   RETURN_IF_ERROR(ListenForOperators(options));
-  return ListenForProbes(options);
+  RETURN_IF_ERROR(ListenForProbes(options));
+  return ListenOverHttp(options);
 }
 
 absl::Status GrpcServer::ListenForAll(const Options& options) {
@@ -120,6 +123,7 @@ absl::Status GrpcServer::ListenForAll(const Options& options) {
     port.services.push_back(&graph_cache_);
     port.services.push_back(&admin_);
     port.services.push_back(&models_);
+    port.services.push_back(&adapters_);
   }
   if (tls_ != nullptr) port.credentials = tls_->credentials();
   ASSIGN_OR_RETURN(port_, ServerPort::Open(port));
@@ -136,7 +140,7 @@ absl::Status GrpcServer::ListenForOperators(const Options& options) {
               : options.admin_listen,
       .max_message_bytes = kMaxAdminMessageBytes,
       .received_bytes = kAdminReceivedBytes,
-      .services = {&graph_cache_, &admin_, &models_, &admin_health_},
+      .services = {&graph_cache_, &admin_, &models_, &adapters_, &admin_health_},
       .owner_only = true};
   if (!process::IsUnixSocket(port.listen)) port.credentials = tls_->operator_credentials();
   ASSIGN_OR_RETURN(admin_port_, ServerPort::Open(port));
@@ -152,6 +156,18 @@ absl::Status GrpcServer::ListenForProbes(const Options& options) {
                                                    .reflection = false}));
   return absl::OkStatus();
 }
+
+absl::Status GrpcServer::ListenOverHttp(const Options& options) {
+  if (options.http_listen.empty()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(http_, http::HttpServer::Listen({.listen = options.http_listen,
+                                                    .max_request_bytes = options.max_request_bytes,
+                                                    .tls = tls_.get(),
+                                                    .version = options.version},
+                                                   environment_, health_));
+  return absl::OkStatus();
+}
+
+std::string GrpcServer::http_address() const { return http_ != nullptr ? http_->address() : ""; }
 
 std::string GrpcServer::admin_address() const {
   switch (admin_place_) {
@@ -244,6 +260,7 @@ void GrpcServer::RefreshTls() {
 void GrpcServer::Drain(absl::Duration timeout) {
   health_.BeginDrain();
   UpdateHealthWatches();
+  if (http_ != nullptr) http_->BeginDrain();
   admin_calls_.CancelAll();
   const absl::Time deadline = clock_.Monotonic() + timeout;
   drain_.RunSoon();
@@ -258,6 +275,7 @@ void GrpcServer::Drain(absl::Duration timeout) {
   admin_health_.EndWatches();
   probe_health_.EndWatches();
   admin_.EndWatches();
+  if (http_ != nullptr) http_->Close();
   port_->Close(kFlushTimeout);
   if (admin_port_ != nullptr) admin_port_->Close(kFlushTimeout);
   if (health_port_ != nullptr) health_port_->Close(kFlushTimeout);

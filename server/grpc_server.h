@@ -1,10 +1,11 @@
-// The gRPC side of the process: the services, the ports that they are called at, and the order in
-// which they stop. Health follows what the engine says of itself.
+// The network side of the process: the services, the ports that they are called at, and the order
+// in which they stop. Health follows what the engine says of itself. All but `http_listen` are
+// gRPC's.
 //
-// Pictures are asked for at `listen`. What is for operators (GraphCache, Admin, Models) is at
-// `admin_listen`; where that is empty, at `listen` too if that is a Unix socket, else at one of its
-// own, in `admin_folder` and named after the port of `listen`. What is reached by TCP speaks TLS
-// where there is a certificate. Probes, which have none, ask for health and nothing else at
+// Pictures are asked for at `listen`. What is for operators (GraphCache, Admin, Models, Adapters)
+// is at `admin_listen`; where that is empty, at `listen` too if that is a Unix socket, else at one
+// of its own, in `admin_folder` and named after the port of `listen`. What is reached by TCP speaks
+// TLS where there is a certificate. Probes, which have none, ask for health and nothing else at
 // `health_listen`, in plain text.
 //
 // Life: Start -> Drain -> destroyed.
@@ -21,6 +22,7 @@
 #include "core/engine/api/hangs.h"
 #include "core/engine/api/status.h"
 #include "core/engine/engine.h"
+#include "server/admin/adapters_service.h"
 #include "server/admin/admin_service.h"
 #include "server/admin/graph_cache_service.h"
 #include "server/admin/health_service.h"
@@ -28,6 +30,7 @@
 #include "server/calls/image_generation_service.h"
 #include "server/generation/active_calls.h"
 #include "server/generation/kept_streams.h"
+#include "server/http/http_server.h"
 #include "server/process/background_task.h"
 #include "server/process/client_memory.h"
 #include "server/process/health.h"
@@ -46,6 +49,7 @@ class GrpcServer {
     std::string admin_listen;   // unix:PATH, HOST:PORT with an operator_authority, or empty
     std::string admin_folder;   // core/base/admin_socket.h, made; empty: none can be had
     std::string health_listen;  // HOST:PORT, or empty: nowhere
+    std::string http_listen;    // the same
     tls::TlsFiles tls_files;    // without a certificate: plain text
     int64_t max_request_bytes = 32 << 20;
     int64_t received_bytes = 256 << 20;  // at `listen` (server_port.h)
@@ -72,6 +76,9 @@ class GrpcServer {
   std::string admin_address() const;
   // Address for health checks alone; empty: none.
   std::string health_address() const;
+
+  // Address of the HTTP port; empty: none.
+  std::string http_address() const;
 
   // For who says it otherwise than by gRPC; lives as long as this.
   const process::Health& health() const { return health_; }
@@ -116,6 +123,7 @@ class GrpcServer {
   absl::Status ListenForAll(const Options& options);
   absl::Status ListenForOperators(const Options& options);
   absl::Status ListenForProbes(const Options& options);
+  absl::Status ListenOverHttp(const Options& options);
   // Hangs of the engine and of the server.
   engine::Hangs FindHangs() const;
   // Makes room and cancels stalled calls while the engine drains, which no other code does.
@@ -139,15 +147,18 @@ class GrpcServer {
   admin::HealthService public_health_;
   admin::HealthService admin_health_;
   admin::HealthService probe_health_;
+  const generation::CallEnvironment environment_;
   calls::ImageGenerationService image_generation_;
   admin::GraphCacheService graph_cache_;
   admin::AdminService admin_;
   admin::ModelsService models_;
+  admin::AdaptersService adapters_;
   // These use what is above.
   std::unique_ptr<tls::Tls> tls_;  // null: plain text
   std::unique_ptr<ServerPort> port_;
   std::unique_ptr<ServerPort> admin_port_;   // null: none of its own
   std::unique_ptr<ServerPort> health_port_;  // null: none
+  std::unique_ptr<http::HttpServer> http_;   // null: none
   std::unique_ptr<process::StatusFollower> follower_;
   absl::Notification engine_drained_;
   process::BackgroundTask drain_;

@@ -201,6 +201,7 @@ GrpcServer::Options ServerOptions(const config::Options& options, const std::str
           .admin_listen = options.admin_listen,
           .admin_folder = AdminFolder(options),
           .health_listen = options.health_listen,
+          .http_listen = options.http_listen,
           .tls_files = options.tls_files,
           .max_request_bytes = options.max_request_bytes,
           .received_bytes = received_bytes,
@@ -220,6 +221,10 @@ void LogAddresses(const GrpcServer& server, const tls::TlsFiles& tls, const std:
                {{"version", version}, {"tls", !tls.certificate.empty()}});
   if (!server.health_address().empty()) {
     process::Log(v1::INFO, absl::StrCat("health on ", server.health_address()));
+  }
+  if (!server.http_address().empty()) {
+    process::Log(v1::INFO, absl::StrCat("http on ", server.http_address()),
+                 {{"tls", !tls.certificate.empty()}});
   }
   const std::string admin = server.admin_address();
   if (!admin.empty() && admin != server.address()) {

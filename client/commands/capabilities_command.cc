@@ -47,6 +47,25 @@ void PrintLora(const v1::ModelLora& lora) {
   Row("", line);
 }
 
+// "film (LoRA of rank 16, for base); prompts should have: film style".
+void PrintAdapter(const v1::AdapterInfo& adapter) {
+  const bool is_lora = adapter.kind() == v1::ADAPTER_KIND_LORA;
+  const std::string kind =
+      is_lora ? absl::StrCat("LoRA of rank ", adapter.rank())
+              : absl::StrCat("textual inversion of ", adapter.vectors(), " tokens");
+  std::string line = absl::StrCat(adapter.name(), " (", kind, ", for ",
+                                  absl::StrJoin(adapter.models(), ", "), ")");
+  if (adapter.has_recommended_weight()) {
+    absl::StrAppend(&line, "; weight ", adapter.recommended_weight());
+  }
+  if (!adapter.base_model().empty()) absl::StrAppend(&line, "; made for ", adapter.base_model());
+  const std::string words = adapter.trigger_phrase().empty()
+                                ? absl::StrJoin(adapter.trigger_words(), ", ")
+                                : adapter.trigger_phrase();
+  if (!words.empty()) absl::StrAppend(&line, "; prompts should have: ", words);
+  Row("adapter", line);
+}
+
 std::string EmbedsText(const v1::ModelInfo& model) {
   const std::string pooled =
       model.pooled_prompt_embeds_width() == 0
@@ -71,6 +90,7 @@ void Print(const v1::GetCapabilitiesResponse& c, const std::string& server) {
     }
     for (const v1::ModelLora& lora : model.loras()) PrintLora(lora);
   }
+  for (const v1::AdapterInfo& adapter : c.adapters()) PrintAdapter(adapter);
   Row("refine", c.can_refine() ? "yes: --refine" : "no");
   Row("size", absl::StrCat(SizeText(c.default_size()), " by default; ", c.min_side(), " to ",
                            c.max_side(), " a side, multiples of ", c.side_multiple(), ", at most ",

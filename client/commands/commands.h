@@ -17,6 +17,7 @@ ExitCode RunHealth(const std::vector<std::string>& arguments);
 ExitCode RunStatus(const std::vector<std::string>& arguments);
 ExitCode RunMemory(const std::vector<std::string>& arguments);
 ExitCode RunModels(const std::vector<std::string>& arguments);
+ExitCode RunAdapters(const std::vector<std::string>& arguments);
 ExitCode RunGraphs(const std::vector<std::string>& arguments);
 ExitCode RunCompletion(const std::vector<std::string>& arguments);
 
@@ -28,6 +29,7 @@ CommandShape HealthShape();
 CommandShape StatusShape();
 CommandShape MemoryShape();
 CommandShape ModelsShape();
+CommandShape AdaptersShape();
 CommandShape GraphsShape();
 CommandShape CompletionShape();
 

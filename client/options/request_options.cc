@@ -116,11 +116,28 @@ absl::string_view PairText(const Descriptor& type) {
   return "START,STOP, such as 0.2,0.8";
 }
 
+// "film", "film:0.8" or "film:0.8:0.5", the last of the text encoders.
+absl::Status AddAdapter(Message& message, const FieldDescriptor& field, const std::string& text) {
+  const std::vector<std::string> parts = absl::StrSplit(text, ':');
+  double weight = 1, text_weight = 1;
+  const bool right = !parts[0].empty() && parts.size() <= 3 &&
+                     (parts.size() < 2 || absl::SimpleAtod(parts[1], &weight)) &&
+                     (parts.size() < 3 || absl::SimpleAtod(parts[2], &text_weight));
+  if (!right) return Wrong("NAME, NAME:WEIGHT or NAME:WEIGHT:TEXT_ENCODER_WEIGHT");
+  Message& added = *message.GetReflection()->AddMessage(&message, &field);
+  auto& adapter = static_cast<v1::Adapter&>(added);
+  adapter.set_name(parts[0]);
+  if (parts.size() > 1) adapter.set_weight(weight);
+  if (parts.size() > 2) adapter.set_text_encoder_weight(text_weight);
+  return absl::OkStatus();
+}
+
 // Two numbers, as "512x384" or "0,16", into a Size, an Offset or a GuidanceInterval; one into
 // Previews; the file of that name into a Tensor.
 absl::Status SetMessage(Message& message, const FieldDescriptor& field, const std::string& text) {
   const Descriptor& type = *field.message_type();
   if (&type == v1::Tensor::descriptor()) return ReadEmbeds(text, field, message);
+  if (&type == v1::Adapter::descriptor()) return AddAdapter(message, field, text);
   Message& inner = *message.GetReflection()->MutableMessage(&message, &field);
   if (type.field_count() == 1) return SetScalar(inner, *type.field(0), text);
   const std::vector<std::string> parts =
@@ -174,6 +191,7 @@ Option FieldOption(Message& message, const std::string& name) {
       flag.value().empty() ? ValueOf(*field) : flag.value(), flag.help(),
       [&message, field](const std::string& text) { return SetField(message, *field, text); }};
   if (!flag.letter().empty()) option.letter = flag.letter().front();
+  option.repeats = field->is_repeated() && field->message_type() != nullptr;
   if (field->enum_type() != nullptr) option.choices = ChoicesOf(*field->enum_type());
   return option;
 }
@@ -196,6 +214,7 @@ std::string OptionSpelling(const std::string& field) {
   if (field == "prompt") return "PROMPT";
   if (absl::StartsWith(field, "previews")) return "--previews";
   if (field == "mask_image") return "--mask";
+  if (absl::StartsWith(field, "adapters")) return "--adapter";
   if (field == "id" || absl::StartsWith(field, "selector.ids")) return "ID";
   if (absl::StartsWith(field, "selector.components")) return "--component";
   if (absl::StartsWith(field, "selector.buckets")) return "--bucket";

@@ -43,6 +43,7 @@ AdminClient::AdminClient(const std::string& server, const std::optional<Tls>& tl
   graphs_ = v1::GraphCache::NewStub(channel);
   admin_ = v1::Admin::NewStub(channel);
   models_ = v1::Models::NewStub(channel);
+  adapters_ = v1::Adapters::NewStub(channel);
 }
 
 grpc::Status AdminClient::ListGraphs(const v1::ListGraphsRequest& request,
@@ -143,6 +144,30 @@ grpc::Status AdminClient::PinModel(const std::string& name, bool pinned, v1::Mod
   request.set_name(name);
   request.set_pinned(pinned);
   return Call(cancellation_, *models_, &v1::Models::Stub::PinModel, request, model);
+}
+
+grpc::Status AdminClient::ListAdapters(v1::ListAdaptersResponse& response) {
+  return Call(cancellation_, *adapters_, &v1::Adapters::Stub::ListAdapters, {}, response, kShort);
+}
+
+grpc::Status AdminClient::LoadAdapter(const std::string& name, v1::AdapterStatus& adapter) {
+  v1::LoadAdapterRequest request;
+  request.set_name(name);
+  return Call(cancellation_, *adapters_, &v1::Adapters::Stub::LoadAdapter, request, adapter);
+}
+
+grpc::Status AdminClient::EvictAdapter(const std::string& name, v1::AdapterStatus& adapter) {
+  v1::EvictAdapterRequest request;
+  request.set_name(name);
+  return Call(cancellation_, *adapters_, &v1::Adapters::Stub::EvictAdapter, request, adapter);
+}
+
+grpc::Status AdminClient::PinAdapter(const std::string& name, bool pinned,
+                                     v1::AdapterStatus& adapter) {
+  v1::PinAdapterRequest request;
+  request.set_name(name);
+  request.set_pinned(pinned);
+  return Call(cancellation_, *adapters_, &v1::Adapters::Stub::PinAdapter, request, adapter);
 }
 
 grpc::Status AdminClient::GetServerStatus(v1::ServerStatus& server_status) {

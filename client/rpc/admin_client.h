@@ -15,6 +15,7 @@
 
 #include "client/rpc/cancellation.h"
 #include "client/rpc/channel.h"
+#include "latent/v1/adapters.grpc.pb.h"
 #include "latent/v1/admin.grpc.pb.h"
 #include "latent/v1/graph_cache.grpc.pb.h"
 #include "latent/v1/models.grpc.pb.h"
@@ -50,6 +51,11 @@ class AdminClient {
   grpc::Status EvictModel(const std::string& name, v1::ModelStatus& model);
   grpc::Status PinModel(const std::string& name, bool pinned, v1::ModelStatus& model);
 
+  grpc::Status ListAdapters(v1::ListAdaptersResponse& response);
+  grpc::Status LoadAdapter(const std::string& name, v1::AdapterStatus& adapter);
+  grpc::Status EvictAdapter(const std::string& name, v1::AdapterStatus& adapter);
+  grpc::Status PinAdapter(const std::string& name, bool pinned, v1::AdapterStatus& adapter);
+
   grpc::Status GetServerStatus(v1::ServerStatus& server_status);
   grpc::Status WatchServerStatus(const std::function<void(const v1::ServerStatus&)>& on_status);
   grpc::Status GetMemoryReport(v1::MemoryReport& report);
@@ -64,6 +70,7 @@ class AdminClient {
   std::unique_ptr<v1::GraphCache::Stub> graphs_;
   std::unique_ptr<v1::Admin::Stub> admin_;
   std::unique_ptr<v1::Models::Stub> models_;
+  std::unique_ptr<v1::Adapters::Stub> adapters_;
   Cancellation cancellation_;
 };
 

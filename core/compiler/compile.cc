@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/base/status_macros.h"
+#include "core/passes/f8_sites.h"
 #include "core/passes/pipeline.h"
 #include "core/passes/precision.h"
 
@@ -12,7 +13,8 @@ namespace latentd::compiler {
 absl::StatusOr<graph::SplitGraphs> SplitInPrecision(const graph::Graph& graph,
                                                     const graph::Precision& precision) {
   ASSIGN_OR_RETURN(const graph::Graph chosen, passes::ChoosePrecision(graph, precision));
-  return graph::SplitByRate(chosen);
+  ASSIGN_OR_RETURN(const graph::Graph quantized, passes::QuantizeLinears(chosen, precision));
+  return graph::SplitByRate(quantized);
 }
 
 absl::StatusOr<ArtifactPointer> Compile(const GraphKey& key, const GraphLabel& label,

@@ -59,6 +59,7 @@ std::optional<GraphLabel> GraphLabel::FromText(absl::string_view text) {
   if (label.fallback) word = take();
   if (word == "bf16") label.dtype = DType::kBF16;
   if (word == "f16") label.dtype = DType::kF16;
+  if (word == device::Name(DType::kF8E4M3)) label.dtype = DType::kF8E4M3;
   const bool names =
       IsName(label.model) && IsName(label.component) && (label.part.empty() || IsName(label.part));
   if (!names || label.ToText() != text) return std::nullopt;

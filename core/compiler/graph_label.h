@@ -23,7 +23,7 @@ struct GraphLabel {
   int height = 0;
   int rows = 1;
   bool fallback = false;  // the fp32 form of a graph that runs in a lesser precision
-  device::DType dtype = device::DType::kF32;  // dtype of its products; some of it may be f32
+  device::DType dtype = device::DType::kF32;  // dtype of its products; not of all of them
 
   bool operator==(const GraphLabel&) const = default;
   // "base unet step 256x256 rows 2 bf16"; no model, a size of 0 and 0, and f32, are left out.

@@ -12,7 +12,7 @@ namespace latentd::device {
 // (torch's float8_e4m3fn), e5m2 is the upper half of f16. f32, f16 and bf16 have all their values.
 enum class DType : uint8_t { kF32, kF16, kBF16, kI64, kU8, kF8E4M3, kF8E5M2 };
 
-// True for 8-bit floats, which are stored only: of all ops only a cast reads them.
+// True for 8-bit floats: of all ops only a few read them (core/graph/op_table.cc).
 constexpr bool IsF8(DType dtype) { return dtype == DType::kF8E4M3 || dtype == DType::kF8E5M2; }
 
 int64_t SizeOf(DType dtype);

@@ -36,6 +36,11 @@ Capabilities CapabilitiesOf(const pipeline::Pipeline& pipeline, const Config& co
          configs.prediction_type, configs.prediction_decided_by, known.default_scheduler,
          known.default_size, row.residency, model->loras()});
   }
+  if (pipeline.adapters() != nullptr) {
+    capabilities.adapters = pipeline.adapters()->catalogue().List();
+    std::erase_if(capabilities.adapters,
+                  [](const pipeline::AdapterFacts& facts) { return !facts.is_served(); });
+  }
   capabilities.can_refine = CanRefine(pipeline);
   capabilities.default_size = pipeline.table().first().default_size;
   capabilities.schedulers = schedulers::NamesOfSchedulers();

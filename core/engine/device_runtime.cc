@@ -141,6 +141,7 @@ absl::Status DeviceRuntime::TryLoad() {
                  .budget = budget_,
                  .preparer = preparer_,
                  .models = models_,
+                 .adapters = parts_.adapters,
                  .stop = stop_,
                  .loaded = [this] { OpenModels(); },
                  .show_buckets = [this](bool warmed) { ShowBuckets(warmed); }});
@@ -241,7 +242,7 @@ std::vector<FieldViolation> DeviceRuntime::Validate(const GenerateSpec& spec) co
 void DeviceRuntime::Touch(const pipeline::Plan& plan, bool lacks_graphs) {
   const ModelBucket bucket = BucketOf(plan);
   models_.buckets->Touch(bucket);
-  if (lacks_graphs) shared_step_graphs_.LoadAgain(bucket);
+  if (lacks_graphs && plan.adapters == 0) shared_step_graphs_.LoadAgain(bucket);
 }
 
 bool DeviceRuntime::LacksGraphs(const pipeline::Picture& picture) const {
@@ -265,7 +266,7 @@ absl::StatusOr<Job::Pictures> DeviceRuntime::Start(const GenerateSpec& spec,
   const absl::Status in_time =
       admission_.MayCompile(*plan) ? absl::OkStatus() : admission_.CheckLoadTime(*plan, slack);
   // For the next: the time may have been that of a cold disk.
-  if (!in_time.ok()) shared_step_graphs_.LoadAgain(BucketOf(*plan));
+  if (!in_time.ok() && plan->adapters == 0) shared_step_graphs_.LoadAgain(BucketOf(*plan));
   RETURN_IF_ERROR(in_time);
   return Job::Pictures();
 }

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/adapters/catalogue/catalogue.h"
 #include "core/backends/backend.h"
 #include "core/engine/api/capabilities.h"
 #include "core/engine/api/config.h"
@@ -42,8 +43,9 @@ class DeviceRuntime {
     const Clock& clock;
     metrics::Registry& registry;  // the runtime's is a part of it
     StatusBoard& board;
-    std::shared_ptr<cache::DiskCache> disk;  // may be null
-    PictureLoop& loop;                       // made after it
+    std::shared_ptr<cache::DiskCache> disk;   // may be null
+    PictureLoop& loop;                        // made after it
+    adapters::Catalogue* adapters = nullptr;  // null: there are none
   };
   // `device` is its number for the board and the loop.
   DeviceRuntime(Config config, size_t device, std::unique_ptr<backends::Backend> backend,

@@ -7,6 +7,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
+#include "core/adapters/catalogue/adapter_folder.h"
 #include "core/base/error_details.h"
 #include "core/base/memory_limit.h"
 #include "core/base/out_of_memory.h"
@@ -45,6 +46,11 @@ Config ConfigOf(const Config& config, const std::string& device, bool is_first) 
     warn(absl::StrCat(device, ": ", what));
   };
   return own;
+}
+
+std::unique_ptr<adapters::Catalogue> CatalogueOf(const Config& config) {
+  if (config.adapters.empty()) return nullptr;
+  return std::make_unique<adapters::Catalogue>(adapters::FolderOnDisk(config.adapters));
 }
 
 // One thread encodes some eighty pictures of 1024x1024 a second. With a GPU more share the parts of
@@ -107,9 +113,11 @@ LocalEngine::LocalEngine(const Config& config, std::vector<Device> devices, cons
     : clock_(clock),
       names_(NamesOf(devices)),
       board_(clock, registry_, names_),
+      catalogue_(CatalogueOf(config)),
       devices_(RuntimesOf(config, std::move(devices))),
       loop_(LoopOptions(config), PartsOf(devices_, &DeviceRuntime::device), metrics_, clock),
       admin_(names_, PartsOf(devices_, &DeviceRuntime::graphs)) {
+  if (catalogue_ != nullptr) adapter_watch_.emplace(*catalogue_, clock_, config.warn);
   registry_.GetGauge(metrics::kQueueCapacity).Set(loop_.queue_capacity());
 }
 
@@ -119,7 +127,7 @@ LocalEngine::Runtimes LocalEngine::RuntimesOf(const Config& config, std::vector<
   for (size_t i = 0; i < devices.size(); ++i) {
     runtimes.push_back(std::make_unique<DeviceRuntime>(
         ConfigOf(config, names_[i], /*is_first=*/i == 0), i, std::move(devices[i].backend),
-        DeviceRuntime::Parts{clock_, registry_, board_, disk, loop_}));
+        DeviceRuntime::Parts{clock_, registry_, board_, disk, loop_, catalogue_.get()}));
   }
   return runtimes;
 }
@@ -150,6 +158,7 @@ void LocalEngine::OnEach(const std::function<void(size_t device)>& call) {
 absl::Status LocalEngine::Load() {
   std::vector<absl::Status> loaded(devices_.size());
   OnEach([&](size_t device) { loaded[device] = LoadDevice(device); });
+  if (adapter_watch_) adapter_watch_->TellProblems();
   return FirstFailure(loaded);
 }
 
@@ -173,6 +182,7 @@ void LocalEngine::RefreshMetrics() {
 
 void LocalEngine::CheckFiles() {
   for (const auto& device : devices_) device->CheckFiles();
+  if (adapter_watch_) adapter_watch_->LookIfDue();
 }
 
 void LocalEngine::GiveBackMemory() {
@@ -252,7 +262,9 @@ absl::StatusOr<LocalEngine::Offers> LocalEngine::FindOffers(const GenerateSpec& 
     if (is_ready || offers.all.empty()) offers.all.push_back(*std::move(offer));
     // A model on demand is not loaded where it has to make room, if another device has it.
     const pipeline::ModelRow& model = offers.plan->stages.front().model->row();
-    if (!is_ready && model.residency != pipeline::Residency::kOnDemand) break;
+    const bool on_demand =
+        model.residency == pipeline::Residency::kOnDemand || offers.plan->adapters != 0;
+    if (!is_ready && !on_demand) break;
   }
   if (offers.all.empty()) return refused;
   return offers;

@@ -17,17 +17,20 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "core/adapters/catalogue/catalogue.h"
 #include "core/backends/backend.h"
 #include "core/base/clock.h"
 #include "core/engine/device_runtime.h"
 #include "core/engine/engine.h"
 #include "core/engine/local_graph_admin.h"
 #include "core/engine/loop/picture_loop.h"
+#include "core/engine/models/adapter_watch.h"
 #include "core/engine/reports/status_board.h"
 #include "core/engine/requests/engine_metrics.h"
 #include "core/engine/requests/job.h"
@@ -110,9 +113,11 @@ class LocalEngine : public Engine {
   metrics::Registry registry_;            // the devices' are its parts
   EngineMetrics metrics_{registry_};
   StatusBoard board_;
+  const std::unique_ptr<adapters::Catalogue> catalogue_;  // null: there are no adapters
   const Runtimes devices_;
   PictureLoop loop_;
   LocalGraphAdmin admin_;
+  std::optional<AdapterWatch> adapter_watch_;  // last: its thread uses the catalogue
 };
 
 }  // namespace latentd::engine

@@ -67,12 +67,18 @@ class LocalGraphAdmin : public GraphAdmin {
   absl::StatusOr<EntryResult> Import(std::string artifact) override;
   absl::StatusOr<std::vector<ModelStatus>> ListModels() const override;
   absl::Status PinModel(const std::string& name, bool pinned) override;
+  absl::StatusOr<std::vector<AdapterStatus>> ListAdapters() override;
+  absl::Status LoadAdapter(const std::string& name) override;
+  absl::Status EvictAdapter(const std::string& name) override;
+  absl::Status PinAdapter(const std::string& name, bool pinned) override;
   MemoryReport memory() const override;
 
  private:
   using Graphs = std::vector<std::vector<compiler::GraphStatus>>;  // by device
 
   absl::Status CheckOpen() const;
+  // The adapter's sets of each device. Errors as PinAdapter's.
+  absl::StatusOr<std::vector<pipeline::AdapterSets*>> SetsOf(const std::string& name) const;
   // The selected graphs; with `kept` those to release (SelectToRelease).
   absl::StatusOr<Graphs> Selected(const GraphSelector& selector,
                                   bool (*kept)(const compiler::GraphStatus&) = nullptr) const;

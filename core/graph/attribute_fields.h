@@ -36,6 +36,11 @@ void VisitFields(LayerNormAttributes& a, Visitor& visit) {
 }
 
 template <typename Visitor>
+void VisitFields(RowNormAttributes& a, Visitor& visit) {
+  visit("euclidean", a.euclidean);
+}
+
+template <typename Visitor>
 void VisitFields(ClampAttributes& a, Visitor& visit) {
   visit("min", a.min);
   visit("max", a.max);
@@ -43,6 +48,11 @@ void VisitFields(ClampAttributes& a, Visitor& visit) {
 
 template <typename Visitor>
 void VisitFields(CastAttributes& a, Visitor& visit) {
+  visit("to", a.to);
+}
+
+template <typename Visitor>
+void VisitFields(F8LinearAttributes& a, Visitor& visit) {
   visit("to", a.to);
 }
 

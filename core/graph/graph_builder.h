@@ -47,6 +47,7 @@ class GraphBuilder {
   Value Softmax(Value x);
   Value RowStd(Value x);
   Value IsFinite(Value x);
+  Value RowNorm(Value x, RowNormAttributes attributes);
   Value Silu(Value x);
   Value Gelu(Value x);
   Value QuickGelu(Value x);
@@ -62,6 +63,9 @@ class GraphBuilder {
   Value Sub(Value a, Value b);
   Value Mul(Value a, Value b);
   Value Div(Value a, Value b);
+  Value F8Scale(Value x);
+  Value Quantize(Value x, Value scale);
+  Value F8Linear(Value x, Value weight, Value scale, Value bias, DType to);
   // A negative axis counts from the end.
   Value Concat(const std::vector<Value>& parts, int64_t axis);
   Value Slice(Value x, int64_t axis, int64_t begin, int64_t end);

@@ -22,6 +22,9 @@ Value GraphBuilder::LayerNorm(Value x, Value gamma, Value beta, float epsilon) {
 Value GraphBuilder::Softmax(Value x) { return Emit(Op::kSoftmax, {x}); }
 Value GraphBuilder::RowStd(Value x) { return Emit(Op::kRowStd, {x}); }
 Value GraphBuilder::IsFinite(Value x) { return Emit(Op::kIsFinite, {x}); }
+Value GraphBuilder::RowNorm(Value x, RowNormAttributes attributes) {
+  return Emit(Op::kRowNorm, {x}, attributes);
+}
 Value GraphBuilder::Silu(Value x) { return Emit(Op::kSilu, {x}); }
 Value GraphBuilder::Gelu(Value x) { return Emit(Op::kGelu, {x}); }
 Value GraphBuilder::QuickGelu(Value x) { return Emit(Op::kQuickGelu, {x}); }
@@ -39,6 +42,12 @@ Value GraphBuilder::Add(Value a, Value b) { return Emit(Op::kAdd, {a, b}); }
 Value GraphBuilder::Sub(Value a, Value b) { return Emit(Op::kSub, {a, b}); }
 Value GraphBuilder::Mul(Value a, Value b) { return Emit(Op::kMul, {a, b}); }
 Value GraphBuilder::Div(Value a, Value b) { return Emit(Op::kDiv, {a, b}); }
+
+Value GraphBuilder::F8Scale(Value x) { return Emit(Op::kF8Scale, {x}); }
+Value GraphBuilder::Quantize(Value x, Value scale) { return Emit(Op::kQuantize, {x, scale}); }
+Value GraphBuilder::F8Linear(Value x, Value weight, Value scale, Value bias, DType to) {
+  return Emit(Op::kF8Linear, {x, weight, scale, bias}, F8LinearAttributes{to});
+}
 
 Value GraphBuilder::Concat(const std::vector<Value>& parts, int64_t axis) {
   if (!parts.empty()) axis = FromFront(axis, parts[0]);

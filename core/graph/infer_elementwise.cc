@@ -49,7 +49,7 @@ Inferred InferGeglu(Operands operands, const Attributes&) {
 
 Inferred InferCast(Operands operands, const Attributes& attributes) {
   const DType to = std::get<CastAttributes>(attributes).to;
-  if (device::IsF8(to)) return Mismatch("8-bit floats are stored only; nothing is cast to them");
+  if (device::IsF8(to)) return Mismatch("a cast has no scale; quantize makes 8-bit floats");
   return ValueType{to, operands[0].shape};
 }
 

@@ -65,6 +65,14 @@ Inferred InferRowStd(Operands operands, const Attributes&) {
   return ValueType{operands[0].dtype, Shape(std::move(dims))};
 }
 
+Inferred InferRowNorm(Operands operands, const Attributes&) {
+  if (operands[0].dtype != DType::kF32) return Mismatch("x must be f32");
+  RETURN_IF_ERROR(CheckLastDimension(operands[0]));
+  std::vector<int64_t> dims(operands[0].shape.rank(), 1);
+  dims[0] = operands[0].shape[0];
+  return ValueType{operands[0].dtype, Shape(std::move(dims))};
+}
+
 Inferred InferIsFinite(Operands operands, const Attributes&) {
   RETURN_IF_ERROR(CheckOneFloatType(operands));
   RETURN_IF_ERROR(CheckLastDimension(operands[0]));

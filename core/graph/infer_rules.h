@@ -49,6 +49,7 @@ Inferred InferLayerNorm(Operands operands, const Attributes& attributes);
 Inferred InferSoftmax(Operands operands, const Attributes& attributes);
 Inferred InferRowStd(Operands operands, const Attributes& attributes);
 Inferred InferIsFinite(Operands operands, const Attributes& attributes);
+Inferred InferRowNorm(Operands operands, const Attributes& attributes);
 
 // Elementwise (infer_elementwise.cc).
 Inferred InferUnary(Operands operands, const Attributes& attributes);
@@ -58,6 +59,11 @@ Inferred InferCast(Operands operands, const Attributes& attributes);
 Inferred InferToPixels(Operands operands, const Attributes& attributes);
 Inferred InferIncrement(Operands operands, const Attributes& attributes);
 Inferred InferBinary(Operands operands, const Attributes& attributes);
+
+// 8-bit products (infer_f8.cc).
+Inferred InferF8Scale(Operands operands, const Attributes& attributes);
+Inferred InferQuantize(Operands operands, const Attributes& attributes);
+Inferred InferF8Linear(Operands operands, const Attributes& attributes);
 
 // Movement and embeddings (infer_movement.cc).
 Inferred InferConcat(Operands operands, const Attributes& attributes);

@@ -43,6 +43,9 @@ enum class Op : uint8_t {
   kRowStd,     // standard deviation (n - 1) over all dimensions but the first, which are kept with
                // size 1
   kIsFinite,   // [n, ..] -> u8 [n]: 1 for a row whose elements all are, else 0
+  kRowNorm,  // of f32: the largest absolute value, or the Euclidean length, over all dimensions but
+             // the
+             // first, which are kept with size 1
 
   // Elementwise, one operand.
   kSilu,
@@ -62,6 +65,15 @@ enum class Op : uint8_t {
   kSub,
   kMul,
   kDiv,
+
+  // 8-bit products (f8_linear is their only reader but for casts, concatenations and bodies).
+  kF8Scale,  // f32, no less than 0 -> f32: the least power of two s with x / s at most 448, no less
+             // than 2^-100; 1 where x is 0 or not finite
+  kQuantize,  // x, scale f32 [], a power of two -> f8_e4m3: x / scale to nearest even, and what is
+              // too large as 448 or -448; NaN and infinities become NaN, so that they still show
+  kF8Linear,  // x f8_e4m3 [.., in], weight f8_e4m3 [out, in], scale f32 [], [bias [out]]: scale
+              // times
+              // x weightᵀ, plus bias, summed in f32 and rounded once
 
   // Movement.
   kConcat,
@@ -130,6 +142,11 @@ struct LayerNormAttributes {
   bool operator==(const LayerNormAttributes&) const = default;
 };
 
+struct RowNormAttributes {
+  bool euclidean = false;
+  bool operator==(const RowNormAttributes&) const = default;
+};
+
 struct ClampAttributes {
   float min = 0, max = 1;
   bool operator==(const ClampAttributes&) const = default;
@@ -138,6 +155,11 @@ struct ClampAttributes {
 struct CastAttributes {
   DType to = DType::kF32;
   bool operator==(const CastAttributes&) const = default;
+};
+
+struct F8LinearAttributes {
+  DType to = DType::kBF16;  // dtype of the result and of the bias
+  bool operator==(const F8LinearAttributes&) const = default;
 };
 
 struct ConcatAttributes {
@@ -189,8 +211,9 @@ struct FusedAttributes {
 
 using Attributes =
     std::variant<std::monostate, Conv2dAttributes, AttentionAttributes, GroupNormAttributes,
-                 LayerNormAttributes, ClampAttributes, CastAttributes, ConcatAttributes,
-                 SliceAttributes, ReshapeAttributes, PermuteAttributes, UpsampleAttributes,
-                 TimestepEmbeddingAttributes, ConstantAttributes, FusedAttributes>;
+                 LayerNormAttributes, RowNormAttributes, ClampAttributes, CastAttributes,
+                 F8LinearAttributes, ConcatAttributes, SliceAttributes, ReshapeAttributes,
+                 PermuteAttributes, UpsampleAttributes, TimestepEmbeddingAttributes,
+                 ConstantAttributes, FusedAttributes>;
 
 }  // namespace latentd::graph

@@ -50,6 +50,8 @@ constexpr OpRow kRows[] = {
     {Op::kRowStd, "row_std", 1, 1, kNo, InferRowStd, kKeeps, kNever, kPlain, kNoActivation, kOwn},
     {Op::kIsFinite, "is_finite", 1, 1, kNo, InferIsFinite, kKeeps, kAny, kUnordered, kNoActivation,
      kOwn},
+    {Op::kRowNorm, "row_norm", 1, 1, Of<RowNormAttributes>, InferRowNorm, kKeeps, kNever, kPlain,
+     kNoActivation, kOwn},
 
     {Op::kSilu, "silu", 1, 1, kNo, InferUnary, kKeeps, kAll, kFollows, kActivation, kOwn},
     {Op::kGelu, "gelu", 1, 1, kNo, InferUnary, kKeeps, kAll, kFollows, kActivation, kOwn},
@@ -72,6 +74,13 @@ constexpr OpRow kRows[] = {
     {Op::kSub, "sub", 2, 2, kNo, InferBinary, kBroadcast, kAll, kFollows, kNoActivation, kInPlace},
     {Op::kMul, "mul", 2, 2, kNo, InferBinary, kBroadcast, kAll, kFollows, kNoActivation, kInPlace},
     {Op::kDiv, "div", 2, 2, kNo, InferBinary, kBroadcast, kAll, kFollows, kNoActivation, kInPlace},
+
+    {Op::kF8Scale, "f8_scale", 1, 1, kNo, InferF8Scale, kKeeps, kNever, kPlain, kNoActivation,
+     kOwn},
+    {Op::kQuantize, "quantize", 2, 2, kNo, InferQuantize, kFirst, kNever, kPlain, kNoActivation,
+     kOwn},
+    {Op::kF8Linear, "f8_linear", 3, 4, Of<F8LinearAttributes>, InferF8Linear, kLastDimension,
+     kNever, kPlain, kNoActivation, kOwn},
 
     {Op::kConcat, "concat", 1, kUnbounded, Of<ConcatAttributes>, InferConcat, kAxis, kAll, kFollows,
      kNoActivation, kOwn},
@@ -120,6 +129,10 @@ absl::Status CheckCount(const OpRow& row, size_t count) {
                   " operands, got ", count);
 }
 
+bool ReadsF8(Op op) {
+  return op == Op::kCast || op == Op::kF8Linear || op == Op::kConcat || op == Op::kFused;
+}
+
 Inferred Infer(const OpRow& row, Operands operands, const Attributes& attributes) {
   RETURN_IF_ERROR(CheckCount(row, operands.size()));
   if (attributes.index() != row.attributes().index()) {
@@ -127,8 +140,8 @@ Inferred Infer(const OpRow& row, Operands operands, const Attributes& attributes
   }
   for (const ValueType& operand : operands) {
     RETURN_IF_ERROR(CheckShape(operand.shape));
-    if (device::IsF8(operand.dtype) && row.op != Op::kCast) {
-      return Mismatch("8-bit floats are stored only; cast them first");
+    if (device::IsF8(operand.dtype) && !ReadsF8(row.op)) {
+      return Mismatch("8-bit floats are for f8_linear; cast them first");
     }
   }
   ASSIGN_OR_RETURN(ValueType type, row.infer(operands, attributes));

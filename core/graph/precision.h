@@ -12,6 +12,9 @@ struct Precision {
   device::DType dtype = device::DType::kF32;  // or kBF16, kF16
   // Beginnings of weights' names ("vae/decoder.up_blocks."): what reads such a weight stays f32.
   std::vector<std::string> f32_weights;
+  // Patterns of weights' names ("unet/*.attn1.to_q.weight", where * is anything): linears of these
+  // multiply 8-bit floats where core/passes/f8_sites.h finds that they can.
+  std::vector<std::string> f8_weights;
 
   bool operator==(const Precision&) const = default;
 };

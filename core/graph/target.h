@@ -8,7 +8,10 @@
 //
 //   conv2d_epilogue   conv2d, [add residual], [activation]      at least one of the two
 //   linear_epilogue   linear, [add residual], [activation]      at least one of the two
+//   f8_linear_epilogue  f8_linear, [add residual], [activation]   at least one of the two
 //   linear_geglu      linear, geglu
+//   layer_norm_f8     layer_norm, quantize
+//   geglu_f8          geglu, quantize
 //   group_norm_silu   [add channels], group_norm, silu
 //   upsample_conv2d   upsample_nearest, conv2d
 //
@@ -29,7 +32,10 @@ namespace latentd::graph {
 
 inline constexpr char kConv2dEpilogue[] = "conv2d_epilogue";
 inline constexpr char kLinearEpilogue[] = "linear_epilogue";
+inline constexpr char kF8LinearEpilogue[] = "f8_linear_epilogue";
 inline constexpr char kLinearGeglu[] = "linear_geglu";
+inline constexpr char kLayerNormF8[] = "layer_norm_f8";
+inline constexpr char kGegluF8[] = "geglu_f8";
 inline constexpr char kGroupNormSilu[] = "group_norm_silu";
 inline constexpr char kUpsampleConv2d[] = "upsample_conv2d";
 

@@ -15,22 +15,11 @@ ResnetOptions ResnetOf(const AutoencoderKlConfig& config, int64_t channels) {
           .activation = config.activation};
 }
 
-// Every pixel attends to every other, with one head of all channels.
-Value PixelAttention(const Scope& scope, const AutoencoderKlConfig& config, Value image) {
-  GraphBuilder& b = scope.builder();
-  const Value normed =
-      GroupNorm(scope.Child("group_norm"), image, config.norm_num_groups, kEpsilon);
-  const Value tokens = ImageToTokens(b, normed);
-  const Value mixed = AttentionLayer(scope, tokens, tokens,
-                                     {.features = Dimension(b, image, 1), .bias = Bias::kAdded});
-  return b.Add(TokensToImage(b, mixed, Dimension(b, image, 2), Dimension(b, image, 3)), image);
-}
-
 Value MiddleBlock(const Scope& scope, const AutoencoderKlConfig& config, Value x) {
   const ResnetOptions resnet = ResnetOf(config, config.block_out_channels.back());
   x = ResnetBlock(scope.Child("resnets.0"), x, kNone, resnet);
   if (config.mid_block_add_attention) {
-    x = PixelAttention(scope.Child("attentions.0"), config, x);
+    x = PixelAttention(scope.Child("attentions.0"), x, config.norm_num_groups, kEpsilon);
   }
   return ResnetBlock(scope.Child("resnets.1"), x, kNone, resnet);
 }

@@ -1,39 +1,39 @@
 #include "core/networks/clip_text.h"
 
+#include "core/networks/clip_layer.h"
+
 namespace latentd::networks {
 namespace {
 
-Value Embeddings(const Scope& scope, const ClipTextConfig& config, Value ids) {
+// The tokens' vectors with those that are given in their places: moved, so that all others keep
+// their bytes.
+Value WithGiven(GraphBuilder& b, const ClipTextInputs& inputs, Value vectors) {
+  if (inputs.given_vectors.id == graph::kNone.id) return vectors;
+  const Shape shape = b.shape(vectors);
+  const int64_t tokens = shape[0] * shape[1], features = shape[2];
+  const auto as_row = [&](Value value) { return b.Reshape(value, {1, tokens, features}); };
+  const Value all = b.Concat({as_row(vectors), as_row(inputs.given_vectors)}, 1);
+  return b.Embedding(b.Reshape(all, {2 * tokens, features}), inputs.vector_rows);
+}
+
+Value Embeddings(const Scope& scope, const ClipTextConfig& config, const ClipTextInputs& inputs) {
   GraphBuilder& b = scope.builder();
-  const int64_t tokens = Dimension(b, ids, 1);
+  const int64_t tokens = Dimension(b, inputs.input_ids, 1);
   const Value table =
       scope.Weight("token_embedding.weight", {config.vocab_size, config.hidden_size});
   Value positions = scope.Weight("position_embedding.weight",
                                  {config.max_position_embeddings, config.hidden_size});
   if (tokens < config.max_position_embeddings) positions = b.Slice(positions, 0, 0, tokens);
-  return b.Add(b.Embedding(table, ids), positions);
+  return b.Add(WithGiven(b, inputs, b.Embedding(table, inputs.input_ids)), positions);
 }
 
 // Each token attends to itself and the ones before it.
-Value CausalAttention(const Scope& scope, const ClipTextConfig& config, Value x) {
-  const int64_t features = config.hidden_size, heads = config.num_attention_heads;
-  const Value query = Linear(scope.Child("q_proj"), x, features);
-  const Value key = Linear(scope.Child("k_proj"), x, features);
-  const Value value = Linear(scope.Child("v_proj"), x, features);
-  const Value mixed = scope.builder().Attention(
-      query, key, value,
-      {.heads = heads, .scale = AttentionScale(features, heads), .causal = true});
-  return Linear(scope.Child("out_proj"), mixed, features);
-}
-
-Value Layer(const Scope& scope, const ClipTextConfig& config, Value x) {
-  GraphBuilder& b = scope.builder();
-  const Value first = LayerNorm(scope.Child("layer_norm1"), x, config.layer_norm_eps);
-  x = b.Add(x, CausalAttention(scope.Child("self_attn"), config, first));
-  const Value second = LayerNorm(scope.Child("layer_norm2"), x, config.layer_norm_eps);
-  const Value hidden = Linear(scope.Child("mlp.fc1"), second, config.intermediate_size);
-  const Value activated = Activate(b, hidden, config.activation);
-  return b.Add(x, Linear(scope.Child("mlp.fc2"), activated, config.hidden_size));
+ClipLayerOptions LayerOf(const ClipTextConfig& config) {
+  return {.heads = config.num_attention_heads,
+          .intermediate_size = config.intermediate_size,
+          .activation = config.activation,
+          .layer_norm_eps = config.layer_norm_eps,
+          .causal = true};
 }
 
 Value Pooled(const Scope& root, const ClipTextConfig& config, Value states, Value positions) {
@@ -71,10 +71,10 @@ ClipTextOutputs ClipText(GraphBuilder& builder, const ClipTextConfig& config,
     outputs.last_hidden_state = outputs.pooled = inputs.input_ids;
     return outputs;
   }
-  outputs.hidden_states.push_back(Embeddings(text.Child("embeddings"), config, inputs.input_ids));
+  outputs.hidden_states.push_back(Embeddings(text.Child("embeddings"), config, inputs));
   for (int64_t i = 0; i < config.num_hidden_layers; ++i) {
     outputs.hidden_states.push_back(
-        Layer(text.Child("encoder.layers", i), config, outputs.hidden_states.back()));
+        ClipLayer(text.Child("encoder.layers", i), outputs.hidden_states.back(), LayerOf(config)));
   }
   outputs.last_hidden_state =
       NormClipState(builder, config, component, outputs.hidden_states.back());

@@ -13,6 +13,11 @@ struct ClipTextInputs {
       input_ids;  // i64 [n, tokens], at most max_position_embeddings tokens, each below vocab_size
   // The state that is pooled: i64 [n], row * tokens + EosPosition(config, ids of the row).
   Value pooled_positions;
+  // Vectors that stand in the place of some tokens' (textual inversions): f32 [n * tokens,
+  // hidden_size]; and which: i64 [n, tokens], the row among the tokens' own and, behind all of
+  // these, the given ones. kNone: there are none.
+  Value given_vectors = graph::kNone;
+  Value vector_rows = graph::kNone;
 };
 
 struct ClipTextOutputs {

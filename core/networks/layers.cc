@@ -5,6 +5,9 @@
 namespace latentd::networks {
 namespace {
 
+// The hidden size of the feed-forward layer, in multiples of the features.
+constexpr int64_t kFeedForwardFactor = 4;
+
 Value BiasOf(const Scope& scope, int64_t size, Bias bias) {
   return bias == Bias::kAdded ? scope.Weight("bias", {size}) : kNone;
 }
@@ -99,6 +102,17 @@ Value TimestepMlp(const Scope& scope, Value x, int64_t features, Activation acti
   return Linear(scope.Child("linear_2"), Activate(scope.builder(), hidden, activation), features);
 }
 
+Value FeedForwardHidden(const Scope& scope, Value x) {
+  const int64_t features = Dimension(scope.builder(), x, -1);
+  return scope.builder().Geglu(
+      Linear(scope.Child("net.0.proj"), x, 2 * kFeedForwardFactor * features));
+}
+
+Value FeedForward(const Scope& scope, Value x) {
+  return Linear(scope.Child("net.2"), FeedForwardHidden(scope, x),
+                Dimension(scope.builder(), x, -1));
+}
+
 Value ImageToTokens(GraphBuilder& builder, Value image) {
   const int64_t rows = Dimension(builder, image, 0), channels = Dimension(builder, image, 1);
   const int64_t pixels = Dimension(builder, image, 2) * Dimension(builder, image, 3);
@@ -127,6 +141,15 @@ Value AttentionLayer(const Scope& scope, Value x, Value states, const AttentionO
       query, key, value,
       {.heads = options.heads, .scale = AttentionScale(options.features, options.heads)});
   return Linear(scope.Child("to_out.0"), mixed, Dimension(scope.builder(), x, -1));
+}
+
+Value PixelAttention(const Scope& scope, Value image, int64_t groups, double epsilon) {
+  GraphBuilder& b = scope.builder();
+  const Value tokens =
+      ImageToTokens(b, GroupNorm(scope.Child("group_norm"), image, groups, epsilon));
+  const Value mixed = AttentionLayer(scope, tokens, tokens,
+                                     {.features = Dimension(b, image, 1), .bias = Bias::kAdded});
+  return b.Add(TokensToImage(b, mixed, Dimension(b, image, 2), Dimension(b, image, 3)), image);
 }
 
 }  // namespace latentd::networks

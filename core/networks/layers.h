@@ -49,6 +49,12 @@ Value Activate(GraphBuilder& builder, Value x, Activation activation);
 // conditions.
 Value TimestepMlp(const Scope& scope, Value x, int64_t features, Activation activation);
 
+// The hidden layer of a transformer's feed-forward part, of four times the features of `x`, gated
+// by gelu: net.0.proj.
+Value FeedForwardHidden(const Scope& scope, Value x);
+// The same projected back to the features of `x`: net.0.proj, net.2.
+Value FeedForward(const Scope& scope, Value x);
+
 // [n, c, h, w] -> [n, h * w, c], and back.
 Value ImageToTokens(GraphBuilder& builder, Value image);
 Value TokensToImage(GraphBuilder& builder, Value tokens, int64_t height, int64_t width);
@@ -66,5 +72,9 @@ struct AttentionOptions {
 // softmax(q kᵀ / sqrt(head size)) v of queries made from `x` and keys and values made from
 // `states`, projected back to the features of `x`: to_q, to_k, to_v, to_out.0.
 Value AttentionLayer(const Scope& scope, Value x, Value states, const AttentionOptions& options);
+
+// Every pixel of an image attends to every other, with one head of all channels, after a group
+// norm; added to the image. Autoencoders have it.
+Value PixelAttention(const Scope& scope, Value image, int64_t groups, double epsilon);
 
 }  // namespace latentd::networks

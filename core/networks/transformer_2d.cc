@@ -7,15 +7,6 @@ namespace {
 constexpr double kImageNormEpsilon = 1e-6;
 constexpr double kTokenNormEpsilon = 1e-5;
 
-// The hidden size of the feed-forward layer, in multiples of the features.
-constexpr int64_t kFeedForwardFactor = 4;
-
-Value FeedForward(const Scope& scope, Value x) {
-  const int64_t features = Dimension(scope.builder(), x, -1);
-  const Value doubled = Linear(scope.Child("net.0.proj"), x, 2 * kFeedForwardFactor * features);
-  return Linear(scope.Child("net.2"), scope.builder().Geglu(doubled), features);
-}
-
 // BasicTransformerBlock: attention, attention to the text and feed-forward, each normed and added
 // to its input.
 Value TransformerBlock(const Scope& scope, Value x, Value text,

@@ -25,6 +25,11 @@ constexpr absl::string_view kAutoencoderMustBeOff[] = {kQuantization};
 constexpr absl::string_view kTinyHarmless[] = {"block_out_channels", "force_upcast",
                                                "latent_magnitude", "latent_shift"};
 
+constexpr absl::string_view kVideoMustBeOff[] = {kQuantization};
+
+// The size that it was trained at, in pixels, which the UNet's says in latents.
+constexpr absl::string_view kTemporalHarmless[] = {"sample_size"};
+
 constexpr absl::string_view kClipMustBeOff[] = {"pruned_heads", kQuantization};
 
 constexpr absl::string_view kClipHarmless[] = {
@@ -50,5 +55,8 @@ const UnreadFields kUnreadByUnet2dCondition = {kUnetMustBeOff, kUnetHarmless};
 const UnreadFields kUnreadByAutoencoderKl = {kAutoencoderMustBeOff, {}};
 const UnreadFields kUnreadByAutoencoderTiny = {kAutoencoderMustBeOff, kTinyHarmless};
 const UnreadFields kUnreadByClipText = {kClipMustBeOff, kClipHarmless};
+const UnreadFields kUnreadByClipVision = {kClipMustBeOff, kClipHarmless};
+const UnreadFields kUnreadByUnetSpatioTemporal = {kVideoMustBeOff, {}};
+const UnreadFields kUnreadByAutoencoderTemporal = {kVideoMustBeOff, kTemporalHarmless};
 
 }  // namespace latentd::networks

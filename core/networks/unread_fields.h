@@ -22,5 +22,8 @@ extern const UnreadFields kUnreadByUnet2dCondition;
 extern const UnreadFields kUnreadByAutoencoderKl;
 extern const UnreadFields kUnreadByAutoencoderTiny;
 extern const UnreadFields kUnreadByClipText;
+extern const UnreadFields kUnreadByClipVision;
+extern const UnreadFields kUnreadByUnetSpatioTemporal;
+extern const UnreadFields kUnreadByAutoencoderTemporal;
 
 }  // namespace latentd::networks

@@ -34,6 +34,7 @@ class EpilogueSearch {
   static std::string KindFor(const Node& node) {
     if (node.rate == Rate::kCheckpoint) return "";
     if (node.op == Op::kConv2d) return graph::kConv2dEpilogue;
+    if (node.op == Op::kF8Linear) return graph::kF8LinearEpilogue;
     return node.op == Op::kLinear ? graph::kLinearEpilogue : "";
   }
 

@@ -1,6 +1,7 @@
 #include "core/passes/merge_linears.h"
 
 #include <map>
+#include <tuple>
 
 #include "core/passes/rewrite.h"
 
@@ -15,7 +16,8 @@ using Group = std::vector<ValueId>;
 constexpr int64_t kMaxElements = int64_t{1} << 26;
 
 bool IsMergeable(const Graph& graph, const Node& node) {
-  if (node.op != Op::kLinear || node.rate == Rate::kCheckpoint) return false;
+  const bool is_linear = node.op == Op::kLinear || node.op == Op::kF8Linear;
+  if (!is_linear || node.rate == Rate::kCheckpoint) return false;
   for (size_t i = 1; i < node.operands.size(); ++i) {
     if (graph.node(node.operands[i]).rate != Rate::kCheckpoint) return false;
   }
@@ -38,13 +40,21 @@ std::vector<Group> Cut(const Graph& graph, const Group& all) {
   return groups;
 }
 
-// For each linear that is the first of several with one operand and all or none with a bias: those.
+// Linears that are equal in all of it can be one: what they read, the scale of 8-bit ones, the
+// dtype of the result, and whether there is a bias.
+using Likeness = std::tuple<ValueId, ValueId, graph::DType, size_t>;
+
+Likeness LikenessOf(const Node& node) {
+  const ValueId scale = node.op == Op::kF8Linear ? node.operands[2] : -1;
+  return {node.operands[0], scale, node.dtype, node.operands.size()};
+}
+
+// For each linear that is the first of several like it: those.
 std::map<ValueId, Group> GroupsByFirst(const Graph& graph) {
-  std::map<std::pair<ValueId, size_t>, Group> by_operand;
+  std::map<Likeness, Group> by_operand;
   for (ValueId id = 0; id < graph.size(); ++id) {
     const Node& node = graph.node(id);
-    if (IsMergeable(graph, node))
-      by_operand[{node.operands[0], node.operands.size()}].push_back(id);
+    if (IsMergeable(graph, node)) by_operand[LikenessOf(node)].push_back(id);
   }
   std::map<ValueId, Group> groups;
   for (const auto& [key, all] : by_operand) {
@@ -62,12 +72,19 @@ Value Join(Rewrite& rewrite, const Group& group, size_t index) {
   return rewrite.builder().Concat(parts, 0);
 }
 
-void Merge(Rewrite& rewrite, const Group& group) {
+Value Merged(Rewrite& rewrite, const Group& group) {
   GraphBuilder& builder = rewrite.builder();
   const Node& first = rewrite.from().node(group[0]);
-  const Value weight = Join(rewrite, group, 1);
-  const Value bias = first.operands.size() > 2 ? Join(rewrite, group, 2) : graph::kNone;
-  const Value merged = builder.Linear(rewrite[first.operands[0]], weight, bias);
+  const Value x = rewrite[first.operands[0]], weight = Join(rewrite, group, 1);
+  const size_t at = first.op == Op::kF8Linear ? 3 : 2;
+  const Value bias = first.operands.size() > at ? Join(rewrite, group, at) : graph::kNone;
+  if (first.op == Op::kLinear) return builder.Linear(x, weight, bias);
+  return builder.F8Linear(x, weight, rewrite[first.operands[2]], bias, first.dtype);
+}
+
+void Merge(Rewrite& rewrite, const Group& group) {
+  GraphBuilder& builder = rewrite.builder();
+  const Value merged = Merged(rewrite, group);
   int64_t begin = 0;
   for (ValueId id : group) {
     const int64_t end = begin + rewrite.from().node(id).shape[-1];

@@ -11,6 +11,7 @@
 #include "core/passes/constant_folding.h"
 #include "core/passes/dead_code.h"
 #include "core/passes/epilogues.h"
+#include "core/passes/f8_results.h"
 #include "core/passes/group_norm_silu.h"
 #include "core/passes/hoist_residual.h"
 #include "core/passes/image_layout.h"
@@ -62,6 +63,8 @@ constexpr Pass kPasses[] = {
      Plain<FuseGroupNormSilu>},
     {"linear_geglu", "before epilogues, so that a linear has at most one fusion",
      Plain<FuseLinearGeglu>},
+    {"f8_results", "anywhere once common subexpressions are one, so that operands have one reader",
+     Plain<FuseF8Results>},
     {"upsample_conv2d", "before epilogues, so that a convolution has at most one fusion",
      Plain<FuseUpsampleConv2d>},
     {"epilogues", "takes what is left of products", Plain<FuseEpilogues>},

@@ -42,6 +42,8 @@ int64_t BytesPerElement(const Source& source, const std::string& folder,
   if (folder == "vae") return device::SizeOf(device::DType::kF32);
   const device::DType dtype = DTypeOf(
       options.precision, folder == "unet" ? FlagNameOf(kUnetName, source.model.name) : folder);
+  // Of fp8's weights some have 8 bits.
+  if (dtype == device::DType::kF8E4M3) return device::SizeOf(device::DType::kBF16);
   const bool widened = dtype == device::DType::kF16 && options.holds_fp16_in_fp32;
   return device::SizeOf(widened ? device::DType::kF32 : dtype);
 }
@@ -223,6 +225,23 @@ void TellAll(const std::vector<std::string>& sentences, const Tell& tell) {
   for (const std::string& sentence : sentences) tell(sentence);
 }
 
+absl::Status OpenAdapters(adapters::Catalogue& catalogue, const Pipeline::LoadedModels& models) {
+  std::vector<adapters::AdaptedModel> adapted;
+  for (const auto& model : models) {
+    if (model == nullptr || !model->draws()) continue;
+    adapters::AdaptedModel& one = adapted.emplace_back();
+    one.name = model->row().name;
+    one.modules =
+        std::make_shared<const adapters::ModelModules>(model->graphs().weights().Shapes());
+    for (const families::TextEncoder& encoder : model->text_encoders()) {
+      one.encoders.push_back({encoder.component, encoder.config.hidden_size});
+    }
+  }
+  const absl::Status opened = catalogue.Open(std::move(adapted));
+  if (opened.ok()) return opened;
+  return absl::Status(opened.code(), absl::StrCat("--adapters: ", opened.message()));
+}
+
 std::vector<std::string> DescribeAll(const ModelRow& row, const std::vector<AppliedLora>& loras) {
   std::vector<std::string> sentences;
   for (const AppliedLora& lora : loras) sentences.push_back(Describe(row, lora));
@@ -240,7 +259,8 @@ absl::StatusOr<std::unique_ptr<const Pipeline>> LoadPipeline(const LoadOptions& 
   for (const Source& source : sources) TellAll(source.checkpoint.notes(), options.note);
   RETURN_IF_ERROR(CheckMemory(sources, options, store.device()));
   const ModelOptions model_options{options.components, options.precision, options.reference,
-                                   options.vae_tiling_above};
+                                   options.vae_tiling_above,
+                                   /*takes_vectors=*/options.adapters != nullptr};
   Pipeline::LoadedModels models(table.rows().size());
   for (const Source& source : sources) {
     RETURN_IF_ERROR(GiveUp(options));
@@ -254,8 +274,14 @@ absl::StatusOr<std::unique_ptr<const Pipeline>> LoadPipeline(const LoadOptions& 
     table[source.model.id] = model->row();
     models[static_cast<size_t>(source.model.id.value)] = std::move(model);
   }
+  std::unique_ptr<AdapterSets> adapters;
+  if (options.adapters != nullptr) {
+    RETURN_IF_ERROR(OpenAdapters(*options.adapters, models));
+    adapters = std::make_unique<AdapterSets>(*options.adapters, graphs);
+  }
   return Pipeline::Create(std::move(table), std::move(models), options.components,
-                          {options.row_counts, options.max_shared_pixels}, options.prompt_chunks);
+                          {options.row_counts, options.max_shared_pixels}, options.prompt_chunks,
+                          std::move(adapters));
 }
 
 }  // namespace latentd::pipeline

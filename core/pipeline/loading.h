@@ -11,6 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "core/adapters/catalogue/catalogue.h"
 #include "core/compiler/graph_store.h"
 #include "core/pipeline/pipeline.h"
 #include "core/pipeline/spec/components.h"
@@ -24,6 +25,8 @@ struct LoadOptions {
   std::string refiner;  // may be empty
   ModelParts base_parts = {}, refiner_parts = {};
   std::vector<ModelSource> models = {};  // beside these
+  // Opened for these models; outlives the pipeline. Null: requests have no adapters.
+  adapters::Catalogue* adapters = nullptr;
   std::string variant;
   int64_t memory_bytes = 0;  // 0: what the machine and the cgroup allow
   // Looked at between components; CANCELLED once it is true.

@@ -10,7 +10,9 @@
 #include "core/base/status_macros.h"
 #include "core/base/text.h"
 #include "core/families/families.h"
+#include "core/families/family/clip_text.h"
 #include "core/image/decode.h"
+#include "core/pipeline/plan/adapters.h"
 #include "core/pipeline/plan/embeds.h"
 #include "core/pipeline/plan/state_bytes.h"
 #include "core/pipeline/spec/limits.h"
@@ -57,10 +59,11 @@ absl::StatusOr<PlannedStage> MakeStage(const LoadedModel& model, const PictureSp
   return stage;
 }
 
-absl::Status PlanPrompts(const PictureSpec& resolved, const Inputs& inputs,
-                         std::vector<PlannedStage>& stages) {
+absl::Status PlanPrompts(PictureSpec& resolved, const Inputs& inputs,
+                         adapters::Catalogue* catalogue, std::vector<PlannedStage>& stages) {
   for (PlannedStage& stage : stages) {
     const LoadedModel& model = *stage.model;
+    resolved.words = WordsFor(catalogue, model, resolved);
     RETURN_IF_ERROR(CheckEmbeds(model, inputs));
     const bool guided = UsesGuidance(resolved) && !model.configs().embeds_guidance();
     for (const bool negative : {true, false}) {
@@ -69,7 +72,10 @@ absl::Status PlanPrompts(const PictureSpec& resolved, const Inputs& inputs,
                        model.family().row(model.configs(), resolved, negative));
     }
     RETURN_IF_ERROR(PlanChunks(inputs, stage));
+    if (!stage.takes_vectors()) continue;
+    for (families::RowInputs& row : stage.prompts) families::TakeVectors(model.configs(), row);
   }
+  resolved.words = nullptr;
   return absl::OkStatus();
 }
 
@@ -153,6 +159,13 @@ Size NearestOf(const std::vector<Size>& sizes, const Size& own) {
   return nearest == sizes.end() ? own : *nearest;
 }
 
+// Adds those that are not in `all`.
+void AddOnce(const std::vector<PlannedGraph>& more, std::vector<PlannedGraph>& all) {
+  for (const PlannedGraph& graph : more) {
+    if (!absl::c_linear_search(all, graph)) all.push_back(graph);
+  }
+}
+
 // The model as it was loaded; null: it was not, since it draws nothing here.
 const LoadedModel* LoadedOf(const Pipeline::LoadedModels& models, ModelId id) {
   return models[static_cast<size_t>(id.value)].get();
@@ -160,10 +173,9 @@ const LoadedModel* LoadedOf(const Pipeline::LoadedModels& models, ModelId id) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<const Pipeline>> Pipeline::Create(ModelTable table,
-                                                                 LoadedModels models,
-                                                                 const ComponentModes& modes,
-                                                                 StepRows rows, int prompt_chunks) {
+absl::StatusOr<std::unique_ptr<const Pipeline>> Pipeline::Create(
+    ModelTable table, LoadedModels models, const ComponentModes& modes, StepRows rows,
+    int prompt_chunks, std::unique_ptr<AdapterSets> adapters) {
   const LoadedModel& first = *models.front();
   for (const auto& model : models) {
     if (model == nullptr || (DownscaleOf(model->vae()) == DownscaleOf(first.vae()) &&
@@ -173,13 +185,17 @@ absl::StatusOr<std::unique_ptr<const Pipeline>> Pipeline::Create(ModelTable tabl
     return absl::InvalidArgumentError(absl::StrCat(
         model->path(), ": its latents have another shape than those of ", first.path()));
   }
-  return std::unique_ptr<const Pipeline>(
-      new Pipeline(std::move(table), std::move(models), modes, std::move(rows), prompt_chunks));
+  return std::unique_ptr<const Pipeline>(new Pipeline(std::move(table), std::move(models), modes,
+                                                      std::move(rows), prompt_chunks,
+                                                      std::move(adapters)));
 }
 
 Pipeline::Pipeline(ModelTable table, LoadedModels models, const ComponentModes& modes,
-                   StepRows rows, int prompt_chunks)
-    : models_(std::move(models)), rows_(std::move(rows)), prompt_chunks_(prompt_chunks) {
+                   StepRows rows, int prompt_chunks, std::unique_ptr<AdapterSets> adapters)
+    : models_(std::move(models)),
+      rows_(std::move(rows)),
+      prompt_chunks_(prompt_chunks),
+      adapters_(std::move(adapters)) {
   traits_.side_multiple = DownscaleOf(first().vae());
   traits_.models = std::move(table);
   for (const auto& model : models_) {
@@ -258,14 +274,31 @@ absl::Status Pipeline::ResolveSpec(const Inputs& inputs, std::vector<FieldViolat
     spec = WithDefaults(std::move(spec), traits_, size->has_value() ? &**size : nullptr);
     violations = FindViolations(spec, traits_);
     if (violations.empty()) {
-      absl::StatusOr<std::vector<PlannedStage>> stages = StagesOf(spec);
-      AddViolationsOf(stages.status(), violations);
-      if (stages.ok()) plan.stages = *std::move(stages);
-      AddViolationsOf(PlanPrompts(spec, inputs, plan.stages), violations);
-      AddViolationsOf(CheckLatents(inputs, plan), violations);
+      const absl::Status resolved = ResolveStages(inputs, plan);
+      if (absl::IsFailedPrecondition(resolved)) return resolved;
+      AddViolationsOf(resolved, violations);
     }
   }
   violations.insert(violations.end(), found.begin(), found.end());
+  return violations.empty() ? absl::OkStatus() : InvalidFields(violations);
+}
+
+absl::Status Pipeline::ResolveStages(const Inputs& inputs, Plan& plan) const {
+  PictureSpec& spec = plan.spec;
+  std::vector<FieldViolation> violations;
+  const LoadedModel* starts = LoadedOf(models_, table().FindOrFirst(spec.model).id);
+  adapters::Catalogue* catalogue = adapters_ == nullptr ? nullptr : &adapters_->catalogue();
+  if (starts != nullptr) {
+    const absl::Status adapters = ResolveAdapters(catalogue, *starts, spec, plan.warnings);
+    if (!adapters.ok() && !absl::IsInvalidArgument(adapters)) return adapters;
+    AddViolationsOf(adapters, violations);
+  }
+  if (!spec.adapters.empty()) plan.adapters = AdapterSets::IdOf(spec.adapters);
+  absl::StatusOr<std::vector<PlannedStage>> stages = StagesOf(spec);
+  AddViolationsOf(stages.status(), violations);
+  if (stages.ok()) plan.stages = *std::move(stages);
+  AddViolationsOf(PlanPrompts(spec, inputs, catalogue, plan.stages), violations);
+  AddViolationsOf(CheckLatents(inputs, plan), violations);
   return violations.empty() ? absl::OkStatus() : InvalidFields(violations);
 }
 
@@ -292,7 +325,7 @@ absl::Status Pipeline::Complete(const PictureSpec& asked, Plan& plan) const {
                    : UnitsFor(plan.stages.size(), spec.has_image, !spec.output_latents);
   PlanGraphs(plan);
   plan.state_bytes = RequestBytes(plan);
-  plan.warnings = UnusedParameters(asked, plan);
+  absl::c_move(UnusedParameters(asked, plan), std::back_inserter(plan.warnings));
   absl::c_move(Misuses(plan), std::back_inserter(plan.warnings));
   return absl::OkStatus();
 }
@@ -313,6 +346,7 @@ void Pipeline::PlanGraphs(Plan& plan) const {
     needs.models.push_back(stage.model);
     needs.chunks.push_back(stage.chunks());
     needs.text.push_back(stage.reads_text());
+    needs.takes_vectors.push_back(stage.takes_vectors());
   }
   if (plan.guided() && plan.row_counts().contains(1)) needs.rows.push_back(1);
   plan.graphs = GraphsFor(needs);
@@ -371,6 +405,43 @@ absl::StatusOr<std::vector<GraphHandle>> Pipeline::HandlesOf(absl::Span<const Pl
   return handles;
 }
 
+absl::StatusOr<AdapterSets::Graphs> Pipeline::AdaptedGraphsOf(const Plan& plan,
+                                                              IfUnknown unknown) const {
+  if (plan.adapters == 0) return AdapterSets::Graphs();
+  const LoadedModel& model = *ModelsOf(plan.spec).front();
+  if (unknown == IfUnknown::kBuild) return adapters_->FindOrMake(model, plan.spec.adapters);
+  if (AdapterSets::Graphs known = adapters_->Find(model, plan.spec.adapters)) return known;
+  return WithReason(absl::FailedPreconditionError("the adapters are not merged"), "GRAPH_COLD");
+}
+
+absl::StatusOr<std::vector<GraphHandle>> Pipeline::HandlesOver(
+    const AdapterSets::Graphs& adapted, const Plan& plan, absl::Span<const PlannedGraph> graphs,
+    IfUnknown unknown) const {
+  const ModelId first = plan.stages.front().model->row().id;
+  std::vector<GraphHandle> handles;
+  for (const auto& [model, name] : graphs) {
+    ModelGraphs& own = LoadedOf(models_, model)->graphs();
+    ModelGraphs& its = adapted != nullptr && model == first ? *adapted : own;
+    ASSIGN_OR_RETURN(handles.emplace_back(), its.Find(name, unknown));
+  }
+  return handles;
+}
+
+absl::StatusOr<std::vector<GraphHandle>> Pipeline::HandlesOf(const Plan& plan, IfUnknown unknown,
+                                                             Of of) const {
+  AdapterSets::Graphs adapted;
+  if (of == Of::kAdapters) {
+    ASSIGN_OR_RETURN(adapted, AdaptedGraphsOf(plan, unknown));
+  }
+  return HandlesOver(adapted, plan, plan.graphs, unknown);
+}
+
+absl::StatusOr<std::vector<GraphHandle>> Pipeline::DispensableOf(const Plan& plan,
+                                                                 IfUnknown unknown) const {
+  ASSIGN_OR_RETURN(const AdapterSets::Graphs adapted, AdaptedGraphsOf(plan, unknown));
+  return HandlesOver(adapted, plan, plan.dispensable, unknown);
+}
+
 absl::StatusOr<std::vector<GraphHandle>> Pipeline::GraphsOf(ModelId leader, Size bucket, int rows,
                                                             IfUnknown unknown) const {
   const StepShape shape = ShapeOf(bucket, rows);
@@ -378,15 +449,16 @@ absl::StatusOr<std::vector<GraphHandle>> Pipeline::GraphsOf(ModelId leader, Size
   for (const LoadedModel* model : GroupOf(leader)) {
     std::vector<PlannedGraph> graphs;
     for (int chunks = 1; chunks <= prompt_chunks_; ++chunks) {
-      const GraphNeeds needs = {.models = {model},
-                                .chunks = {chunks},
-                                .height = shape.height,
-                                .width = shape.width,
-                                .rows = {rows},
-                                .image = model->graphs().has_encoder()};
-      for (const PlannedGraph& graph : GraphsFor(needs)) {
-        if (!absl::c_linear_search(graphs, graph)) graphs.push_back(graph);
-      }
+      GraphNeeds needs = {.models = {model},
+                          .chunks = {chunks},
+                          .height = shape.height,
+                          .width = shape.width,
+                          .rows = {rows},
+                          .image = model->graphs().has_encoder()};
+      AddOnce(GraphsFor(needs), graphs);
+      if (!model->graphs().takes_vectors()) continue;
+      needs.takes_vectors = {true};
+      AddOnce(GraphsFor(needs), graphs);
     }
     ASSIGN_OR_RETURN(const std::vector<GraphHandle> handles, HandlesOf(graphs, unknown));
     all.insert(all.end(), handles.begin(), handles.end());
@@ -440,7 +512,11 @@ int64_t Pipeline::RequestBytes(const Plan& plan) const {
 absl::StatusOr<Pipeline::Pictures> Pipeline::Start(SharedPlan plan, SharedInputs inputs,
                                                    compiler::Purpose purpose) const {
   const std::vector<const LoadedModel*> models = ModelsOf(plan->spec);
+  const bool builds = purpose.mode != compiler::GetMode::kReady;
+  ASSIGN_OR_RETURN(AdapterSets::Graphs adapted,
+                   AdaptedGraphsOf(*plan, builds ? IfUnknown::kBuild : IfUnknown::kRefuse));
   auto request = std::make_shared<Request>(std::move(plan), std::move(inputs), models);
+  request->stages.front().adapted = std::move(adapted);
   RETURN_IF_ERROR(Acquire(purpose, *request));
   Pictures pictures;
   for (size_t i = 0; i < request->spec().seeds.size(); ++i) {

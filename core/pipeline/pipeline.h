@@ -6,6 +6,7 @@
 // its `next` is kDone, in whatever order with other pictures'. Thread-safe.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include "absl/types/span.h"
 #include "core/base/error_details.h"
 #include "core/compiler/graph_store.h"
+#include "core/pipeline/graphs/adapter_sets.h"
 #include "core/pipeline/graphs/loaded_model.h"
 #include "core/pipeline/plan/latents_file.h"
 #include "core/pipeline/plan/plan.h"
@@ -34,13 +36,11 @@ class Pipeline {
   using LoadedModels = std::vector<std::unique_ptr<const LoadedModel>>;
   // The models were loaded with `modes`. A model's default size is the one of its buckets that is
   // nearest to its own; where there are none, its own. Steps run with as many rows as `rows` says,
-  // beside what a picture needs by itself.
+  // beside what a picture needs by itself. Without `adapters` there are none.
   // INVALID_ARGUMENT if the models do not fit each other.
-  static absl::StatusOr<std::unique_ptr<const Pipeline>> Create(ModelTable table,
-                                                                LoadedModels models,
-                                                                const ComponentModes& modes = {},
-                                                                StepRows rows = {},
-                                                                int prompt_chunks = 1);
+  static absl::StatusOr<std::unique_ptr<const Pipeline>> Create(
+      ModelTable table, LoadedModels models, const ComponentModes& modes = {}, StepRows rows = {},
+      int prompt_chunks = 1, std::unique_ptr<AdapterSets> adapters = nullptr);
 
   const ModelTable& table() const { return traits_.models; }
   const LoadedModel& first() const { return *models_.front(); }
@@ -48,6 +48,7 @@ class Pipeline {
   std::vector<const LoadedModel*> Models() const;
   bool Draws(ModelId model) const;
   const Traits& traits() const { return traits_; }
+  AdapterSets* adapters() const { return adapters_.get(); }  // null: there are none
 
   // Chooses the size at which the networks run, at least the images', once everything else of the
   // request is right.
@@ -74,6 +75,17 @@ class Pipeline {
   // Handles of a plan's graphs, in order. An error: one cannot be built, or may not.
   absl::StatusOr<std::vector<GraphHandle>> HandlesOf(absl::Span<const PlannedGraph> graphs,
                                                      ModelGraphs::IfUnknown unknown) const;
+
+  // Handles of all graphs that the plan's images cannot be drawn without. Those of its adapters are
+  // made where they are not known, which reads files, and else refused, as one is that cannot be
+  // built; kModels has those of the models without any.
+  enum class Of : uint8_t { kAdapters, kModels };
+  absl::StatusOr<std::vector<GraphHandle>> HandlesOf(const Plan& plan,
+                                                     ModelGraphs::IfUnknown unknown,
+                                                     Of of = Of::kAdapters) const;
+  // The same of those that they can do without.
+  absl::StatusOr<std::vector<GraphHandle>> DispensableOf(const Plan& plan,
+                                                         ModelGraphs::IfUnknown unknown) const;
 
   // Every graph that pictures of that shape may need, of the leader and what it hands over to,
   // image-to-image too. An error: some network cannot be built at that size.
@@ -105,7 +117,14 @@ class Pipeline {
 
  private:
   Pipeline(ModelTable table, LoadedModels models, const ComponentModes& modes, StepRows rows,
-           int prompt_chunks);
+           int prompt_chunks, std::unique_ptr<AdapterSets> adapters);
+  // The graphs of the plan's adapters; null: it has none.
+  absl::StatusOr<AdapterSets::Graphs> AdaptedGraphsOf(const Plan& plan,
+                                                      ModelGraphs::IfUnknown unknown) const;
+  absl::StatusOr<std::vector<GraphHandle>> HandlesOver(const AdapterSets::Graphs& adapted,
+                                                       const Plan& plan,
+                                                       absl::Span<const PlannedGraph> graphs,
+                                                       ModelGraphs::IfUnknown unknown) const;
   // Models that draw, of the leader and what it hands over to.
   std::vector<const LoadedModel*> GroupOf(ModelId leader) const;
 
@@ -115,6 +134,8 @@ class Pipeline {
   // The spec with every default filled in, and its stages.
   absl::Status ResolveSpec(const Inputs& inputs, std::vector<FieldViolation> found,
                            Plan& plan) const;
+  // The adapters and stages of a spec that has its defaults.
+  absl::Status ResolveStages(const Inputs& inputs, Plan& plan) const;
   // Works out all that follows from the spec, the stages and the size that is executed.
   absl::Status Complete(const PictureSpec& asked, Plan& plan) const;
   LatentSize LatentsOf(Size size) const;
@@ -131,6 +152,7 @@ class Pipeline {
   const LoadedModels models_;
   const StepRows rows_;
   const int prompt_chunks_;
+  const std::unique_ptr<AdapterSets> adapters_;  // null: there are none
   Traits traits_;
 };
 

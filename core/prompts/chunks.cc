@@ -5,6 +5,8 @@
 #include <utility>
 
 #include "absl/algorithm/container.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/ascii.h"
 
 namespace latentd::prompts {
 namespace {
@@ -16,11 +18,75 @@ struct WeighedToken {
   double weight;
 };
 
-std::vector<WeighedToken> TokensOf(const Piece& piece, const ClipTokenizer& tokenizer) {
-  std::vector<WeighedToken> tokens;
-  for (const int64_t id : tokenizer.Tokenize(piece.text)) tokens.push_back({id, piece.weight});
-  return tokens;
+// True of a byte that a word goes on with.
+bool IsOfWord(absl::string_view text, size_t at) {
+  if (at >= text.size()) return false;
+  const auto byte = static_cast<unsigned char>(text[at]);
+  return absl::ascii_isalnum(byte) || !absl::ascii_isascii(byte);
 }
+
+// Bytes of the word where it begins at `at`, with angle brackets around it where there are some; 0:
+// it does not.
+size_t BytesOf(const SpecialWord& word, absl::string_view text, size_t at) {
+  const size_t bytes = word.text.size();
+  const bool has_bracket = text[at] == '<' && word.text[0] != '<';
+  const size_t begin = at + (has_bracket ? 1 : 0), end = begin + bytes;
+  if (text.substr(begin, bytes) != word.text) return 0;
+  if (has_bracket) return text.substr(end, 1) == ">" ? bytes + 2 : 0;
+  const bool is_whole = (at == 0 || !IsOfWord(text, at - 1)) && !IsOfWord(text, end);
+  return is_whole ? bytes : 0;
+}
+
+// Tokens of texts, with special words among them.
+class Lexer {
+ public:
+  Lexer(const ClipTokenizer& tokenizer, absl::Span<const SpecialWord> words)
+      : tokenizer_(tokenizer) {
+    for (const SpecialWord& word : words) by_first_[word.text[0]].push_back(&word);
+  }
+
+  const ClipTokenizer& tokenizer() const { return tokenizer_; }
+
+  std::vector<WeighedToken> TokensOf(const Piece& piece) const {
+    std::vector<WeighedToken> tokens;
+    const absl::string_view text = piece.text;
+    const auto add = [&](absl::Span<const int64_t> ids) {
+      for (const int64_t id : ids) tokens.push_back({id, piece.weight});
+    };
+    size_t begin = 0;
+    for (size_t at = 0; at < text.size() && !by_first_.empty();) {
+      const auto [word, bytes] = WordAt(text, at);
+      if (word != nullptr) {
+        add(tokenizer_.Tokenize(text.substr(begin, at - begin)));
+        add(word->ids);
+        begin = at + bytes;
+      }
+      at += std::max<size_t>(bytes, 1);
+    }
+    add(tokenizer_.Tokenize(text.substr(begin)));
+    return tokens;
+  }
+
+ private:
+  // The longest, and its bytes.
+  std::pair<const SpecialWord*, size_t> WordAt(absl::string_view text, size_t at) const {
+    std::pair<const SpecialWord*, size_t> longest = {nullptr, 0};
+    const bool has_bracket = text[at] == '<' && at + 1 < text.size();
+    for (const size_t first : {at, at + 1}) {
+      if (first > at && !has_bracket) break;
+      const auto words = by_first_.find(text[first]);
+      if (words == by_first_.end()) continue;
+      for (const SpecialWord* word : words->second) {
+        const size_t bytes = BytesOf(*word, text, at);
+        if (bytes > longest.second) longest = {word, bytes};
+      }
+    }
+    return longest;
+  }
+
+  const ClipTokenizer& tokenizer_;
+  absl::flat_hash_map<char, std::vector<const SpecialWord*>> by_first_;
+};
 
 // REQUIRES: there are no more of them than a chunk has.
 Chunk MakeChunk(absl::Span<const WeighedToken> tokens, const ClipTokenizer& tokenizer) {
@@ -41,20 +107,20 @@ using Tokens = std::vector<WeighedToken>;
 // Cuts a prompt's tokens into chunks.
 class Cutter {
  public:
-  explicit Cutter(const ClipTokenizer& tokenizer)
-      : tokenizer_(tokenizer), most_(static_cast<size_t>(tokenizer.max_length()) - 2) {}
+  explicit Cutter(const Lexer& lexer)
+      : lexer_(lexer), most_(static_cast<size_t>(tokenizer_.max_length()) - 2) {}
 
   void CutAtCommas(absl::Span<const Piece> pieces) {
     for (const Piece& piece : pieces) {
       if (piece.after_break) End();
-      for (const WeighedToken& token : TokensOf(piece, tokenizer_)) AddBehindComma(token);
+      for (const WeighedToken& token : lexer_.TokensOf(piece)) AddBehindComma(token);
     }
     if (!tokens_.empty() || chunks_.chunks.empty()) End();
   }
 
   void CutAtPieces(absl::Span<const Piece> pieces) {
     for (const Piece& piece : pieces) {
-      const Tokens all = TokensOf(piece, tokenizer_);
+      const Tokens all = lexer_.TokensOf(piece);
       auto left = absl::MakeConstSpan(all);
       // Chunks of fewer than 8 tokens, which no CLIP has, cut shorter pieces too.
       const bool is_cut = left.size() >= kLongPiece || left.size() > most_;
@@ -69,8 +135,7 @@ class Cutter {
 
   void CutAtSentences(absl::Span<const Piece> pieces) {
     Tokens all;
-    for (const Piece& piece : pieces)
-      absl::c_move(TokensOf(piece, tokenizer_), std::back_inserter(all));
+    for (const Piece& piece : pieces) absl::c_move(lexer_.TokensOf(piece), std::back_inserter(all));
     auto left = absl::MakeConstSpan(all);
     do {
       Add(left, SentenceOf(left));
@@ -137,7 +202,8 @@ class Cutter {
     behind_comma_ = 0;
   }
 
-  const ClipTokenizer& tokenizer_;
+  const Lexer& lexer_;
+  const ClipTokenizer& tokenizer_ = lexer_.tokenizer();
   const size_t most_;
   const int64_t comma_ = IdOf(",");
   Chunks chunks_;
@@ -146,14 +212,15 @@ class Cutter {
 };
 
 // The first chunk.
-absl::StatusOr<Chunks> Truncate(absl::Span<const Piece> pieces, const ClipTokenizer& tokenizer) {
+absl::StatusOr<Chunks> Truncate(absl::Span<const Piece> pieces, const Lexer& lexer) {
+  const ClipTokenizer& tokenizer = lexer.tokenizer();
   Tokens all;
   for (const Piece& piece : pieces) {
     if (piece.after_break) {
       return absl::InvalidArgumentError(
           "has the word BREAK, which begins another chunk: set long_prompt to CHUNK");
     }
-    absl::c_move(TokensOf(piece, tokenizer), std::back_inserter(all));
+    absl::c_move(lexer.TokensOf(piece), std::back_inserter(all));
   }
   const size_t most = static_cast<size_t>(tokenizer.max_length()) - 2;
   const size_t kept = std::min(all.size(), most);
@@ -171,12 +238,14 @@ bool Chunk::has_weights() const {
 Chunk EmptyChunk(const ClipTokenizer& tokenizer) { return MakeChunk({}, tokenizer); }
 
 absl::StatusOr<Chunks> MakeChunks(absl::Span<const Piece> pieces, Syntax syntax,
-                                  LongPrompt long_prompt, const ClipTokenizer& tokenizer) {
+                                  LongPrompt long_prompt, const ClipTokenizer& tokenizer,
+                                  absl::Span<const SpecialWord> words) {
+  const Lexer lexer(tokenizer, words);
   // A tokenizer of start and end alone has chunks without room.
   if (long_prompt == LongPrompt::kTruncate || tokenizer.max_length() <= 2) {
-    return Truncate(pieces, tokenizer);
+    return Truncate(pieces, lexer);
   }
-  Cutter cutter(tokenizer);
+  Cutter cutter(lexer);
   switch (syntax) {
     case Syntax::kNone:
     case Syntax::kA1111:

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "core/prompts/parse.h"
 #include "core/tokenizer/clip_tokenizer.h"
@@ -47,10 +48,19 @@ enum class LongPrompt : uint8_t {
 // Chunks of a prompt, at most.
 inline constexpr int kMaxChunks = 4;
 
+// A word that stands for other tokens than those of its text: as diffusers' and A1111's textual
+// inversions are. It is found where no letter and no digit, nor a byte of another character than
+// ASCII's, is beside it; and in angle brackets, "<film>", which belong to it then. Upper and lower
+// case differ. Of several that begin at one place the longest counts.
+struct SpecialWord {
+  absl::string_view text;    // not empty
+  std::vector<int64_t> ids;  // in its place; of any numbers
+};
+
 // INVALID_ARGUMENT, as ParsePrompt's: a piece begins a chunk of its own (BREAK), where kTruncate
 // reads one.
 absl::StatusOr<Chunks> MakeChunks(absl::Span<const Piece> pieces, Syntax syntax,
-                                  LongPrompt long_prompt,
-                                  const tokenizer::ClipTokenizer& tokenizer);
+                                  LongPrompt long_prompt, const tokenizer::ClipTokenizer& tokenizer,
+                                  absl::Span<const SpecialWord> words = {});
 
 }  // namespace latentd::prompts

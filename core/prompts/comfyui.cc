@@ -71,7 +71,7 @@ absl::Status RefuseInversions(absl::string_view text) {
   for (size_t at = text.find(kName); at != text.npos; at = text.find(kName, at + 1)) {
     if (at > 0 && !absl::StrContains(" \n(", text[at - 1])) continue;
     return Refused(text.substr(at, text.find_first_of(" \n:),", at + kName.size()) - at),
-                   "textual inversions are not supported");
+                   "textual inversions are words by themselves, without embedding:");
   }
   return absl::OkStatus();
 }

@@ -26,7 +26,7 @@ HealthCheckResponse HealthService::StatusOf(const std::string& service) const {
   } else if (service == "liveness") {
     set(health_.alive());
   } else if (has_admin_ && (service == "latent.v1.GraphCache" || service == "latent.v1.Admin" ||
-                            service == "latent.v1.Models")) {
+                            service == "latent.v1.Models" || service == "latent.v1.Adapters")) {
     set(true);
   }
   return response;

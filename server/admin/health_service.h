@@ -6,6 +6,7 @@
 //   latent.v1.GraphCache        SERVING, where the server listens for operators at all
 //   latent.v1.Admin             the same
 //   latent.v1.Models            the same
+//   latent.v1.Adapters          the same
 //   liveness                    SERVING while the process works (process/health.h: alive)
 //
 // Another name is NOT_FOUND for Check and SERVICE_UNKNOWN for Watch, as health.proto says.

@@ -27,6 +27,7 @@ v1::GenerateRequest ToGenerate(const v1::EncodeRequest& encode) {
   if (encode.has_clip_skip()) request.set_clip_skip(encode.clip_skip());
   if (encode.has_clip_skip_a1111()) request.set_clip_skip_a1111(encode.clip_skip_a1111());
   request.set_model(encode.model());
+  *request.mutable_adapters() = encode.adapters();
   request.set_priority(encode.priority());
   return request;
 }

@@ -91,12 +91,13 @@ std::optional<pipeline::Size> ToSize(absl::string_view text) {
   return size;
 }
 
-constexpr absl::string_view kFloat32 = "fp32", kTf32 = "tf32";
+constexpr absl::string_view kFloat32 = "fp32", kTf32 = "tf32", kF8 = "fp8";
 
 std::optional<engine::DType> ToDType(absl::string_view text) {
   if (text == kFloat32 || text == kTf32) return engine::DType::kF32;
   if (text == "bf16") return engine::DType::kBF16;
   if (text == "fp16") return engine::DType::kF16;
+  if (text == kF8) return engine::DType::kF8E4M3;
   return std::nullopt;
 }
 
@@ -136,8 +137,8 @@ constexpr absl::string_view kEveryComponent;
 
 absl::StatusOr<PrecisionWords> ToPrecisionWords(absl::string_view flag, absl::string_view text) {
   const std::string right = absl::StrCat(
-      "PRECISION or COMPONENT=PRECISION, where PRECISION is one of fp32, bf16, fp16, tf32 and "
-      "COMPONENT one of ",
+      "PRECISION or COMPONENT=PRECISION, where PRECISION is one of fp32, bf16, fp16, fp8, tf32 "
+      "and COMPONENT one of ",
       absl::StrJoin(engine::kComponentNames, ", "));
   PrecisionWords words;
   for (const absl::string_view part : Parts(text)) {
@@ -153,6 +154,19 @@ absl::StatusOr<PrecisionWords> ToPrecisionWords(absl::string_view flag, absl::st
         is_named ? "the only precision of that component" : "the only precision of all components");
   }
   return words;
+}
+
+bool IsUnet(absl::string_view component) { return absl::StartsWith(component, "unet_"); }
+
+// OK unless fp8 is asked for by the name of what has none.
+absl::Status CheckF8(absl::string_view flag, absl::string_view text, const PrecisionWords& words) {
+  for (const auto& [component, word] : words) {
+    if (word != kF8 || component == kEveryComponent || IsUnet(component)) continue;
+    return WrongValue(flag, text,
+                      "fp8 for all components or for a UNet: the others compute in bf16 beside it, "
+                      "so that bf16 is the word for them");
+  }
+  return absl::OkStatus();
 }
 
 bool Contains(const PrecisionWords& words, absl::string_view word) {
@@ -293,12 +307,14 @@ absl::StatusOr<Precision> ToPrecision(absl::string_view flag, absl::string_view 
                       "fp32 or tf32, not both: all that a server computes in float32 is with TF32, "
                       "or nothing is");
   }
+  RETURN_IF_ERROR(CheckF8(flag, text, words));
   words.emplace(kEveryComponent, otherwise);
   Precision precision{.components = {}, .tf32 = tf32};
   for (const absl::string_view component : engine::kComponentNames) {
     const auto own = words.find(component);
     const absl::string_view word = own == words.end() ? words[kEveryComponent] : own->second;
-    precision.components.emplace(component, *ToDType(word));
+    const bool beside = word == kF8 && !IsUnet(component);
+    precision.components.emplace(component, beside ? engine::DType::kBF16 : *ToDType(word));
   }
   return precision;
 }

@@ -65,7 +65,7 @@ struct Precision {
 // "bf16" for every component, "unet_base=bf16,vae_decoder=fp32", or both, where a component's own
 // value wins; each once. What the text says nothing of is in `otherwise`, spelled alike. REQUIRES:
 // that is one. "tf32" is f32 with TF32, which is for all that is f32, so that a text that has it
-// and fp32 is wrong.
+// and fp32 is wrong. "fp8" is for UNets; said of all components, the others are in bf16.
 absl::StatusOr<Precision> ToPrecision(absl::string_view flag, absl::string_view text,
                                       absl::string_view otherwise);
 

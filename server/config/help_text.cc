@@ -31,6 +31,9 @@ What to serve
   --lora=FILE[:WEIGHT]    a LoRA that is merged into the base's weights, such as film.safetensors:0.8; once for each.
                           Of two weights, film.safetensors:0.8:0.5, the second is for the text encoders (default: 1;
                           they may be negative, and above 1). docs/adapters.md says what can be read
+  --adapters=DIR          a folder of LoRAs, which requests name (latent generate --adapter film:0.8), and of textual
+                          inversions, whose words prompts may have. What is added, edited or removed is noticed; what is
+                          broken is not served, and `latent adapters` says why (default: none)
   --model=NAME=PATH       a further model, which requests name; once for each. Behind the path may stand ,KEY=VALUE: vae,
                           unet, vae-tiny, text-encoder, text-encoder-2, components-from, preset, scheduler,
                           prediction-type and ema, as these flags; lora, as --lora, once for each; buckets, with
@@ -55,7 +58,8 @@ What to serve
                           each is compiled, reference (op by op, slow) or off (what needs it is refused; without
                           vae_tiny, which a checkpoint may have in a folder of that name, previews are in colours)
   --precision=LIST        what the networks compute in: fp32, bf16, fp16, or with cuda tf32 (fp32 whose products may round
-                          what they multiply; not beside fp32), for all of them or by component, such as
+                          what they multiply; not beside fp32) or fp8 (bf16 in which most linear layers of the UNets
+                          multiply 8-bit floats: faster, other details), for all of them or by component, such as
                           bf16,vae_decoder=fp32; what is not named, in the default (cuda: bf16; others: fp32). A VAE whose
                           config.json does not say "force_upcast": false runs its parts that overflow in fp16 in fp32; a
                           picture that still is not finite is decoded again in fp32
@@ -96,6 +100,8 @@ Where
   --metrics-listen=ADDRESS
                           HOST:PORT over HTTP: /metrics for Prometheus, /healthz and /readyz for probes (default: nowhere); IPv4
   --health-listen=ADDRESS HOST:PORT for probes: grpc.health.v1 alone, always in plain text (default: nowhere)
+  --http-listen=ADDRESS   HOST:PORT over HTTP: pictures by OpenAI's Images API, AUTOMATIC1111's and Hugging Face's (default:
+                          nowhere). Speaks TLS and asks for certificates as --listen does; docs/http.md has its paths
 
 Who may call (PEM files, read again when they change)
   --tls-cert=FILE         speak TLS at --listen and --admin-listen, with this certificate; those that lead to its

@@ -1,5 +1,6 @@
 #include "server/config/options.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <utility>
 
@@ -107,6 +108,14 @@ absl::Status SetPrecision(const v1::ServerConfig& config, engine::Config& engine
                    ToPrecision(kFlag, config.precision(), DefaultPrecision(config.backend())));
   engine.precision = std::move(precision.components);
   engine.tf32 = precision.tf32;
+  const auto is_f8 = [](const auto& each) { return each.second == engine::DType::kF8E4M3; };
+  if (config.backend() == v1::CPU &&
+      std::any_of(engine.precision.begin(), engine.precision.end(), is_f8)) {
+    return WrongValue(kFlag, config.precision(),
+                      "given together with --backend=cuda (or reference, to compare with) where it "
+                      "is fp8; processors have no 8-bit products, so that it would be slower than "
+                      "fp32 and less exact: fp32 or bf16");
+  }
   if (!engine.tf32 || config.backend() == v1::CUDA) return absl::OkStatus();
   return WrongValue(kFlag, config.precision(),
                     "given together with --backend=cuda where it is tf32; others compute float32 "
@@ -126,6 +135,7 @@ absl::Status SetModels(const v1::ServerConfig& config, engine::Config& engine) {
   engine.refiner = config.refiner();
   RETURN_IF_ERROR(SetParts(config, engine));
   RETURN_IF_ERROR(SetLoras(config, engine));
+  engine.adapters = config.adapters();
   RETURN_IF_ERROR(SetPrediction(config, engine));
   engine.variant = config.variant();
   engine.scheduler = config.scheduler();
@@ -216,6 +226,10 @@ absl::Status SetAddresses(const v1::ServerConfig& config, Options& options) {
   options.health_listen = config.health_listen();
   if (!options.health_listen.empty()) {
     RETURN_IF_ERROR(CheckTcpAddress("health-listen", options.health_listen));
+  }
+  options.http_listen = config.http_listen();
+  if (!options.http_listen.empty()) {
+    RETURN_IF_ERROR(CheckTcpAddress("http-listen", options.http_listen));
   }
   options.admin_listen = config.admin_listen();
   if (options.admin_listen.empty()) return absl::OkStatus();

@@ -18,6 +18,7 @@ struct Options {
   std::string admin_listen;    // the same; empty: a Unix socket (core/base/admin_socket.h)
   std::string metrics_listen;  // HOST:PORT; empty: nowhere
   std::string health_listen;   // the same
+  std::string http_listen;     // the same
   tls::TlsFiles tls_files;
   std::optional<tracing::Endpoint> otlp_endpoint;  // nothing: spans go nowhere
   engine::Config engine;

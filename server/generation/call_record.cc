@@ -57,6 +57,10 @@ void CallRecord::WriteLogLine(const absl::Status& status, absl::StatusCode code,
                                {"queue_seconds", Seconds(begun - arrived)},
                                {"run_seconds", Seconds(now - begun)},
                                {"code", absl::StatusCodeToString(code)}};
+  if (http_status != 0) {
+    fields["transport"] = "http";
+    fields["http"] = http_status;
+  }
   if (!size.empty() && size != bucket) fields["bucket"] = bucket;
   if (!trace_id.empty()) fields["trace_id"] = trace_id;
   AddReason(status, fields);

@@ -23,6 +23,7 @@ struct CallRecord {
   std::string bucket;    // bucket that they were drawn in
   int steps = 0;
   int images = 0;
+  int http_status = 0;  // 0: it came by gRPC
   absl::Time arrived, started = absl::InfiniteFuture();
 };
 

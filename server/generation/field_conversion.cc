@@ -66,10 +66,31 @@ static_assert(NumberOf(prompts::Syntax::kCompel) == v1::PROMPT_SYNTAX_COMPEL);
 static_assert(NumberOf(prompts::LongPrompt::kTruncate) == v1::LONG_PROMPT_TRUNCATE);
 static_assert(NumberOf(prompts::LongPrompt::kChunk) == v1::LONG_PROMPT_CHUNK);
 
+using AdapterList = std::vector<pipeline::Adapter>;
+
+pipeline::Adapter ReadAdapter(const v1::Adapter& proto) {
+  pipeline::Adapter adapter{.name = proto.name()};
+  if (proto.has_weight()) adapter.weight = proto.weight();
+  if (proto.has_text_encoder_weight()) adapter.text_encoder_weight = proto.text_encoder_weight();
+  return adapter;
+}
+
+v1::Adapter WriteAdapter(const pipeline::Adapter& adapter) {
+  v1::Adapter proto;
+  proto.set_name(adapter.name);
+  if (adapter.weight) proto.set_weight(*adapter.weight);
+  if (adapter.text_encoder_weight) proto.set_text_encoder_weight(*adapter.text_encoder_weight);
+  return proto;
+}
+
 template <typename T>
 void Read(const Message& from, const FieldDescriptor& field, T& to) {
   const Reflection& reflection = Of(from);
-  if constexpr (std::is_same_v<T, bool>) {
+  if constexpr (std::is_same_v<T, AdapterList>) {
+    for (const v1::Adapter& proto : reflection.GetRepeatedFieldRef<v1::Adapter>(from, &field)) {
+      to.push_back(ReadAdapter(proto));
+    }
+  } else if constexpr (std::is_same_v<T, bool>) {
     to = reflection.GetBool(from, &field);
   } else if constexpr (std::is_same_v<T, int>) {
     to = reflection.GetInt32(from, &field);
@@ -109,7 +130,10 @@ void WriteText(const std::string& value, Message& to, const FieldDescriptor& fie
 template <typename T>
 void Write(const T& value, Message& to, const FieldDescriptor& field) {
   const Reflection& reflection = Of(to);
-  if constexpr (std::is_same_v<T, bool>) {
+  if constexpr (std::is_same_v<T, AdapterList>) {
+    const auto list = reflection.GetMutableRepeatedFieldRef<v1::Adapter>(&to, &field);
+    for (const pipeline::Adapter& adapter : value) list.Add(WriteAdapter(adapter));
+  } else if constexpr (std::is_same_v<T, bool>) {
     reflection.SetBool(&to, &field, value);
   } else if constexpr (std::is_same_v<T, int>) {
     reflection.SetInt32(&to, &field, value);

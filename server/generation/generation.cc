@@ -239,6 +239,16 @@ void Generation::NoteId(const std::string& request_id) {
   record_.id = own ? request_id : MakeRequestId();
 }
 
+std::string Generation::request_id() const {
+  absl::MutexLock lock(&mutex_);
+  return record_.id;
+}
+
+void Generation::NoteHttpStatus(int code) {
+  absl::MutexLock lock(&mutex_);
+  record_.http_status = code;
+}
+
 void Generation::OnEvent(engine::Event event) {
   AdvanceAfter([&] {
     Add(std::make_shared<const engine::Event>(std::move(event)), environment_.clock.Monotonic());

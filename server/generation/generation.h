@@ -73,6 +73,11 @@ class Generation : public engine::EventSink, public ActiveCall {
   // The transport is done with the call, which ended with `status`, and may be gone on return.
   void Done(const absl::Status& status);
 
+  // The id that the request goes by, once it has been read.
+  std::string request_id() const ABSL_LOCKS_EXCLUDED(mutex_);
+  // The status that its client was told over HTTP, for the log line.
+  void NoteHttpStatus(int code) ABSL_LOCKS_EXCLUDED(mutex_);
+
   // A border: makes the change, then sends what can be sent, or ends the call if there is no memory
   // for it. Called without the lock.
   void AdvanceAfter(absl::FunctionRef<void()> change);

@@ -5,6 +5,7 @@
 
 #include "core/base/utf8.h"
 #include "core/engine/api/model_name.h"
+#include "server/generation/adapter_conversion.h"
 #include "server/generation/basic_conversion.h"
 #include "server/generation/field_conversion.h"
 #include "server/generation/request_fields.h"
@@ -199,6 +200,9 @@ v1::GetCapabilitiesResponse ToProto(const engine::Capabilities& capabilities,
                                     absl::string_view caller) {
   v1::GetCapabilitiesResponse proto;
   for (const engine::ModelInfo& model : capabilities.models) *proto.add_models() = ToProto(model);
+  for (const pipeline::AdapterFacts& adapter : capabilities.adapters) {
+    *proto.add_adapters() = ToProto(adapter);
+  }
   proto.set_can_refine(capabilities.can_refine);
   *proto.mutable_default_size() = ToProto(capabilities.default_size);
   for (const auto& names : capabilities.schedulers) {

@@ -35,6 +35,11 @@ class Tls {
     return operator_credentials_;
   }
 
+  // For a port that is not gRPC's: the pair that counts now, and the check of each call's client,
+  // which lives as long as this; null: any client.
+  std::shared_ptr<const latentd::tls::KeyPair> pair() const { return pair_->value(); }
+  ClientCheck* clients() const { return clients_.get(); }
+
  private:
   using PairFiles = FollowedFiles<latentd::tls::KeyPair>;
 

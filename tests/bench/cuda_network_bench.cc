@@ -109,13 +109,14 @@ golden::InputShapes InputsOf(const Network& network, const Shape& shape) {
   return shapes;
 }
 
-// As latentd's --precision.
-absl::StatusOr<graph::DType> DTypeOf(const std::string& precision) {
-  if (precision == "fp32" || precision == "tf32") return graph::DType::kF32;
-  if (precision == "bf16") return graph::DType::kBF16;
-  if (precision == "fp16") return graph::DType::kF16;
+// As latentd's --precision, but that fp8 takes every linear that it can.
+absl::StatusOr<graph::Precision> PrecisionOf(const std::string& precision) {
+  if (precision == "fp32" || precision == "tf32") return graph::Precision{};
+  if (precision == "bf16") return graph::Precision{graph::DType::kBF16};
+  if (precision == "fp16") return graph::Precision{graph::DType::kF16};
+  if (precision == "fp8") return graph::Precision{graph::DType::kBF16, {}, {"*"}};
   return absl::InvalidArgumentError(
-      absl::StrCat("no precision ", precision, ": fp32, bf16, fp16, tf32"));
+      absl::StrCat("no precision ", precision, ": fp32, bf16, fp16, fp8, tf32"));
 }
 
 // The part of the network's last graph that every step runs: of an autoencoder, the decoder.
@@ -124,8 +125,8 @@ absl::StatusOr<graph::Graph> GraphOf(const Network& network, const Shape& shape,
   ASSIGN_OR_RETURN(
       std::vector<graph::Graph> graphs,
       golden::BuildNetworkGraphs(network.class_name, network.config, InputsOf(network, shape)));
-  ASSIGN_OR_RETURN(const graph::DType dtype, DTypeOf(precision));
-  ASSIGN_OR_RETURN(graph::SplitGraphs split, compiler::SplitInPrecision(graphs.back(), {dtype}));
+  ASSIGN_OR_RETURN(const graph::Precision asked, PrecisionOf(precision));
+  ASSIGN_OR_RETURN(graph::SplitGraphs split, compiler::SplitInPrecision(graphs.back(), asked));
   return passes::RunPasses(std::move(split.step), target,
                            {.evaluate = backends::reference::EvaluateRecipe});
 }

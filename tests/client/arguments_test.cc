@@ -253,10 +253,29 @@ TEST(RequestOptionsTest, EveryFieldButThePromptAndTheOutputHasAnOption) {
   EXPECT_THAT(missing, IsEmpty());
 }
 
+TEST(RequestOptionsTest, AnAdapterHasWeights) {
+  ASSERT_OK_AND_ASSIGN(
+      const v1::GenerateRequest request,
+      RequestOf({"--adapter=film", "--adapter=styles/ink:0.8", "--adapter", "b:-1:0.5"}));
+  ASSERT_EQ(request.adapters_size(), 3);
+  EXPECT_EQ(request.adapters(0).name(), "film");
+  EXPECT_FALSE(request.adapters(0).has_weight());
+  EXPECT_EQ(request.adapters(1).name(), "styles/ink");
+  EXPECT_EQ(request.adapters(1).weight(), 0.8);
+  EXPECT_FALSE(request.adapters(1).has_text_encoder_weight());
+  EXPECT_EQ(request.adapters(2).weight(), -1);
+  EXPECT_EQ(request.adapters(2).text_encoder_weight(), 0.5);
+  for (const char* wrong :
+       {"--adapter=", "--adapter=:0.8", "--adapter=film:much", "--adapter=film:1:1:1"}) {
+    EXPECT_THAT(RequestOf({wrong}), StatusIs(kInvalid, HasSubstr("NAME:WEIGHT"))) << wrong;
+  }
+}
+
 TEST(RequestOptionsTest, FieldsAreSpelledAsTheyAreTyped) {
   EXPECT_EQ(OptionSpelling("num_inference_steps"), "--num-inference-steps");
   EXPECT_EQ(OptionSpelling("output.quality"), "--quality");
   EXPECT_EQ(OptionSpelling("previews.every_n_steps"), "--previews");
+  EXPECT_EQ(OptionSpelling("adapters[1].name"), "--adapter");
   EXPECT_EQ(OptionSpelling("prompt"), "PROMPT");
   EXPECT_EQ(OptionSpelling("id"), "ID");
   EXPECT_EQ(OptionSpelling("selector.ids[3]"), "ID");

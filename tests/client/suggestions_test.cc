@@ -35,7 +35,7 @@ TEST(SuggestionsTest, NamesOfOtherToolsLeadToOurs) {
     EXPECT_EQ(NearestOption(typed, known), meant) << typed;
   }
   EXPECT_THAT(NearestOption("prompt", known), HasSubstr("PROMPT"));
-  EXPECT_THAT(NearestOption("lora", known), HasSubstr("--lora of latentd"));
+  EXPECT_THAT(NearestOption("lora", known), HasSubstr("--adapter"));
 }
 
 TEST(SuggestionsTest, OnlyWhatTheCommandHasIsSaid) {

@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/graph/op_table.h"
 #include "core/graph/target.h"
+#include "tests/conformance/fused_node.h"
 #include "tests/conformance/op_cases.h"
 
 namespace latentd::testing {
@@ -16,27 +17,6 @@ using graph::Layout;
 using graph::Op;
 using graph::Rate;
 using graph::Value;
-
-// Appends a fused node to `b`: `write` writes its body, given a value for each operand.
-Value Fuse(GraphBuilder& b, const std::string& kind, const std::vector<Value>& operands,
-           const std::function<Value(GraphBuilder&, const std::vector<Value>&)>& write) {
-  GraphBuilder body;
-  std::vector<Value> inputs;
-  graph::Node node;
-  node.op = Op::kFused;
-  for (Value operand : operands) {
-    inputs.push_back(body.Input(absl::StrCat(inputs.size()), b.node(operand).dtype,
-                                b.node(operand).shape, Rate::kStep));
-    node.operands.push_back(operand.id);
-  }
-  body.Output("result", write(body, inputs));
-  absl::StatusOr<graph::Graph> built = std::move(body).Build();
-  if (!built.ok()) b.Fail(built.status());
-  if (!built.ok()) return kNone;
-  node.attributes =
-      graph::FusedAttributes{kind, std::make_shared<const graph::Graph>(*std::move(built))};
-  return b.Append(std::move(node));
-}
 
 struct Epilogue {
   std::string name;
@@ -324,12 +304,18 @@ std::vector<OpCase> FusedCases() {
   return cases;
 }
 
-std::vector<OpCase> AllOpCases() {
+std::vector<OpCase> CasesWithoutF8() {
   std::vector<OpCase> cases;
   for (const auto& some :
        {ProductCases(), ElementwiseCases(), MovementCases(), SamplingCases(), FusedCases()}) {
     cases.insert(cases.end(), some.begin(), some.end());
   }
+  return cases;
+}
+
+std::vector<OpCase> AllOpCases() {
+  std::vector<OpCase> cases = CasesWithoutF8();
+  for (OpCase& c : F8Cases()) cases.push_back(std::move(c));
   return cases;
 }
 

@@ -18,7 +18,8 @@ namespace latentd::testing {
 // Time steps stay f32, which their op wants. REQUIRES: no casts.
 graph::Graph InDType(const graph::Graph& graph, device::DType dtype);
 
-// The cases whose op has a meaning in every float dtype: neither casts nor what takes one only.
+// The cases whose op has a meaning in every float dtype: neither casts nor what takes one only, as
+// all that 8-bit floats are made of.
 std::vector<OpCase> CasesOfEveryDType();
 
 // The cases in bf16 and in f16.

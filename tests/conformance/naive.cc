@@ -179,6 +179,61 @@ Array RowStd(const Node& node, const Operands& x) {
   });
 }
 
+Array RowNorm(const Node& node, const Operands& x) {
+  const int64_t row = x[0]->shape.elements() / x[0]->shape[0];
+  const bool euclidean = Attributes<graph::RowNormAttributes>(node).euclidean;
+  return Fill(node.shape, [&](const Index& i) {
+    double largest = 0, squares = 0;
+    for (int64_t k = 0; k < row; ++k) {
+      const double value = x[0]->values[i[0] * row + k];
+      largest = std::max(largest, std::abs(value));
+      squares += value * value;
+    }
+    return euclidean ? std::sqrt(squares) : largest;
+  });
+}
+
+double F8ScaleOf(double x) {
+  if (x == 0) return 1;
+  double scale = 1;
+  while (x / scale > 448) scale *= 2;
+  while (x / (scale / 2) <= 448 && scale > 0x1p-100) scale /= 2;
+  return scale;
+}
+
+// The number of e4m3 that is nearest to x, found among all of them; of two the one whose last bit
+// is 0.
+double NearestE4M3(double x) {
+  if (!std::isfinite(x)) return NAN;
+  double best = 0;
+  for (int code = 0; code < 0x7F; ++code) {
+    const int exponent = std::max(code >> 3, 1), implied = code >> 3 != 0 ? 8 : 0;
+    const double value = std::ldexp(implied + (code & 7), exponent - 10);
+    const double gain = std::abs(best - std::abs(x)) - std::abs(value - std::abs(x));
+    if (gain < 0 || (gain == 0 && code % 2 != 0)) continue;
+    best = value;
+  }
+  return std::copysign(best, x);
+}
+
+Array Quantize(const Node& node, const Operands& x) {
+  return Fill(node.shape,
+              [&](const Index& i) { return NearestE4M3(At(*x[0], i) / x[1]->values[0]); });
+}
+
+Array F8Linear(const Node& node, const Operands& x) {
+  const int64_t depth = x[1]->shape[1];
+  return Fill(node.shape, [&](const Index& i) {
+    double sum = 0;
+    Index from = i;
+    for (int64_t k = 0; k < depth; ++k) {
+      from.back() = k;
+      sum += At(*x[0], from) * At(*x[1], {i.back(), k});
+    }
+    return sum * x[2]->values[0] + (x.size() > 3 ? x[3]->values[i.back()] : 0);
+  });
+}
+
 double SiluOf(double x) { return x / (1 + std::exp(-x)); }
 double GeluOf(double x) { return 0.5 * x * (1 + std::erf(x / std::sqrt(2.0))); }
 double QuickGeluOf(double x) { return x / (1 + std::exp(-1.702 * x)); }
@@ -307,6 +362,7 @@ Function FunctionOf(Op op) {
       {Op::kSoftmax, Softmax},
       {Op::kRowStd, RowStd},
       {Op::kIsFinite, IsFiniteNaively},
+      {Op::kRowNorm, RowNorm},
       {Op::kSilu, Map<SiluOf>},
       {Op::kGelu, Map<GeluOf>},
       {Op::kQuickGelu, Map<QuickGeluOf>},
@@ -322,6 +378,9 @@ Function FunctionOf(Op op) {
       {Op::kSub, Combine<Minus>},
       {Op::kMul, Combine<Times>},
       {Op::kDiv, Combine<Over>},
+      {Op::kF8Scale, Map<F8ScaleOf>},
+      {Op::kQuantize, Quantize},
+      {Op::kF8Linear, F8Linear},
       {Op::kConcat, Concat},
       {Op::kSlice, Slice},
       {Op::kReshape, Reshape},

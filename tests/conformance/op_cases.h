@@ -30,6 +30,10 @@ std::vector<OpCase> MovementCases();
 std::vector<OpCase> SamplingCases();
 std::vector<OpCase> FusedCases();
 
+// Cases of 8-bit products, which the CPU backend does not have.
+std::vector<OpCase> F8Cases();
+
+std::vector<OpCase> CasesWithoutF8();
 std::vector<OpCase> AllOpCases();
 
 }  // namespace latentd::testing

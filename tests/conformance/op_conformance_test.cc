@@ -32,8 +32,10 @@ TEST_P(OpConformance, ReferenceComputesWhatLoopsInDoublePrecisionDo) {
   }
 }
 
+class CpuConformance : public ::testing::TestWithParam<OpCase> {};
+
 // Each instruction set has its own loops and its own choice of kernels.
-TEST_P(OpConformance, CpuComputesWhatTheReferenceDoesInEveryInstructionSet) {
+TEST_P(CpuConformance, CpuComputesWhatTheReferenceDoesInEveryInstructionSet) {
   const PreparedCase p = Prepare(GetParam());
   ASSERT_NE(p.graph, nullptr);
   backends::reference::ReferenceBackend reference;
@@ -44,6 +46,21 @@ TEST_P(OpConformance, CpuComputesWhatTheReferenceDoesInEveryInstructionSet) {
                          backends::cpu::CpuBackend::Create({.instruction_set = name}));
     SCOPED_TRACE(name);
     ExpectOutputs("cpu", RunOn(*cpu, p), expected);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Ops, CpuConformance, ::testing::ValuesIn(CasesWithoutF8()),
+                         [](const auto& info) { return info.param.name; });
+
+TEST(CpuRefusals, RefusesEightBitProductsByName) {
+  ASSERT_OK_AND_ASSIGN(const auto cpu, backends::cpu::CpuBackend::Create({}));
+  for (const OpCase& c : F8Cases()) {
+    const PreparedCase p = Prepare(c);
+    ASSERT_NE(p.graph, nullptr) << c.name;
+    EXPECT_THAT(cpu->MakePlan(*p.graph),
+                StatusIs(absl::StatusCode::kUnimplemented,
+                         ::testing::HasSubstr("the CPU backend has no 8-bit products")))
+        << c.name;
   }
 }
 

@@ -19,7 +19,9 @@ absl::StatusOr<std::set<std::string>> ParseKinds(const std::string& value) {
   const std::set<std::string> kinds = absl::StrSplit(value, ',');
   for (const std::string& kind : kinds) {
     if (!Options().only.contains(kind)) {
-      return Wrong(absl::StrCat("--only: \"", kind, "\" is not one of networks, pictures, tokens"));
+      return Wrong(absl::StrCat("--only: \"", kind,
+                                "\" is not one of networks, pictures, tokens, "
+                                "videos"));
     }
   }
   return kinds;
@@ -29,7 +31,9 @@ absl::StatusOr<device::DType> ParsePrecision(const std::string& value) {
   if (value == "fp32" || value == kTf32) return device::DType::kF32;
   if (value == "bf16") return device::DType::kBF16;
   if (value == "fp16") return device::DType::kF16;
-  return Wrong(absl::StrCat("--precision: \"", value, "\" is not one of fp32, bf16, fp16, tf32"));
+  if (value == "fp8") return device::DType::kF8E4M3;
+  return Wrong(
+      absl::StrCat("--precision: \"", value, "\" is not one of fp32, bf16, fp16, fp8, tf32"));
 }
 
 absl::Status Set(const std::string& name, const std::string& value, Options& options) {

@@ -15,7 +15,7 @@ struct Options {
   std::string checkpoint;  // directory of base/ and refiner/, which the pictures were drawn with
   std::string backend = "cpu";  // or "cuda", "reference"
   bool full = false;            // whole SDXL networks too
-  std::set<std::string> only = {"networks", "pictures", "tokens"};
+  std::set<std::string> only = {"networks", "pictures", "tokens", "videos"};
   std::string case_name;  // empty: all
   std::set<std::string> skip_passes;
   device::DType precision = device::DType::kF32;  // every component's
@@ -23,13 +23,18 @@ struct Options {
 
   // True if results are to be those of diffusers in float32.
   bool IsExact() const { return precision == device::DType::kF32 && !tf32; }
+  // True for fp8 too: what diffusers loses in that is not known, so that it is beside bf16's bars,
+  // some of which it misses.
+  bool IsInBf16() const {
+    return precision == device::DType::kBF16 || precision == device::DType::kF8E4M3;
+  }
   bool Selects(const std::string& name) const { return case_name.empty() || case_name == name; }
 };
 
 inline constexpr char kUsage[] =
     "Usage: golden --cases DIR --checkpoint DIR [--backend cpu|cuda|reference]\n"
-    "              [--full] [--only pictures,networks,tokens] [--case NAME]\n"
-    "              [--skip-pass NAME]... [--precision fp32|bf16|fp16|tf32]\n"
+    "              [--full] [--only pictures,networks,tokens,videos] [--case NAME]\n"
+    "              [--skip-pass NAME]... [--precision fp32|bf16|fp16|fp8|tf32]\n"
     "Runs what diffusers computed (README.md beside the cases) and says how far latentd is from "
     "it.\n"
     "Exit code: 0 if every case passed, 1 if not, 2 for wrong usage.\n";

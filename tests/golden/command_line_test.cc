@@ -38,7 +38,7 @@ TEST(CommandLine, TakesValuesAfterASpaceOrAnEqualsSign) {
 
 TEST(CommandLine, RunsEverythingButWholeNetworksByDefault) {
   ASSERT_OK_AND_ASSIGN(const Options options, Parse({"--cases=a", "--checkpoint=b"}));
-  EXPECT_THAT(options.only, ElementsAre("networks", "pictures", "tokens"));
+  EXPECT_THAT(options.only, ElementsAre("networks", "pictures", "tokens", "videos"));
   EXPECT_FALSE(options.full);
   EXPECT_THAT(options.skip_passes, IsEmpty());
   EXPECT_TRUE(options.Selects("star"));
@@ -58,7 +58,7 @@ TEST(CommandLine, TakesAPrecision) {
                        Parse({"--cases=a", "--only=networks", "--precision=bf16"}));
   EXPECT_EQ(low.precision, device::DType::kBF16);
   EXPECT_THAT(Parse({"--cases=a", "--precision=fp8"}),
-              StatusIs(kInvalid, HasSubstr("fp32, bf16, fp16, tf32")));
+              StatusIs(kInvalid, HasSubstr("fp32, bf16, fp16, fp8, tf32")));
 }
 
 TEST(CommandLine, Tf32IsFloat32OnAGpuAndNotExact) {

@@ -13,6 +13,7 @@
 #include "tests/golden/picture_cases.h"
 #include "tests/golden/report.h"
 #include "tests/golden/token_cases.h"
+#include "tests/golden/video_cases.h"
 
 namespace latentd::golden {
 namespace {
@@ -41,6 +42,7 @@ bool RunAll(const Options& options) {
   if (options.only.contains("tokens")) RunTokenCases(options, report);
   if (options.only.contains("networks")) RunNetworkCases(options, **backend, report);
   if (options.only.contains("pictures")) RunPictureCases(options, **backend, report);
+  if (options.only.contains("videos")) RunVideoCases(options, **backend, report);
   return report.Finish();
 }
 

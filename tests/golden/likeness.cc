@@ -31,7 +31,7 @@ absl::StatusOr<LikenessCases> LikenessCases::Read(const Options& options) {
   const std::string folder = options.cases + "/likeness";
   const std::string path = folder + "/diffusers.json";
   ASSIGN_OR_RETURN(const json kept, ReadJsonFile(path));
-  const char* precision = options.precision == device::DType::kBF16 ? "bf16" : "fp16";
+  const char* precision = options.IsInBf16() ? "bf16" : "fp16";
   if (!kept.contains(precision)) {
     return absl::NotFoundError(
         absl::StrCat(path, " does not say what diffusers keeps in ", precision));

@@ -13,7 +13,7 @@ using nlohmann::json;
 absl::StatusOr<Losses> Losses::Read(const Options& options) {
   const std::string path = options.cases + "/losses.json";
   ASSIGN_OR_RETURN(const json all, ReadJsonFile(path));
-  const bool bf16 = options.precision == device::DType::kBF16;
+  const bool bf16 = options.IsInBf16();
   const char* name = bf16 ? "bf16" : "fp16";
   const auto found = all.find(name);
   if (found != all.end() && found->is_object()) return Losses(*found);

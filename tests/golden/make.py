@@ -20,8 +20,9 @@ from diffusers import (AutoPipelineForImage2Image, AutoPipelineForInpainting, St
                        StableDiffusionXLPipeline)
 from diffusers.utils.torch_utils import randn_tensor
 from PIL import Image
-from safetensors.torch import save_file
-from transformers import CLIPTextConfig, CLIPTextModel, CLIPTextModelWithProjection, CLIPTokenizer
+from safetensors.torch import load_file, save_file
+from transformers import (CLIPTextConfig, CLIPTextModel, CLIPTextModelWithProjection, CLIPTokenizer, CLIPVisionConfig,
+                          CLIPVisionModelWithProjection)
 
 TOKENS = 77
 
@@ -137,8 +138,45 @@ def evaluate_text_encoder(case, dtype=torch.float32):
     return network, inputs, outputs
 
 
+def evaluate_video_unet(case, dtype=torch.float32):
+    config, rows, frames, (height, width) = case["config"], case["rows"], case["frames"], case["size"]
+    network = fill_with_synthetic_weights(diffusers.UNetSpatioTemporalConditionModel(**config)).to(dtype)
+    inputs = {
+        "sample": noise((rows, frames, config.get("in_channels", 8), height, width), 1).to(dtype),
+        "timestep": torch.tensor(case["timesteps"], dtype=torch.float32),
+        "encoder_hidden_states": noise((rows, 1, numpy.max(config["cross_attention_dim"])), 2).to(dtype),
+        "time_ids": torch.tensor(case["time_ids"], dtype=torch.float32),
+    }
+    given = {name: tensor for name, tensor in inputs.items() if name != "time_ids"}
+    return network, inputs, {"out": network(**given, added_time_ids=inputs["time_ids"]).sample}
+
+
+def evaluate_video_autoencoder(case, dtype=torch.float32):
+    config, frames, (height, width) = case["config"], case["frames"], case["size"]
+    network = fill_with_synthetic_weights(diffusers.AutoencoderKLTemporalDecoder(**config)).to(dtype)
+    inputs = {
+        "image": noise((1, 3, 8 * height, 8 * width), 1).tanh().to(dtype),
+        "latents": noise((frames, config.get("latent_channels", 4), height, width), 2).to(dtype),
+    }
+    outputs = {
+        "moments": network.encode(inputs["image"]).latent_dist.parameters,
+        "decoded": network.decode(inputs["latents"], num_frames=frames).sample,
+    }
+    return network, inputs, outputs
+
+
+def evaluate_image_encoder(case, dtype=torch.float32):
+    config = case["config"]
+    network = fill_with_synthetic_weights(CLIPVisionModelWithProjection(CLIPVisionConfig(**config))).to(dtype)
+    inputs = {"pixel_values": noise((case["rows"], 3, config["image_size"], config["image_size"]), 1).to(dtype)}
+    return network, inputs, {"image_embeds": network(**inputs).image_embeds}
+
+
 EVALUATE = {
     "UNet2DConditionModel": evaluate_unet,
+    "UNetSpatioTemporalConditionModel": evaluate_video_unet,
+    "AutoencoderKLTemporalDecoder": evaluate_video_autoencoder,
+    "CLIPVisionModelWithProjection": evaluate_image_encoder,
     "AutoencoderKL": evaluate_autoencoder,
     "AutoencoderTiny": evaluate_autoencoder,
     "CLIPTextModel": evaluate_text_encoder,
@@ -171,6 +209,8 @@ def scale(module, gains):
 
 
 def synthetic_network(class_name, config):
+    if class_name == "CLIPVisionModelWithProjection":
+        return CLIPVisionModelWithProjection(CLIPVisionConfig(**config))
     if not class_name.startswith("CLIPText"):
         return getattr(diffusers, class_name).from_config(config)
     if class_name == "CLIPTextModelWithProjection":
@@ -364,7 +404,7 @@ class Pipelines:
     """Base, image-to-image with the base, and the refiner, if there is one."""
 
     def __init__(self, base, refiner=None):
-        self.base, self.refiner, self.loras = base, refiner, []
+        self.base, self.refiner, self.loras, self.words = base, refiner, [], []
         self.base_image = AutoPipelineForImage2Image.from_pipe(base)
         self.inpainting = AutoPipelineForInpainting.from_pipe(base)
         known = (base, refiner, self.base_image, self.inpainting)
@@ -465,6 +505,19 @@ class Pipelines:
             weights = [{part: lora.get(kind, 1) for part, kind in LORA_WEIGHTS.items()} for lora in self.loras]
             self.base.set_adapters([lora["name"] for lora in self.loras], weights)
 
+    def set_words(self, case, folder):
+        """The case's textual inversions as words "<NAME>"; without any, none of an earlier case is left."""
+        encoders = ((self.base.tokenizer, self.base.text_encoder, "clip_l"),
+                    (self.base.tokenizer_2, self.base.text_encoder_2, "clip_g")) if case.get("embeddings") or self.words else ()
+        for tokenizer, encoder, _ in encoders:
+            for word in self.words:
+                self.base.unload_textual_inversion(word, encoder, tokenizer)
+        self.words = [f"<{name}>" for name in case.get("embeddings", [])]
+        for name, word in zip(case.get("embeddings", []), self.words):
+            vectors = load_file(f"{folder}/{name}.safetensors")
+            for tokenizer, encoder, key in encoders:
+                self.base.load_textual_inversion(vectors[key].to(encoder.dtype), word, tokenizer, encoder)
+
     def text(self, case):
         if "pieces" in case or not case.get("text", True):
             return {}  # latentd weighs states in the graph that reads them
@@ -502,6 +555,7 @@ def make_pictures(model, folder, cases, out, selected):
         pipelines = exact.of(case, lists=f"{os.path.dirname(out)}/checkpoints")
         for of_dtype in (pipelines, wide.of(case)):
             of_dtype.set_loras(case, f"{folder}/loras")
+            of_dtype.set_words(case, f"{folder}/embeddings")
         latents, images, handed_over = pipelines.make(case, out)
         wide_latents, wide_images, _ = wide.of(case).make(case, out)
         tensors = {"latents": latents, **pipelines.text(case)}
@@ -654,7 +708,7 @@ def parse_arguments():
     parser.add_argument("--cases", required=True, help="folder of the lists of cases")
     parser.add_argument("--out", required=True, help="folder that gets pictures/, networks/ and tokens/")
     parser.add_argument("--full", action="store_true", help="the networks marked full too")
-    parser.add_argument("--case", default="", help="of pictures, those alone whose names begin so")
+    parser.add_argument("--case", default="", help="of pictures and networks, those alone whose names begin so")
     parser.add_argument("--only", default="pictures,networks,tokens,losses,likeness")
     return parser.parse_args()
 
@@ -674,7 +728,7 @@ def main():
             make_pictures(arguments.model, arguments.cases, cases, out, arguments.case)
         elif part == "networks":
             for case in cases:
-                if arguments.full or not case.get("full"):
+                if (arguments.full or not case.get("full")) and case["name"].startswith(arguments.case):
                     make_network(case, out)
         else:
             tokenizer = CLIPTokenizer.from_pretrained(f"{arguments.model}/base/tokenizer")

@@ -33,14 +33,22 @@ absl::StatusOr<double> WorstDistance(const NamedBuffers& expected, const NamedBu
   return worst;
 }
 
+// fp8 is of UNets, of which every linear that can be is of 8 bits then.
+graph::Precision PrecisionOf(const json& network_case, const Options& options) {
+  if (options.precision != device::DType::kF8E4M3) return {options.precision};
+  if (network_case.value("class", "") != "UNet2DConditionModel") return {device::DType::kBF16};
+  return {device::DType::kBF16, {}, {"*"}};
+}
+
 absl::StatusOr<double> RunCase(const json& network_case, const std::string& path,
                                backends::Backend& backend, const Options& options) {
   ASSIGN_OR_RETURN(const NetworkCase loaded, LoadNetworkCase(network_case, path));
-  NetworkRunner runner(backend, kComponent, loaded.weights, {options.precision},
+  NetworkRunner runner(backend, kComponent, loaded.weights,
                        {options.skip_passes, backends::reference::EvaluateRecipe});
   NamedBuffers outputs;
   for (const graph::Graph& graph : loaded.graphs) {
-    ASSIGN_OR_RETURN(NamedBuffers of_graph, runner.Run(graph, loaded.inputs));
+    ASSIGN_OR_RETURN(NamedBuffers of_graph,
+                     runner.Run(graph, PrecisionOf(network_case, options), loaded.inputs));
     outputs.merge(of_graph);
   }
   const bool exact = options.IsExact();

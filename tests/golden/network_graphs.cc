@@ -4,9 +4,12 @@
 #include "core/base/status_macros.h"
 #include "core/graph/graph_builder.h"
 #include "core/networks/autoencoder_kl.h"
+#include "core/networks/autoencoder_temporal.h"
 #include "core/networks/autoencoder_tiny.h"
 #include "core/networks/clip_text.h"
+#include "core/networks/clip_vision.h"
 #include "core/networks/unet_2d_condition.h"
+#include "core/networks/unet_spatio_temporal.h"
 
 namespace latentd::golden {
 namespace {
@@ -48,6 +51,26 @@ Graphs UnetGraphs(absl::string_view text, const InputShapes& inputs) {
     values.time_ids = Input(b, inputs, "time_ids", Rate::kRequest);
   }
   b.Output("out", networks::Unet2dCondition(b, config, kComponent, values));
+  return One(std::move(b));
+}
+
+Graphs VideoUnetGraphs(absl::string_view text, const InputShapes& inputs) {
+  ASSIGN_OR_RETURN(const auto config, networks::ParseUnetSpatioTemporalConfig(text, kConfig));
+  GraphBuilder b;
+  const networks::UnetSpatioTemporalInputs values = {
+      .sample = Input(b, inputs, "sample", Rate::kStep),
+      .timestep = Input(b, inputs, "timestep", Rate::kStep),
+      .encoder_hidden_states = Input(b, inputs, "encoder_hidden_states", Rate::kRequest),
+      .time_ids = Input(b, inputs, "time_ids", Rate::kRequest)};
+  b.Output("out", networks::UnetSpatioTemporal(b, config, kComponent, values));
+  return One(std::move(b));
+}
+
+Graphs ImageEncoderGraphs(absl::string_view text, const InputShapes& inputs) {
+  ASSIGN_OR_RETURN(const auto config, networks::ParseClipVisionConfig(text, kConfig));
+  GraphBuilder b;
+  const Value pixels = Input(b, inputs, "pixel_values", Rate::kStep);
+  b.Output("image_embeds", networks::ClipVision(b, config, kComponent, pixels));
   return One(std::move(b));
 }
 
@@ -93,6 +116,13 @@ Graphs BuildNetworkGraphs(absl::string_view class_name, absl::string_view config
     ASSIGN_OR_RETURN(const auto parsed, networks::ParseAutoencoderKlConfig(config, kConfig));
     return EncoderAndDecoder(parsed, inputs, "moments", networks::EncodeAutoencoderKl,
                              networks::DecodeAutoencoderKl);
+  }
+  if (class_name == "UNetSpatioTemporalConditionModel") return VideoUnetGraphs(config, inputs);
+  if (class_name == "CLIPVisionModelWithProjection") return ImageEncoderGraphs(config, inputs);
+  if (class_name == "AutoencoderKLTemporalDecoder") {
+    ASSIGN_OR_RETURN(const auto parsed, networks::ParseAutoencoderTemporalConfig(config, kConfig));
+    return EncoderAndDecoder(parsed, inputs, "moments", networks::EncodeAutoencoderTemporal,
+                             networks::DecodeAutoencoderTemporal);
   }
   if (class_name == "AutoencoderTiny") {
     ASSIGN_OR_RETURN(const auto parsed, networks::ParseAutoencoderTinyConfig(config, kConfig));

@@ -30,42 +30,17 @@ absl::StatusOr<NamedBuffers> RunOnce(const std::shared_ptr<backends::Executable>
   return outputs;
 }
 
-}  // namespace
-
-NetworkRunner::NetworkRunner(backends::Backend& backend, const std::string& component,
-                             const weights::TensorMap& tensors, const graph::Precision& precision,
-                             compiler::CompileOptions options)
-    : precision_(precision),
-      store_(backend),
-      weights_(std::make_shared<weights::WeightSet>(&store_)),
-      graphs_(backend, SystemClock(), registry_, /*disk=*/nullptr,
-              {.compile = std::move(options)}) {
-  weights_->Add(component, tensors);
-}
-
-absl::StatusOr<NamedBuffers> NetworkRunner::Run(const graph::Graph& graph,
-                                                const NamedBuffers& inputs) {
-  RETURN_IF_ERROR(weights_->Check(graph));
-  ASSIGN_OR_RETURN(const graph::SplitGraphs split, compiler::SplitInPrecision(graph, precision_));
-  NamedBuffers of_step = inputs;
-  if (split.request) {
-    ASSIGN_OR_RETURN(const NamedBuffers packed, RunRequestRows(*split.request, inputs));
-    of_step.insert(packed.begin(), packed.end());
+// Runs the request part for each row, and packs what it gives.
+absl::StatusOr<NamedBuffers> RunRequestRows(const graph::Graph& request, const LoadedRun& run,
+                                            const NamedBuffers& inputs) {
+  const std::vector<graph::ValueId> ids = request.Select(graph::Op::kInput);
+  for (const graph::ValueId id : ids) {
+    const std::string& name = request.node(id).name;
+    if (!inputs.contains(name)) {
+      return absl::InvalidArgumentError(absl::StrCat("input ", name, " is not given"));
+    }
   }
-  return RunPart(split.step, of_step);
-}
-
-absl::StatusOr<NamedBuffers> NetworkRunner::RunPart(graph::Graph part, const NamedBuffers& inputs) {
-  const auto declared = graphs_.Declare(
-      {.graph = std::make_shared<const graph::Graph>(std::move(part)), .weights = weights_});
-  ASSIGN_OR_RETURN(const auto executable, graphs_.Get(declared));
-  return RunOnce(executable, inputs);
-}
-
-absl::StatusOr<NamedBuffers> NetworkRunner::RunRequestRows(const graph::Graph& request,
-                                                           const NamedBuffers& inputs) {
-  const graph::ValueId first_input = request.Select(graph::Op::kInput).front();
-  const int64_t rows = inputs.at(request.node(first_input).name).shape()[0];
+  const int64_t rows = inputs.at(request.node(ids.front()).name).shape()[0];
   std::map<std::string, Buffer> packed;
   for (const graph::Output& output : request.outputs()) {
     const graph::Node& of_one_row = request.node(output.value);
@@ -73,16 +48,67 @@ absl::StatusOr<NamedBuffers> NetworkRunner::RunRequestRows(const graph::Graph& r
   }
   for (int64_t row = 0; row < rows; ++row) {
     NamedBuffers of_row;
-    for (graph::ValueId id : request.Select(graph::Op::kInput)) {
+    for (const graph::ValueId id : ids) {
       const std::string& name = request.node(id).name;
       of_row[name] = inputs.at(name).Rows(row, row + 1);
     }
-    ASSIGN_OR_RETURN(const NamedBuffers made, RunPart(request, of_row));
+    ASSIGN_OR_RETURN(const NamedBuffers made, run(of_row));
     for (const auto& [name, values] : made) {
       std::memcpy(packed.at(name).Rows(row, row + 1).data(), values.data(), values.bytes());
     }
   }
   return NamedBuffers(packed.begin(), packed.end());
+}
+
+}  // namespace
+
+NetworkRunner::NetworkRunner(backends::Backend& backend, compiler::CompileOptions options)
+    : store_(backend),
+      weights_(std::make_shared<weights::WeightSet>(&store_)),
+      graphs_(backend, SystemClock(), registry_, /*disk=*/nullptr,
+              {.compile = std::move(options)}) {}
+
+NetworkRunner::NetworkRunner(backends::Backend& backend, const std::string& component,
+                             const weights::TensorMap& tensors, compiler::CompileOptions options)
+    : NetworkRunner(backend, std::move(options)) {
+  weights_->Add(component, tensors);
+}
+
+NetworkRunner::NetworkRunner(backends::Backend& backend,
+                             const std::map<std::string, weights::SourceMap>& components,
+                             compiler::CompileOptions options)
+    : NetworkRunner(backend, std::move(options)) {
+  for (const auto& [component, sources] : components) weights_->Add(component, sources);
+}
+
+absl::StatusOr<LoadedRun> NetworkRunner::Load(const graph::Graph& graph,
+                                              const graph::Precision& precision) {
+  RETURN_IF_ERROR(weights_->Check(graph));
+  ASSIGN_OR_RETURN(graph::SplitGraphs split, compiler::SplitInPrecision(graph, precision));
+  ASSIGN_OR_RETURN(LoadedRun step, LoadPart(std::move(split.step)));
+  if (!split.request) return step;
+  ASSIGN_OR_RETURN(LoadedRun request, LoadPart(*split.request));
+  return [request_graph = *std::move(split.request), request = std::move(request),
+          step = std::move(step)](const NamedBuffers& inputs) -> absl::StatusOr<NamedBuffers> {
+    ASSIGN_OR_RETURN(const NamedBuffers packed, RunRequestRows(request_graph, request, inputs));
+    NamedBuffers of_step = inputs;
+    of_step.insert(packed.begin(), packed.end());
+    return step(of_step);
+  };
+}
+
+absl::StatusOr<NamedBuffers> NetworkRunner::Run(const graph::Graph& graph,
+                                                const graph::Precision& precision,
+                                                const NamedBuffers& inputs) {
+  ASSIGN_OR_RETURN(const LoadedRun run, Load(graph, precision));
+  return run(inputs);
+}
+
+absl::StatusOr<LoadedRun> NetworkRunner::LoadPart(graph::Graph part) {
+  const auto declared = graphs_.Declare(
+      {.graph = std::make_shared<const graph::Graph>(std::move(part)), .weights = weights_});
+  ASSIGN_OR_RETURN(const auto executable, graphs_.Get(declared));
+  return [declared, executable](const NamedBuffers& inputs) { return RunOnce(executable, inputs); };
 }
 
 }  // namespace latentd::golden

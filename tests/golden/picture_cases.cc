@@ -15,7 +15,10 @@
 #include <vector>
 
 #include "absl/algorithm/container.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "core/adapters/catalogue/adapter_folder.h"
+#include "core/adapters/catalogue/catalogue.h"
 #include "core/backends/reference/evaluate.h"
 #include "core/base/clock.h"
 #include "core/base/files.h"
@@ -204,7 +207,10 @@ pipeline::LoadOptions LoadOptionsOf(const Options& options) {
   pipeline::LoadOptions load{.base = options.checkpoint + "/base",
                              .refiner = std::filesystem::exists(refiner) ? refiner : ""};
   for (absl::string_view component : pipeline::kComponentNames) {
-    load.precision[std::string(component)] = options.precision;
+    // fp8 is of UNets; the others are in bf16 beside it.
+    const bool beside =
+        options.precision == device::DType::kF8E4M3 && !absl::StartsWith(component, "unet_");
+    load.precision[std::string(component)] = beside ? device::DType::kBF16 : options.precision;
   }
   return load;
 }
@@ -215,6 +221,7 @@ struct LoadedBy {
   std::string preset;
   bool tiled = false;
   std::string loras = {};  // as the case has them
+  bool has_words = false;  // textual inversions are in its prompts
 
   auto operator<=>(const LoadedBy&) const = default;
 };
@@ -222,7 +229,7 @@ struct LoadedBy {
 LoadedBy LoadedByOf(const json& picture_case) {
   return {picture_case.value("checkpoint", ""), picture_case.value("preset", ""),
           picture_case.value("vae_tiling", false),
-          picture_case.value("loras", json::array()).dump()};
+          picture_case.value("loras", json::array()).dump(), picture_case.contains("embeddings")};
 }
 
 // Files of a case's list, which are in a folder beside the cases.
@@ -272,6 +279,7 @@ class Pipelines {
       options.preset = by.preset;
       options.base_parts.loras = LorasOf(picture_case, options_);
       if (by.tiled) options.vae_tiling_above = 0;
+      if (by.has_words) options.adapters = &embeddings_;
       ASSIGN_OR_RETURN(loaded, pipeline::LoadPipeline(options, weights_, graphs_));
     }
     return loaded.get();
@@ -291,6 +299,8 @@ class Pipelines {
   weights::WeightStore weights_;
   metrics::Registry registry_;
   compiler::GraphStore graphs_;
+  adapters::Catalogue embeddings_{
+      adapters::FolderOnDisk(absl::StrCat(options_.cases, "/embeddings"))};
   std::map<std::string, std::unique_ptr<const SyntheticCheckpoint>> written_;
   std::map<LoadedBy, std::unique_ptr<const pipeline::Pipeline>> loaded_;
   std::vector<pipeline::GraphHandle> kept_;
@@ -387,7 +397,7 @@ void RunLesserCases(const Options& options, const json& cases, const std::string
   if (!losses.ok()) return report.Failed("pictures", losses.status());
   absl::StatusOr<LikenessCases> likeness = LikenessCases::Read(options);
   if (!likeness.ok()) return report.Failed("pictures", likeness.status());
-  const bool bf16 = options.precision == device::DType::kBF16;
+  const bool bf16 = options.IsInBf16();
   LesserRun run{*std::move(losses), *std::move(likeness),
                 bf16 ? kMedianLossFactor : kMedianLossFactorOfFp16};
   RunSelected(

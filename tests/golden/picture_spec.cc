@@ -88,6 +88,7 @@ const std::map<std::string, Setter>& Setters() {
       {"checkpoint", Skip},    // likewise
       {"preset", Skip},        // likewise
       {"loras", Skip},         // likewise
+      {"embeddings", Skip},    // likewise
       {"text", Skip},          // false: the results have no states of text encoders
       {"prompt", Set<&PictureSpec::prompt>},
       {"prompt_2", Set<&PictureSpec::prompt_2>},

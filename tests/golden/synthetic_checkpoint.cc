@@ -35,8 +35,9 @@ absl::Status WriteComponent(const std::string& folder, const json& config, const
     tensors.push_back(
         testing::F32Tensor(name, parameters[name].get<std::vector<int64_t>>(), std::move(values)));
   }
-  const bool is_text = absl::StartsWith(config.value("_class_name", "CLIPText"), "CLIPText");
-  const char* file = is_text ? "model.safetensors" : "diffusion_pytorch_model.safetensors";
+  // transformers does not write the class there.
+  const bool is_diffusers = config.contains("_class_name");
+  const char* file = is_diffusers ? "diffusion_pytorch_model.safetensors" : "model.safetensors";
   testing::WriteFile(folder + "/config.json", config.dump());
   testing::WriteSafetensors(absl::StrCat(folder, "/", file), tensors);
   return absl::OkStatus();
@@ -64,6 +65,10 @@ absl::StatusOr<std::unique_ptr<const SyntheticCheckpoint>> SyntheticCheckpoint::
   const std::string root = checkpoint->path() + "/";
   testing::WriteFile(root + "model_index.json", found->at("model_index").dump());
   testing::WriteFile(root + "scheduler/scheduler_config.json", found->at("scheduler").dump());
+  if (found->contains("feature_extractor")) {
+    testing::WriteFile(root + "feature_extractor/preprocessor_config.json",
+                       found->at("feature_extractor").dump());
+  }
   const json gains = found->value("gains", json::object());
   for (const auto& [component, config] : networks.items()) {
     RETURN_IF_ERROR(WriteComponent(root + component, config, parameters.at(component),

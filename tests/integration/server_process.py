@@ -177,7 +177,7 @@ class Api:
 
     def channel_of(self, path):
         """The channel on which to call a method such as /latent.v1.Admin/Drain."""
-        return self.admin_channel if path.startswith(("/latent.v1.Admin/", "/latent.v1.GraphCache/", "/latent.v1.Models/")) else self.channel
+        return self.admin_channel if path.startswith(("/latent.v1.Admin/", "/latent.v1.GraphCache/", "/latent.v1.Models/", "/latent.v1.Adapters/")) else self.channel
 
     def services(self):
         """Their names, as reflection has them."""

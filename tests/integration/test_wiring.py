@@ -42,6 +42,7 @@ FLAGS = {
     "--scheduler": "test_wiring.FlagsTest.test_scheduler_is_the_default_where_the_checkpoint_has_none",
     "--preset": "test_wiring.FlagsTest.test_a_preset_has_the_defaults",
     "--lora": "test_loras.LorasTest.test_of_the_base_in_any_order",
+    "--adapters": "test_adapters.AdaptersTest.test_a_request_draws_what_the_merged_model_draws",
     "--model": "test_models.ModelsTest.test_a_model_is_loaded_for_its_first_request_and_draws_as_alone",
     "--prediction-type": "test_wiring.FlagsTest.test_what_the_network_predicts_is_the_operators_to_say",
     "--ema": "test_single_file.WholeFileTest.test_its_averaged_weights",
@@ -67,6 +68,7 @@ FLAGS = {
     "--admin-listen": "test_wiring.FlagsTest.test_admin_listen_takes_operators_calls_away_from_listen",
     "--metrics-listen": "test_metrics.MetricsTest.test_only_metrics_are_there",
     "--health-listen": "test_wiring.FlagsTest.test_health_listen_answers_health_alone",
+    "--http-listen": "test_http.HttpTest.test_a_picture_is_that_of_grpc",
     "--tls-cert": "test_tls.MutualTlsTest.test_a_client_with_a_certificate_is_served",
     "--tls-key": "test_tls.MutualTlsTest.test_a_client_with_a_certificate_is_served",
     "--tls-client-ca": "test_tls.MutualTlsTest.test_everybody_else_is_told_why_not",
@@ -121,6 +123,10 @@ RPCS = {
     "Models/LoadModel": "test_models.ModelsTest.test_operators_load_evict_and_pin",
     "Models/EvictModel": "test_models.ModelsTest.test_operators_load_evict_and_pin",
     "Models/PinModel": "test_models.ModelsTest.test_operators_load_evict_and_pin",
+    "Adapters/ListAdapters": "test_adapters.AdaptersTest.test_operators_see_what_is_there_and_what_is_wrong",
+    "Adapters/LoadAdapter": "test_adapters.AdaptersTest.test_operators_load_evict_and_pin",
+    "Adapters/EvictAdapter": "test_adapters.AdaptersTest.test_operators_load_evict_and_pin",
+    "Adapters/PinAdapter": "test_adapters.AdaptersTest.test_operators_load_evict_and_pin",
 }
 
 

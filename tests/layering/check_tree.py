@@ -28,6 +28,7 @@ LIBRARY_HEADERS = {
     "spdlog": ("spdlog/", "fmt/"),
     "prometheus": ("prometheus/", "CivetServer.h", "civetweb.h"),
     "openssl": ("openssl/",),
+    "boost": ("boost/",),
     "png": ("png.h",),
     "jpeg": ("jpeglib.h", "jerror.h", "turbojpeg.h"),
     "webp": ("webp/",),

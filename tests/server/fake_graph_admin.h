@@ -28,6 +28,7 @@ class FakeGraphAdmin : public engine::GraphAdmin {
   std::function<absl::StatusOr<engine::EntryResult>(std::string)> on_import;
   std::function<void()> on_read;  // called by List and Find
   std::vector<engine::ModelStatus> models;
+  std::vector<engine::AdapterStatus> adapters;
   engine::MemoryReport report;
 
   absl::StatusOr<std::vector<engine::GraphEntry>> List(
@@ -76,6 +77,15 @@ class FakeGraphAdmin : public engine::GraphAdmin {
   absl::Status PinModel(const std::string& name, bool pinned) override {
     for (engine::ModelStatus& model : models) {
       if (model.name == name) model.pinned = pinned;
+    }
+    return absl::OkStatus();
+  }
+  absl::StatusOr<std::vector<engine::AdapterStatus>> ListAdapters() override { return adapters; }
+  absl::Status LoadAdapter(const std::string&) override { return absl::OkStatus(); }
+  absl::Status EvictAdapter(const std::string&) override { return absl::OkStatus(); }
+  absl::Status PinAdapter(const std::string& name, bool pinned) override {
+    for (engine::AdapterStatus& adapter : adapters) {
+      if (adapter.facts.name == name) adapter.pinned = pinned;
     }
     return absl::OkStatus();
   }

@@ -91,6 +91,9 @@ struct LoraMetadata {
   std::string trigger_phrase;   // words that a prompt should have
   std::string clip_skip;        // with which it was trained
   std::string prediction_type;  // likewise
+  // Tags of the pictures that it was trained with (kohya's ss_tag_frequency): those of most
+  // pictures, at most 10, the most frequent first.
+  std::vector<std::string> trigger_words;
 };
 
 struct Lora {

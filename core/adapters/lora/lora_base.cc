@@ -1,13 +1,19 @@
 #include "core/adapters/lora/lora_base.h"
 
+#include <algorithm>
+#include <nlohmann/json.hpp>
 #include <optional>
+#include <utility>
 
+#include "absl/container/btree_map.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "core/adapters/lora/lora_keys.h"
+#include "core/base/json.h"
 #include "core/base/text.h"
+#include "core/weights/containers/safetensors_header.h"
 
 namespace latentd::adapters {
 namespace {
@@ -64,9 +70,49 @@ bool ContinuesCharacter(char byte) {
   return (static_cast<unsigned char>(byte) & kMask) == kContinues;
 }
 
-// A file's text as logs and terminals may show it: not too long, cut between characters of UTF-8,
-// and with spaces for control characters, such as the escape that begins a terminal's commands.
-std::string Displayed(std::string text) {
+std::string Said(const weights::Metadata& metadata, absl::string_view key) {
+  const auto found = metadata.find(key);
+  return found == metadata.end() || found->second == "None" ? "" : DisplayedText(found->second);
+}
+
+// {"10_film": {"film style": 120, "a dog": 3}} of each folder of pictures, summed over these. What
+// is not of this form says nothing: it is for people.
+std::vector<std::string> TagsOf(const weights::Metadata& metadata) {
+  constexpr size_t kMostTags = 10, kMostTagBytes = 100;
+  const auto found = metadata.find(weights::kTagsKey);
+  if (found == metadata.end()) return {};
+  const auto folders = ParseJsonObject(found->second, weights::kTagsKey, weights::kMaxTagsBytes);
+  if (!folders.ok()) return {};
+  absl::btree_map<std::string, double> counts;
+  for (const auto& [folder, tags] : folders->items()) {
+    if (!tags.is_object()) continue;
+    for (const auto& [tag, count] : tags.items()) {
+      const std::string text(absl::StripAsciiWhitespace(tag));
+      if (count.is_number() && !text.empty() && text.size() <= kMostTagBytes) {
+        counts[text] += count.get<double>();
+      }
+    }
+  }
+  std::vector<std::pair<std::string, double>> sorted(counts.begin(), counts.end());
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [](const auto& a, const auto& b) { return a.second > b.second; });
+  std::vector<std::string> words;
+  for (const auto& [tag, count] : sorted) {
+    if (words.size() < kMostTags) words.push_back(DisplayedText(tag));
+  }
+  return words;
+}
+
+bool ReadsText(absl::string_view module) {
+  for (const absl::string_view end : {"attn2.to_k", "attn2_to_k", "attn2.to_v", "attn2_to_v"}) {
+    if (absl::EndsWith(module, end)) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+std::string DisplayedText(std::string text) {
   constexpr char kBeforeControl = '\xc2';  // begins U+0080 to U+009F
   constexpr unsigned char kAboveControls = 0xa0;
   if (text.size() > kMostSaidBytes) {
@@ -81,20 +127,6 @@ std::string Displayed(std::string text) {
   }
   return text;
 }
-
-std::string Said(const weights::Metadata& metadata, absl::string_view key) {
-  const auto found = metadata.find(key);
-  return found == metadata.end() || found->second == "None" ? "" : Displayed(found->second);
-}
-
-bool ReadsText(absl::string_view module) {
-  for (const absl::string_view end : {"attn2.to_k", "attn2_to_k", "attn2.to_v", "attn2_to_v"}) {
-    if (absl::EndsWith(module, end)) return true;
-  }
-  return false;
-}
-
-}  // namespace
 
 absl::string_view ModelOfFeatures(int64_t text_features) {
   for (const FeaturesRow& row : kFeatures) {
@@ -153,6 +185,7 @@ LoraMetadata ReadLoraMetadata(const weights::Metadata& metadata) {
   read.trigger_phrase = Said(metadata, "modelspec.trigger_phrase");
   read.clip_skip = Said(metadata, "ss_clip_skip");
   read.prediction_type = Said(metadata, "modelspec.prediction_type");
+  read.trigger_words = TagsOf(metadata);
   return read;
 }
 

@@ -29,6 +29,10 @@ int64_t TextFeaturesOf(const weights::TensorMap& tensors);
 absl::Status CheckBase(const std::string& path, const weights::TensorMap& tensors,
                        const weights::Metadata& metadata, int64_t text_features);
 
+// A file's text as logs and terminals may show it: not too long, cut between characters of UTF-8,
+// and with spaces for control characters, such as the escape that begins a terminal's commands.
+std::string DisplayedText(std::string text);
+
 // Texts that it says of itself, for people.
 LoraMetadata ReadLoraMetadata(const weights::Metadata& metadata);
 

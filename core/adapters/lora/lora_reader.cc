@@ -44,7 +44,8 @@ bool IsScalarRole(Role role) { return role == Role::kAlpha || role == Role::kSca
 // Collects a file's tensors by the modules that they are of, and makes the changes of each.
 class LoraBuilder {
  public:
-  LoraBuilder(const LoraFile& file, const ModelModules& modules) : file_(file), modules_(modules) {}
+  LoraBuilder(const LoraFile& file, const ModelModules& modules, Values values)
+      : file_(file), modules_(modules), values_(values) {}
 
   absl::StatusOr<Lora> Build(std::string name) && {
     lora_.name = std::move(name);
@@ -166,6 +167,7 @@ class LoraBuilder {
     }
     if (named.tensor.data.elements() == 0) return Refuse(": tensor ", key, " has no elements");
     named.tensor = InFloats(std::move(named.tensor));
+    if (values_ == Values::kUnread) return absl::OkStatus();
     const bool is_finite = IsFinite(named.tensor);
     weights::ReleasePages(named.tensor);
     if (is_finite) return absl::OkStatus();
@@ -227,6 +229,7 @@ class LoraBuilder {
 
   const LoraFile& file_;
   const ModelModules& modules_;
+  const Values values_;
   std::vector<std::string> keys_;  // in order
   PeftScales peft_;
   // By the first module, and how many there are.
@@ -274,8 +277,9 @@ absl::StatusOr<LoraFile> OpenLora(const std::string& path, const weights::Digest
   return file;
 }
 
-absl::StatusOr<Lora> MakeLora(std::string name, const LoraFile& file, const ModelModules& modules) {
-  return LoraBuilder(file, modules).Build(std::move(name));
+absl::StatusOr<Lora> MakeLora(std::string name, const LoraFile& file, const ModelModules& modules,
+                              Values values) {
+  return LoraBuilder(file, modules, values).Build(std::move(name));
 }
 
 absl::StatusOr<Lora> ReadLora(std::string name, const std::string& path,

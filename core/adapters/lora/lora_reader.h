@@ -19,6 +19,7 @@
 // Thread-safe: free functions without state.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -44,8 +45,15 @@ struct LoraFile {
 absl::StatusOr<LoraFile> OpenLora(const std::string& path,
                                   const weights::DigestArchive& digests = {});
 
-// Reads all data once, to see that it is finite. INVALID_ARGUMENT begins with the file's path.
-absl::StatusOr<Lora> MakeLora(std::string name, const LoraFile& file, const ModelModules& modules);
+// How much of a file is read.
+enum class Values : uint8_t {
+  kRead,    // all data once, to see that it is finite
+  kUnread,  // only scales are: for a look at what a file is
+};
+
+// INVALID_ARGUMENT begins with the file's path.
+absl::StatusOr<Lora> MakeLora(std::string name, const LoraFile& file, const ModelModules& modules,
+                              Values values = Values::kRead);
 
 // Both.
 absl::StatusOr<Lora> ReadLora(std::string name, const std::string& path,

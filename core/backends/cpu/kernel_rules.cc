@@ -36,6 +36,12 @@ bool CpuKernelRules::Reads(Kernel kernel, size_t operand, DType dtype) const {
     case Kernel::kTimestepEmbedding:
     case Kernel::kSchedulerStep:
       return in_f32;
+    case Kernel::kRowNorm:  // no kernel here computes those of 8-bit floats
+    case Kernel::kF8Scale:
+    case Kernel::kQuantize:
+    case Kernel::kLayerNormF8:
+    case Kernel::kGegluF8:
+    case Kernel::kF8Linear:
     case Kernel::kCast:
     case Kernel::kIncrement:
     case Kernel::kCopy:

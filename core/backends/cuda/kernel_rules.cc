@@ -11,8 +11,11 @@ bool CudaKernelRules::RunsFused(const lowering::FusedMatch& match, graph::DType 
   switch (match.kernel) {
     case Kernel::kConvolution:
     case Kernel::kLinear:
+    case Kernel::kF8Linear:
       return match.activation == graph::Op::kInput;
     case Kernel::kGroupNorm:
+    case Kernel::kLayerNormF8:
+    case Kernel::kGegluF8:
       return true;
     case Kernel::kUpsampleConvolution:  // by cuDNN
       return (tf32_ || dtype != graph::DType::kF32) && weight_is_held;

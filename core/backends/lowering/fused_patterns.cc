@@ -43,8 +43,8 @@ class Matcher {
       }
     }
     if (!Take(product, at, match)) return std::nullopt;
-    match.kernel = product == Op::kConv2d ? Kernel::kConvolution : Kernel::kLinear;
-    match.operands.resize(3, -1);
+    match.kernel = *KernelOf(product);
+    match.operands.resize(product == Op::kF8Linear ? 4 : 3, -1);
     match.operands.push_back(residual);
     return match;
   }
@@ -58,6 +58,16 @@ class Matcher {
     if (!fits || !Take(Op::kLinear, geglu.operands[0], match)) return std::nullopt;
     match.operands.resize(3, -1);
     return match;
+  }
+
+  // quantize(layer_norm) or quantize(geglu)
+  std::optional<FusedMatch> F8Result(Op op, Kernel kernel) {
+    const Node& quantize = body_.node(body_.outputs()[0].value);
+    if (quantize.op != Op::kQuantize || uses_[quantize.operands[0]] != 1) return std::nullopt;
+    FusedMatch match{.kernel = kernel};
+    if (!Take(op, quantize.operands[0], match)) return std::nullopt;
+    match.operands.push_back(inputs_[quantize.operands[1]]);
+    return match.operands.back() < 0 ? std::nullopt : std::optional<FusedMatch>(match);
   }
 
   // conv2d(upsample_nearest), in NHWC, as core/graph/target.h says
@@ -149,8 +159,9 @@ class Matcher {
 
 const std::vector<std::string>& FusedKinds() {
   static const auto* kinds = new std::vector<std::string>{
-      graph::kConv2dEpilogue, graph::kLinearEpilogue, graph::kLinearGeglu, graph::kGroupNormSilu,
-      graph::kUpsampleConv2d};
+      graph::kConv2dEpilogue, graph::kLinearEpilogue, graph::kF8LinearEpilogue,
+      graph::kLinearGeglu,    graph::kLayerNormF8,    graph::kGegluF8,
+      graph::kGroupNormSilu,  graph::kUpsampleConv2d};
   return *kinds;
 }
 
@@ -158,7 +169,12 @@ std::optional<FusedMatch> Match(const graph::FusedAttributes& fused) {
   Matcher matcher(*fused.body);
   if (fused.kind == graph::kConv2dEpilogue) return matcher.Epilogue(Op::kConv2d);
   if (fused.kind == graph::kLinearEpilogue) return matcher.Epilogue(Op::kLinear);
+  if (fused.kind == graph::kF8LinearEpilogue) return matcher.Epilogue(Op::kF8Linear);
   if (fused.kind == graph::kLinearGeglu) return matcher.Geglu();
+  if (fused.kind == graph::kLayerNormF8) {
+    return matcher.F8Result(Op::kLayerNorm, Kernel::kLayerNormF8);
+  }
+  if (fused.kind == graph::kGegluF8) return matcher.F8Result(Op::kGeglu, Kernel::kGegluF8);
   if (fused.kind == graph::kGroupNormSilu) return matcher.Norm();
   if (fused.kind == graph::kUpsampleConv2d) return matcher.UpsampleConvolution();
   return std::nullopt;

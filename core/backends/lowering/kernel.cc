@@ -27,6 +27,7 @@ constexpr KernelRow kKernelOfOp[] = {
     {Op::kSoftmax, Kernel::kSoftmax},
     {Op::kRowStd, Kernel::kRowStd},
     {Op::kIsFinite, Kernel::kIsFinite},
+    {Op::kRowNorm, Kernel::kRowNorm},
     {Op::kSilu, Kernel::kUnary},
     {Op::kGelu, Kernel::kUnary},
     {Op::kQuickGelu, Kernel::kUnary},
@@ -42,6 +43,9 @@ constexpr KernelRow kKernelOfOp[] = {
     {Op::kSub, Kernel::kBinary},
     {Op::kMul, Kernel::kBinary},
     {Op::kDiv, Kernel::kBinary},
+    {Op::kF8Scale, Kernel::kF8Scale},
+    {Op::kQuantize, Kernel::kQuantize},
+    {Op::kF8Linear, Kernel::kF8Linear},
     {Op::kConcat, std::nullopt},
     {Op::kSlice, std::nullopt},
     {Op::kReshape, std::nullopt},
@@ -70,6 +74,7 @@ std::optional<Kernel> KernelOf(Op op) { return kKernelOfOp[static_cast<size_t>(o
 size_t OperandCount(Kernel kernel, size_t given) {
   const bool epilogue =
       kernel == Kernel::kConvolution || kernel == Kernel::kLinear || kernel == Kernel::kGroupNorm;
+  if (kernel == Kernel::kF8Linear) return 5;
   return epilogue ? 4 : given;
 }
 
@@ -79,7 +84,9 @@ bool HasWeight(Kernel kernel) {
 }
 
 bool HasOwnDType(Kernel kernel) {
-  return kernel == Kernel::kCast || kernel == Kernel::kIsFinite || kernel == Kernel::kToPixels;
+  return kernel == Kernel::kCast || kernel == Kernel::kIsFinite || kernel == Kernel::kToPixels ||
+         kernel == Kernel::kQuantize || kernel == Kernel::kF8Linear ||
+         kernel == Kernel::kLayerNormF8 || kernel == Kernel::kGegluF8;
 }
 
 }  // namespace latentd::backends::lowering

@@ -19,17 +19,23 @@ enum class Kernel : uint8_t {
   kGroupNorm,            // x, gamma, beta, what is added to x before or absent: for each row its
                          // channels, dense, the rows at any distance
   kLayerNorm,            // x, gamma, beta
+  kLayerNormF8,          // x, gamma, beta, scale
   kSoftmax,
   kRowStd,
   kIsFinite,
+  kRowNorm,
   kUnary,
   kClamp,
   kGeglu,
+  kGegluF8,  // x, scale
   kCast,
   kToPixels,
   kIncrement,
   kBinary,  // strided, broadcast to the output's shape
-  kCopy,    // strided on both sides
+  kF8Scale,
+  kQuantize,  // x, scale
+  kF8Linear,  // x, weight, scale, bias or absent, residual or absent
+  kCopy,      // strided on both sides
   kUpsample,
   kEmbedding,
   kSelect,
@@ -49,16 +55,22 @@ inline constexpr size_t kKernels = static_cast<size_t>(Kernel::kSchedulerStep) +
   X(Attention)             \
   X(GroupNorm)             \
   X(LayerNorm)             \
+  X(LayerNormF8)           \
   X(Softmax)               \
   X(RowStd)                \
   X(IsFinite)              \
+  X(RowNorm)               \
   X(Unary)                 \
   X(Clamp)                 \
   X(Geglu)                 \
+  X(GegluF8)               \
   X(Cast)                  \
   X(ToPixels)              \
   X(Increment)             \
   X(Binary)                \
+  X(F8Scale)               \
+  X(Quantize)              \
+  X(F8Linear)              \
   X(Copy)                  \
   X(Upsample)              \
   X(Embedding)             \

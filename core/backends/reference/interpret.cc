@@ -49,9 +49,10 @@ int64_t BytesOf(const Node& node) { return node.shape.elements() * device::SizeO
 // Bytes that Compute takes and frees again.
 int64_t ScratchBytes(const Graph& graph, const Node& node) {
   if (node.op == graph::Op::kCast || node.op == graph::Op::kFused) return 0;
-  int64_t elements = IsHalf(node.dtype) ? node.shape.elements() : 0;
+  const auto is_widened = [](device::DType dtype) { return IsHalf(dtype) || device::IsF8(dtype); };
+  int64_t elements = is_widened(node.dtype) ? node.shape.elements() : 0;
   for (ValueId id : node.operands) {
-    if (IsHalf(graph.node(id).dtype)) elements += graph.node(id).shape.elements();
+    if (is_widened(graph.node(id).dtype)) elements += graph.node(id).shape.elements();
   }
   return elements * static_cast<int64_t>(sizeof(float));
 }

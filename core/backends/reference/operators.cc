@@ -16,7 +16,9 @@
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/group_norm.h>
 #include <ATen/ops/isfinite.h>
+#include <ATen/ops/isinf.h>
 #include <ATen/ops/layer_norm.h>
+#include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/mul.h>
@@ -33,8 +35,10 @@
 #include <ATen/ops/tanh.h>
 #include <ATen/ops/upsample_nearest2d.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 
 #include "core/backends/reference/interpret.h"
 #include "core/backends/reference/tensor_view.h"
@@ -119,6 +123,15 @@ at::Tensor IsFinite(const Node& node, Operands x) {
   return at::isfinite(x[0].reshape({node.shape[0], -1})).all(/*dim=*/1);
 }
 
+at::Tensor RowNorm(const Node& node, Operands x) {
+  const double order = Attributes<graph::RowNormAttributes>(node).euclidean
+                           ? 2
+                           : std::numeric_limits<double>::infinity();
+  const at::Tensor rows = x[0].reshape({node.shape[0], -1});
+  return at::linalg_vector_norm(rows, order, /*dim=*/at::OptionalIntArrayRef({1}))
+      .reshape(node.shape.dims());
+}
+
 at::Tensor Silu(const Node&, Operands x) { return at::silu(x[0]); }
 at::Tensor Gelu(const Node&, Operands x) { return at::gelu(x[0], "none"); }
 at::Tensor QuickGelu(const Node&, Operands x) { return x[0] * at::sigmoid(x[0] * 1.702); }
@@ -152,6 +165,35 @@ at::Tensor Add(const Node&, Operands x) { return at::add(x[0], x[1]); }
 at::Tensor Sub(const Node&, Operands x) { return at::sub(x[0], x[1]); }
 at::Tensor Mul(const Node&, Operands x) { return at::mul(x[0], x[1]); }
 at::Tensor Div(const Node&, Operands x) { return at::div(x[0], x[1]); }
+
+float F8ScaleOf(float x) {
+  constexpr float kMost = 448, kLeast = 0x1p-100f;
+  if (x == 0 || !std::isfinite(x)) return 1;
+  int exponent = 0;
+  const float mantissa = std::frexp(x / kMost, &exponent);  // 0.5 to 1
+  return std::max(kLeast, std::ldexp(1.0f, mantissa == 0.5f ? exponent - 1 : exponent));
+}
+
+at::Tensor F8Scale(const Node&, Operands x) {
+  at::Tensor scales = x[0].clone();
+  auto* const values = scales.mutable_data_ptr<float>();
+  std::transform(values, values + scales.numel(), values, F8ScaleOf);
+  return scales;
+}
+
+// ATen's own conversion has no saturation: what is too large for it becomes NaN, as an infinity
+// does here.
+at::Tensor Quantize(const Node&, Operands x) {
+  at::Tensor scaled = at::div(x[0], x[1]);
+  const at::Tensor infinite = at::isinf(x[0]);
+  scaled.clamp_(-448, 448);
+  return scaled.masked_fill_(infinite, std::numeric_limits<double>::quiet_NaN());
+}
+
+at::Tensor F8Linear(const Node&, Operands x) {
+  const at::Tensor sums = at::linear(x[0].to(at::kFloat), x[1].to(at::kFloat)).mul_(x[2]);
+  return x.size() > 3 ? at::add(sums, x[3]) : sums;
+}
 
 at::Tensor Concat(const Node& node, Operands x) {
   return at::cat(at::TensorList(x.data(), x.size()),
@@ -253,6 +295,7 @@ constexpr std::array kOperators = {
     Operator{Op::kSoftmax, Softmax},
     Operator{Op::kRowStd, RowStd},
     Operator{Op::kIsFinite, IsFinite},
+    Operator{Op::kRowNorm, RowNorm},
     Operator{Op::kSilu, Silu},
     Operator{Op::kGelu, Gelu},
     Operator{Op::kQuickGelu, QuickGelu},
@@ -268,6 +311,9 @@ constexpr std::array kOperators = {
     Operator{Op::kSub, Sub},
     Operator{Op::kMul, Mul},
     Operator{Op::kDiv, Div},
+    Operator{Op::kF8Scale, F8Scale},
+    Operator{Op::kQuantize, Quantize},
+    Operator{Op::kF8Linear, F8Linear},
     Operator{Op::kConcat, Concat},
     Operator{Op::kSlice, Slice},
     Operator{Op::kReshape, Reshape},

@@ -18,18 +18,20 @@ using PictureId = uint64_t;
 // The most rows of one evaluation.
 inline constexpr int kMostRows = 16;
 
-// Pictures may share an evaluation only within one lane: of one network at one size, and not with
-// any other picture where `only` names one.
+// Pictures may share an evaluation only within one lane: of one network at one size with the same
+// adapters, and not with any other picture where `only` names one.
 struct Lane {
   int network = 0;  // pipeline's number for it
   int width = 0;    // executed
   int height = 0;
+  uint64_t adapters = 0;  // pipeline's number for their set; 0: none. It costs no more time
   uint64_t only = 0;
 
   bool operator==(const Lane&) const = default;
   template <typename H>
   friend H AbslHashValue(H h, const Lane& lane) {
-    return H::combine(std::move(h), lane.network, lane.width, lane.height, lane.only);
+    return H::combine(std::move(h), lane.network, lane.width, lane.height, lane.adapters,
+                      lane.only);
   }
 };
 

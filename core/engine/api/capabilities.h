@@ -7,6 +7,7 @@
 
 #include "core/engine/api/priority_limits.h"
 #include "core/engine/api/status.h"
+#include "core/pipeline/spec/adapter.h"
 #include "core/pipeline/spec/applied_lora.h"
 #include "core/pipeline/spec/model_table.h"
 #include "core/pipeline/spec/picture_spec.h"
@@ -35,6 +36,7 @@ struct ModelInfo {
 // Properties of the server that bound a client's requests.
 struct Capabilities {
   std::vector<ModelInfo> models;
+  std::vector<pipeline::AdapterFacts> adapters;  // adapters that requests may name
   bool can_refine = false;
   pipeline::Size default_size;  // the bucket nearest to the model's own size
   std::vector<schedulers::SchedulerNames> schedulers;

@@ -38,6 +38,7 @@ struct Config {
   std::string refiner;  // the same, or empty
   pipeline::ModelParts base_parts = {}, refiner_parts = {};
   std::vector<pipeline::ModelSource> models = {};  // beside these; base may be empty then
+  std::string adapters = {};  // folder of adapters that requests may name; empty: none
   std::string variant;  // "fp16" reads *.fp16.safetensors; empty: files without a suffix, else fp16
   std::string backend = "cpu";  // "cpu", "cuda" or "reference"
   // GPUs by their number, of the cuda backend, each once; empty: the first. Of several, each has

@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "core/compiler/graph_state.h"
+#include "core/pipeline/spec/adapter.h"
 #include "core/pipeline/spec/model_table.h"
 #include "core/pipeline/spec/picture_spec.h"
 
@@ -42,7 +43,7 @@ struct GraphEntry {
   pipeline::Size bucket;  // 0x0: serves every bucket
   int rows = 1;
   bool fallback = false;
-  std::string precision;           // "fp32", "bf16", "fp16"
+  std::string precision;           // "fp32", "bf16", "fp16", "fp8"
   std::vector<std::string> users;  // models
   GraphState state = GraphState::kCold;
   std::string reason;
@@ -167,6 +168,15 @@ struct ModelStatus {
   absl::Time last_use = absl::InfinitePast();  // wall clock
 };
 
+// An adapter below --adapters, served or not.
+struct AdapterStatus {
+  pipeline::AdapterFacts facts;
+  bool pinned = false;
+  bool loaded = false;  // a device has weights that it is merged into
+  int sets = 0;         // sets with it that are kept, by the models and weights of requests
+  absl::Time last_use = absl::InfinitePast();  // wall clock
+};
+
 class GraphAdmin {
  public:
   virtual ~GraphAdmin() = default;
@@ -208,6 +218,18 @@ class GraphAdmin {
   virtual absl::StatusOr<std::vector<ModelStatus>> ListModels() const = 0;
   // NOT_FOUND, reason NO_SUCH_MODEL, names those that there are.
   virtual absl::Status PinModel(const std::string& name, bool pinned) = 0;
+
+  // Adapters as their folder has them now, in the order of their names; none without --adapters.
+  // Reads what is new there.
+  virtual absl::StatusOr<std::vector<AdapterStatus>> ListAdapters() = 0;
+  // Reads all of it, for each model that it is for, and says what is wrong with it:
+  // FAILED_PRECONDITION, reason ADAPTER_UNUSABLE. NOT_FOUND, reason NO_SUCH_ADAPTER, as of the
+  // following.
+  virtual absl::Status LoadAdapter(const std::string& name) = 0;
+  // Weights that it is merged into leave memory. FAILED_PRECONDITION, reason IN_USE.
+  virtual absl::Status EvictAdapter(const std::string& name) = 0;
+  // These weights leave for no others.
+  virtual absl::Status PinAdapter(const std::string& name, bool pinned) = 0;
 
   virtual MemoryReport memory() const = 0;
 };

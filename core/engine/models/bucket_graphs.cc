@@ -336,7 +336,8 @@ std::vector<GraphStatus> BucketGraphs::Known() const {
 
 absl::Status BucketGraphs::CheckKnownCompiled(const pipeline::Plan& plan) const {
   ASSIGN_OR_RETURN(const GraphHandles graphs,
-                   pipeline_.HandlesOf(plan.graphs, pipeline::ModelGraphs::IfUnknown::kRefuse));
+                   pipeline_.HandlesOf(plan, pipeline::ModelGraphs::IfUnknown::kRefuse,
+                                       pipeline::Pipeline::Of::kModels));
   std::set<std::string> cold;
   for (const compiler::GraphHandle& graph : graphs) {
     const GraphStatus info = store_.StatusOf(graph);

@@ -225,13 +225,17 @@ absl::Status Admission::CheckCold(const pipeline::Plan& plan) const {
 }
 
 absl::Status Admission::CheckLoadTime(const pipeline::Plan& plan, absl::Duration slack) const {
-  ASSIGN_OR_RETURN(
-      const GraphHandles graphs,
-      models_.pipeline->HandlesOf(plan.graphs, pipeline::ModelGraphs::IfUnknown::kRefuse));
+  using pipeline::Pipeline;
+  constexpr auto kKnown = pipeline::ModelGraphs::IfUnknown::kRefuse;
+  // Adapters that were never merged take about as long as the model did.
+  absl::StatusOr<GraphHandles> graphs = models_.pipeline->HandlesOf(plan, kKnown);
+  const bool is_new = plan.adapters != 0 && IsCold(graphs.status());
+  if (is_new) graphs = models_.pipeline->HandlesOf(plan, kKnown, Pipeline::Of::kModels);
+  RETURN_IF_ERROR(graphs.status());
   absl::Duration load;
-  for (const compiler::GraphHandle& graph : graphs) {
+  for (const compiler::GraphHandle& graph : *graphs) {
     const compiler::GraphStatus info = store_.StatusOf(graph);
-    if (info.state != compiler::GraphState::kReady) load += info.load_time;
+    if (is_new || info.state != compiler::GraphState::kReady) load += info.load_time;
   }
   if (load <= slack) return absl::OkStatus();
   return WithReason(
@@ -257,8 +261,8 @@ absl::Status Admission::CheckRoom(const ModelBucket& bucket) const {
 // True where the budget has been asked for what it needs: at start, or when its bucket was added.
 bool Admission::IsServed(const pipeline::Plan& plan) const {
   const ModelBucket bucket = BucketOf(plan);
-  return plan.chunks() <= models_.pipeline->prompt_chunks() && models_.buckets->IsServed(bucket) &&
-         !models_.buckets->IsOnDemand(bucket);
+  return plan.adapters == 0 && plan.chunks() <= models_.pipeline->prompt_chunks() &&
+         models_.buckets->IsServed(bucket) && !models_.buckets->IsOnDemand(bucket);
 }
 
 absl::Status Admission::CheckNotRefused(const pipeline::Plan& plan) const {

@@ -47,11 +47,11 @@ absl::Status ColdRequests::Order(const Job& job, Preparer::Order& order) {
   const pipeline::Plan& plan = *job.plan;
   const bool may_compile = parts_.admission.MayCompile(plan);
   ASSIGN_OR_RETURN(GraphHandles graphs, parts_.models.pipeline->HandlesOf(
-                                            plan.graphs, pipeline::ModelGraphs::IfUnknown::kBuild));
+                                            plan, pipeline::ModelGraphs::IfUnknown::kBuild));
   order.purpose = {.mode = may_compile ? GetMode::kCompile : GetMode::kLoad,
                    .reason = compiler::Reason::kColdRequest,
                    .evict_unused_since = parts_.graphs.MarkWanted(graphs)};
-  if (may_compile || parts_.models.buckets->IsOnDemand(BucketOf(plan))) {
+  if (may_compile || plan.adapters != 0 || parts_.models.buckets->IsOnDemand(BucketOf(plan))) {
     RETURN_IF_ERROR(parts_.admission.CheckFits(plan, graphs, order.purpose.evict_unused_since,
                                                [&] { return parts_.loop.IsWanted(job); }));
   }
@@ -64,17 +64,43 @@ absl::Status ColdRequests::Begin(Job& job, const Preparer::Ended& ended) {
   const ModelBucket bucket = BucketOf(*job.plan);
   // A failure of compiling is remembered with the graphs.
   const bool gone = absl::IsResourceExhausted(ended.status) || absl::IsCancelled(ended.status);
-  if (!gone && !ended.graphs.empty()) buckets.KeepCold(bucket, ended.graphs);
+  if (!gone && !ended.graphs.empty()) Keep(*job.plan, ended.graphs);
   RETURN_IF_ERROR(ended.status);
   std::optional<pipeline::SharedInputs> inputs = Take(job.handle);
   if (!inputs.has_value()) return CancelledByClient();
   ASSIGN_OR_RETURN(auto pictures,
                    parts_.models.pipeline->Start(job.plan, *std::move(inputs), ended.purpose));
-  buckets.KeepCold(bucket, pictures.front()->request->graphs);  // graphs for previews too
+  Keep(*job.plan, pictures.front()->request->graphs);  // graphs for previews too
   buckets.SetOutcome(bucket, absl::OkStatus());
   parts_.loop.Begin(job, std::move(pictures));
-  parts_.begun(bucket);
+  if (job.plan->adapters == 0) {
+    parts_.begun(bucket);
+  } else {
+    OrderDispensable(job.plan);
+  }
   return absl::OkStatus();
+}
+
+// Graphs over adapters are kept by their set, and the model's own are those of the next set.
+void ColdRequests::Keep(const pipeline::Plan& plan, const GraphHandles& graphs) {
+  BucketGraphs& buckets = *parts_.models.buckets;
+  if (plan.adapters == 0) return buckets.KeepCold(BucketOf(plan), graphs);
+  const absl::StatusOr<GraphHandles> own = parts_.models.pipeline->HandlesOf(
+      plan, pipeline::ModelGraphs::IfUnknown::kBuild, pipeline::Pipeline::Of::kModels);
+  if (own.ok()) buckets.KeepCold(BucketOf(plan), *own);
+}
+
+// Larger steps over the adapters, for the images of later requests to share.
+void ColdRequests::OrderDispensable(const pipeline::SharedPlan& plan) {
+  const auto declare = [this, plan](Preparer::Order& order) {
+    const auto graphs =
+        parts_.models.pipeline->DispensableOf(*plan, pipeline::ModelGraphs::IfUnknown::kRefuse);
+    if (graphs.ok()) order.graphs = *graphs;
+    return absl::OkStatus();
+  };
+  parts_.preparer.Submit({.priority = Preparer::Priority::kSpare,
+                          .purpose = {.mode = GetMode::kLoad, .displaces_nothing = true},
+                          .tasks = {declare}});
 }
 
 void ColdRequests::End(Job& job, Preparer::Ended ended) {

@@ -54,6 +54,8 @@ class ColdRequests {
   // On the preparing thread. The graphs that the request needs, if there is room for them.
   absl::Status Order(const Job& job, Preparer::Order& order);
   absl::Status Begin(Job& job, const Preparer::Ended& ended);
+  void Keep(const pipeline::Plan& plan, const GraphHandles& graphs);
+  void OrderDispensable(const pipeline::SharedPlan& plan);
   void End(Job& job, Preparer::Ended ended);
 
   const Parts parts_;

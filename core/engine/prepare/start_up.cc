@@ -51,6 +51,7 @@ absl::Status StartUp::LoadModels() {
                                 .base_parts = parts_.config.base_parts,
                                 .refiner_parts = parts_.config.refiner_parts,
                                 .models = parts_.config.models,
+                                .adapters = parts_.adapters,
                                 .variant = parts_.config.variant,
                                 .memory_bytes = parts_.config.memory_bytes,
                                 .give_up = &parts_.stop,

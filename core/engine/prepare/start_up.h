@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "core/adapters/catalogue/catalogue.h"
 #include "core/base/clock.h"
 #include "core/engine/api/config.h"
 #include "core/engine/models/bucket_graphs.h"
@@ -34,6 +35,7 @@ class StartUp {
     MemoryBudget& budget;
     Preparer& preparer;
     Models& models;
+    adapters::Catalogue* adapters = nullptr;        // null: there are none
     const std::atomic<bool>& stop;                  // true: it is to end soon
     std::function<void()> loaded;                   // called once the models are there
     std::function<void(bool warmed)> show_buckets;  // called when graphs came; `warmed`: all have

@@ -20,6 +20,7 @@ using Ids = std::set<std::string>;
 // As --precision spells it.
 std::string PrecisionName(device::DType dtype) {
   if (dtype == device::DType::kF32) return "fp32";
+  if (dtype == device::DType::kF8E4M3) return "fp8";
   return dtype == device::DType::kF16 ? "fp16" : "bf16";
 }
 

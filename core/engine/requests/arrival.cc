@@ -1,9 +1,12 @@
 #include "core/engine/requests/arrival.h"
 
 #include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/hash/hash.h"
+#include "absl/strings/str_cat.h"
 #include "core/pipeline/spec/fields.h"
 
 namespace latentd::engine {
@@ -17,6 +20,15 @@ const T& Hashable(const T& value) {
 auto Hashable(const pipeline::Size& size) { return std::pair(size.width, size.height); }
 auto Hashable(const pipeline::Offset& offset) { return std::pair(offset.top, offset.left); }
 auto Hashable(const pipeline::GuidanceInterval& part) { return std::pair(part.start, part.stop); }
+
+std::string Hashable(const std::vector<pipeline::Adapter>& adapters) {
+  std::string text;
+  for (const pipeline::Adapter& adapter : adapters) {
+    absl::StrAppend(&text, adapter.name, "\n", adapter.unet_factor(), "\n", adapter.text_factor(),
+                    "\n");
+  }
+  return text;
+}
 
 template <typename T>
 auto Hashable(const std::optional<T>& value) {

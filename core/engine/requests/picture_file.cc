@@ -2,7 +2,9 @@
 
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "core/base/status_macros.h"
 #include "core/image/encode.h"
 #include "core/image/parameters.h"
@@ -14,6 +16,21 @@
 
 namespace latentd::engine {
 namespace {
+
+// "film:0.8 (0123abcd), detail:-0.5:1 (4567cdef)": the weights, and the beginning of the digest.
+std::string AdaptersText(const std::vector<pipeline::Adapter>& adapters) {
+  constexpr size_t kDigestBytes = 8;
+  std::string text;
+  for (const pipeline::Adapter& adapter : adapters) {
+    absl::StrAppend(&text, text.empty() ? "" : ", ", adapter.name, ":", adapter.unet_factor());
+    if (adapter.text_factor() != adapter.unet_factor()) {
+      absl::StrAppend(&text, ":", adapter.text_factor());
+    }
+    const std::string digest = adapter.digest.substr(0, kDigestBytes);
+    if (!digest.empty()) absl::StrAppend(&text, " (", digest, ")");
+  }
+  return text;
+}
 
 // Parameters of a picture, as the text that a PNG carries.
 std::string ParametersOf(const pipeline::PictureSpec& resolved, uint64_t seed) {
@@ -34,6 +51,9 @@ std::string ParametersOf(const pipeline::PictureSpec& resolved, uint64_t seed) {
   }
   if (resolved.prompt_syntax != prompts::Syntax::kNone) {
     parameters.extra.push_back({"Prompt syntax", std::string(NameOf(resolved.prompt_syntax))});
+  }
+  if (!resolved.adapters.empty()) {
+    parameters.extra.push_back({"Adapters", AdaptersText(resolved.adapters)});
   }
   if (resolved.refine) parameters.refiner_switch_at = resolved.denoising_end;
   parameters.version = "latentd";

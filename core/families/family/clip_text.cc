@@ -1,6 +1,7 @@
 #include "core/families/family/clip_text.h"
 
 #include <algorithm>
+#include <iterator>
 #include <numeric>
 #include <utility>
 
@@ -36,10 +37,89 @@ std::string EmphasisInput(absl::string_view component) {
   return absl::StrCat("emphasis.", component);
 }
 
-TextRun RunOf(const TextEncoder& encoder, const std::vector<int64_t>& ids, int64_t layer) {
-  return {{"input_ids", ids},
-          {"pooled_position", std::vector<int64_t>{networks::EosPosition(encoder.config, ids)}},
-          {"layer", std::vector<int64_t>{layer}}};
+// Host inputs for vectors in the place of tokens'.
+constexpr char kGivenVectors[] = "given_vectors", kVectorRows[] = "vector_rows";
+
+// Vectors of words for one encoder, numbered one after the other behind the vocabulary.
+class WordVectors {
+ public:
+  WordVectors(const TextEncoder& encoder, size_t index, const pipeline::SharedWords& words)
+      : first_id_(encoder.config.vocab_size) {
+    if (words == nullptr) return;
+    for (const pipeline::Word& word : *words) {
+      const pipeline::EmbeddingVectors& vectors = word.vectors[index];
+      prompts::SpecialWord& special = special_.emplace_back();
+      special.text = word.text;
+      for (int64_t i = 0; i < vectors.count(); ++i) {
+        special.ids.push_back(first_id_ + static_cast<int64_t>(rows_.size()));
+        rows_.push_back(vectors.row(i));
+      }
+    }
+  }
+
+  absl::Span<const prompts::SpecialWord> special() const { return special_; }
+  bool IsOne(int64_t id) const { return id >= first_id_; }
+  // REQUIRES: IsOne.
+  absl::Span<const float> at(int64_t id) const {
+    return rows_[static_cast<size_t>(id - first_id_)];
+  }
+
+ private:
+  const int64_t first_id_;
+  std::vector<prompts::SpecialWord> special_;
+  std::vector<absl::Span<const float>> rows_;
+};
+
+// Each position reads its token's vector.
+std::vector<int64_t> OwnRows(size_t tokens) {
+  std::vector<int64_t> rows(tokens);
+  std::iota(rows.begin(), rows.end(), int64_t{0});
+  return rows;
+}
+
+// Gives positions of words vectors; their tokens become others of the vocabulary, which are not
+// read.
+void AddVectors(const TextEncoder& encoder, const WordVectors& words, std::vector<int64_t>& ids,
+                TextRun& run) {
+  const auto features = static_cast<size_t>(encoder.config.hidden_size);
+  std::vector<float> given(ids.size() * features);
+  std::vector<int64_t> rows = OwnRows(ids.size());
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (!words.IsOne(ids[i])) continue;
+    absl::c_copy(words.at(ids[i]), given.begin() + static_cast<ptrdiff_t>(i * features));
+    rows[i] = static_cast<int64_t>(ids.size() + i);
+    ids[i] = 0;
+  }
+  run.push_back({kGivenVectors, std::move(given)});
+  run.push_back({kVectorRows, std::move(rows)});
+}
+
+// A model whose configuration pools at the largest id pools at a word that is in the prompt, as
+// transformers does with tokens that are added to it.
+TextRun RunOf(const TextEncoder& encoder, std::vector<int64_t> ids, int64_t layer,
+              const WordVectors& words) {
+  const int64_t pooled = networks::EosPosition(encoder.config, ids);
+  TextRun given;
+  if (absl::c_any_of(ids, [&](int64_t id) { return words.IsOne(id); })) {
+    AddVectors(encoder, words, ids, given);
+  }
+  TextRun run = {{"input_ids", std::move(ids)},
+                 {"pooled_position", std::vector<int64_t>{pooled}},
+                 {"layer", std::vector<int64_t>{layer}}};
+  absl::c_move(given, std::back_inserter(run));
+  return run;
+}
+
+bool HasVectors(const TextRun& run) {
+  return absl::c_any_of(run, [](const HostInput& input) { return input.name == kVectorRows; });
+}
+
+void TakeVectors(const TextEncoder& encoder, TextRun& run) {
+  if (HasVectors(run)) return;
+  const auto tokens = static_cast<size_t>(encoder.tokenizer->max_length());
+  const auto features = static_cast<size_t>(encoder.config.hidden_size);
+  run.push_back({kGivenVectors, std::vector<float>(tokens * features)});
+  run.push_back({kVectorRows, OwnRows(tokens)});
 }
 
 // Compel blends a fragment of a weight below 1 with the prompt in which it is masked.
@@ -118,12 +198,17 @@ std::string HiddenStatesInput(absl::string_view component) {
   return absl::StrCat("encoder_hidden_states.", component);
 }
 
-ClipState EncodeClip(GraphBuilder& b, const TextEncoder& encoder) {
+ClipState EncodeClip(GraphBuilder& b, const TextEncoder& encoder, bool takes_vectors) {
   const auto input = [&](const char* name, Shape shape) {
     return b.Input(name, DType::kI64, std::move(shape), Rate::kStep);
   };
-  const networks::ClipTextInputs inputs{input("input_ids", {1, encoder.tokenizer->max_length()}),
-                                        input("pooled_position", {1})};
+  const int64_t tokens = encoder.tokenizer->max_length();
+  networks::ClipTextInputs inputs{input("input_ids", {1, tokens}), input("pooled_position", {1})};
+  if (takes_vectors) {
+    inputs.given_vectors =
+        b.Input(kGivenVectors, DType::kF32, {tokens * encoder.config.hidden_size}, Rate::kStep);
+    inputs.vector_rows = input(kVectorRows, {1, tokens});
+  }
   const networks::ClipTextOutputs outputs =
       networks::ClipText(b, encoder.config, encoder.component, inputs);
   return {SelectState(b, outputs.hidden_states, input("layer", {1})), outputs.pooled};
@@ -138,7 +223,7 @@ void OutputClip(GraphBuilder& b, const TextEncoder& encoder, const ClipState& st
   b.Output("finite", b.IsFinite(b.Concat({flat(state.state), flat(state.pooled)}, 1)));
 }
 
-absl::Status AddClipPrompt(const TextEncoder& encoder, const PromptText& prompt,
+absl::Status AddClipPrompt(const TextEncoder& encoder, size_t index, const PromptText& prompt,
                            const PictureSpec& resolved, int64_t layer, RowInputs& row) {
   const auto in_field = [&](const absl::Status& status) {
     return InvalidFields({{std::string(prompt.field), std::string(status.message())}});
@@ -148,15 +233,17 @@ absl::Status AddClipPrompt(const TextEncoder& encoder, const PromptText& prompt,
   if (const absl::Status weighs = CheckWeights(*pieces, resolved.prompt_syntax); !weighs.ok()) {
     return in_field(weighs);
   }
+  const WordVectors words(encoder, index, resolved.words);
   auto tokens = prompts::MakeChunks(*pieces, resolved.prompt_syntax, resolved.long_prompt,
-                                    *encoder.tokenizer);
+                                    *encoder.tokenizer, words.special());
   if (!tokens.ok()) return in_field(tokens.status());
-  TextInputs& text = row.text.emplace_back(
-      TextInputs{.empty = RunOf(encoder, prompts::EmptyChunk(*encoder.tokenizer).ids, layer)});
+  TextInputs& text = row.text.emplace_back(TextInputs{
+      .empty = RunOf(encoder, prompts::EmptyChunk(*encoder.tokenizer).ids, layer, words)});
   std::vector<float> emphasis;
   for (const prompts::Chunk& chunk : tokens->chunks) {
     text.chunks.push_back(
-        {RunOf(encoder, chunk.ids, layer), OriginOf(chunk, resolved.prompt_syntax)});
+        {RunOf(encoder, chunk.ids, layer, words), OriginOf(chunk, resolved.prompt_syntax)});
+    row.has_words = row.has_words || HasVectors(text.chunks.back().run);
     AppendEmphasis(chunk, emphasis);
   }
   row.request.push_back({EmphasisInput(encoder.component), std::move(emphasis)});
@@ -164,6 +251,14 @@ absl::Status AddClipPrompt(const TextEncoder& encoder, const PromptText& prompt,
   row.tokens = std::max(row.tokens, tokens->tokens);
   row.dropped_tokens = std::max(row.dropped_tokens, tokens->dropped);
   return absl::OkStatus();
+}
+
+void TakeVectors(const ModelConfigs& configs, RowInputs& row) {
+  for (size_t i = 0; i < row.text.size(); ++i) {
+    const TextEncoder& encoder = configs.text_encoders[i];
+    for (TextChunk& chunk : row.text[i].chunks) TakeVectors(encoder, chunk.run);
+    TakeVectors(encoder, row.text[i].empty);
+  }
 }
 
 void AddNoPrompt(const TextEncoder& encoder, RowInputs& row) {

@@ -27,8 +27,10 @@ struct ClipState {
 };
 
 // Adds the encoder with its inputs, "input_ids" i64 [1, tokens], "pooled_position" i64 [1] and
-// "layer" i64 [1]: the state is that of the layer, without the last norm (0: the embeddings).
-ClipState EncodeClip(graph::GraphBuilder& builder, const TextEncoder& encoder);
+// "layer" i64 [1]: the state is that of the layer, without the last norm (0: the embeddings). With
+// `takes_vectors` also "given_vectors" [1, tokens * features] and "vector_rows" i64 [1, tokens]
+// (networks::ClipTextInputs).
+ClipState EncodeClip(graph::GraphBuilder& builder, const TextEncoder& encoder, bool takes_vectors);
 
 // Adds the outputs: HiddenStatesInput of the component, "text_embeds" if there is a pooled state,
 // and "finite" of both.
@@ -47,9 +49,13 @@ struct PromptText {
 };
 
 // Adds the prompt to a row: the inputs of the encoder's graph for it, and of the request graph,
-// which weigh the encoder's state. INVALID_ARGUMENT names the field.
-absl::Status AddClipPrompt(const TextEncoder& encoder, const PromptText& prompt,
+// which weigh the encoder's state. Words of the request's textual inversions have the vectors of
+// the encoder with that index. INVALID_ARGUMENT names the field.
+absl::Status AddClipPrompt(const TextEncoder& encoder, size_t index, const PromptText& prompt,
                            const pipeline::PictureSpec& resolved, int64_t layer, RowInputs& row);
+
+// Makes all runs of the row those of graphs that take vectors; those without words have none.
+void TakeVectors(const ModelConfigs& configs, RowInputs& row);
 
 // The same without a prompt, for a row of zeros or of embeddings.
 void AddNoPrompt(const TextEncoder& encoder, RowInputs& row);

@@ -68,6 +68,8 @@ struct RowInputs {
   std::vector<HostInput> request;
   int64_t tokens = 0;          // tokens of the longest prompt
   int64_t dropped_tokens = 0;  // tokens of one that no text encoder reads, at most
+  // Words of textual inversions are in its prompts: they are for text graphs that take vectors.
+  bool has_words = false;
 };
 
 struct Family {
@@ -94,7 +96,9 @@ struct Family {
 
   // The graph of a text encoder. Its outputs are inputs of the request graph under their names, one
   // row each, and "finite" u8 [1].
-  absl::StatusOr<graph::Graph> (*text_graph)(const ModelConfigs& configs, size_t encoder);
+  // `takes_vectors`: tokens may have vectors of their own.
+  absl::StatusOr<graph::Graph> (*text_graph)(const ModelConfigs& configs, size_t encoder,
+                                             bool takes_vectors);
   // The network's prediction for rows of latents, from so many chunks of prompts. Adds the inputs
   // of Rate::kRequest that it reads.
   graph::Value (*predict)(graph::GraphBuilder& builder, const ModelConfigs& configs,

@@ -38,10 +38,11 @@ int MaxClipSkip(const ModelConfigs& configs) {
   return static_cast<int>(configs.text_encoders.front().config.num_hidden_layers);
 }
 
-absl::StatusOr<graph::Graph> TextGraph(const ModelConfigs& configs, size_t index) {
+absl::StatusOr<graph::Graph> TextGraph(const ModelConfigs& configs, size_t index,
+                                       bool takes_vectors) {
   GraphBuilder b;
   const TextEncoder& encoder = configs.text_encoders[index];
-  const Value state = EncodeClip(b, encoder).state;
+  const Value state = EncodeClip(b, encoder, takes_vectors).state;
   OutputClip(b, encoder,
              {networks::NormClipState(b, encoder.config, encoder.component, state), graph::kNone});
   return std::move(b).Build();
@@ -68,7 +69,7 @@ absl::StatusOr<RowInputs> Row(const ModelConfigs& configs, const PictureSpec& re
                                             : resolved.clip_skip.value_or(0);
   RowInputs row;
   if (!AddEmbeds(configs, resolved, negative, row)) {
-    RETURN_IF_ERROR(AddClipPrompt(encoder, {negative ? "negative_prompt" : "prompt", prompt},
+    RETURN_IF_ERROR(AddClipPrompt(encoder, 0, {negative ? "negative_prompt" : "prompt", prompt},
                                   resolved, encoder.config.num_hidden_layers - skip, row));
   }
   AddMeanRule(encoder, row);

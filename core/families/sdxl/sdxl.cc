@@ -77,9 +77,10 @@ int MaxClipSkip(const ModelConfigs& configs) {
   return static_cast<int>(layers) - 1;
 }
 
-absl::StatusOr<graph::Graph> TextGraph(const ModelConfigs& configs, size_t encoder) {
+absl::StatusOr<graph::Graph> TextGraph(const ModelConfigs& configs, size_t encoder,
+                                       bool takes_vectors) {
   GraphBuilder b;
-  ClipState state = EncodeClip(b, configs.text_encoders[encoder]);
+  ClipState state = EncodeClip(b, configs.text_encoders[encoder], takes_vectors);
   if (encoder + 1 < configs.text_encoders.size()) state.pooled = graph::kNone;
   OutputClip(b, configs.text_encoders[encoder], state);
   return std::move(b).Build();
@@ -147,11 +148,12 @@ struct Prompts {
 absl::Status AddText(const ModelConfigs& configs, const PictureSpec& resolved,
                      const Prompts& prompts, int skip, RowInputs& row) {
   const bool has_second = configs.text_encoders.size() == 2 && !prompts.second.text.empty();
-  for (const TextEncoder& encoder : configs.text_encoders) {
-    const bool is_second = has_second && &encoder == &configs.text_encoders.back();
+  for (size_t i = 0; i < configs.text_encoders.size(); ++i) {
+    const TextEncoder& encoder = configs.text_encoders[i];
+    const bool is_second = has_second && i + 1 == configs.text_encoders.size();
     const int64_t layer = encoder.config.num_hidden_layers + 1 - kPenultimate - skip;
-    RETURN_IF_ERROR(
-        AddClipPrompt(encoder, is_second ? prompts.second : prompts.first, resolved, layer, row));
+    RETURN_IF_ERROR(AddClipPrompt(encoder, i, is_second ? prompts.second : prompts.first, resolved,
+                                  layer, row));
   }
   return absl::OkStatus();
 }

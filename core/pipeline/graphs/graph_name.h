@@ -32,13 +32,15 @@ struct GraphName {
   // kText and kRequest have one for all sizes; only kStep has more rows than one, and only kStep
   // and kRequest more chunks.
   StepShape shape = {};
-  int encoder = 0;  // index of a kText
+  int encoder = 0;             // index of a kText
+  bool takes_vectors = false;  // a kText whose tokens may have vectors of their own
 
   bool operator==(const GraphName&) const = default;
   template <typename H>
   friend H AbslHashValue(H h, const GraphName& name) {
     const auto& [rows, height, width, chunks] = name.shape;
-    return H::combine(std::move(h), name.kind, rows, height, width, chunks, name.encoder);
+    return H::combine(std::move(h), name.kind, rows, height, width, chunks, name.encoder,
+                      name.takes_vectors);
   }
 };
 

@@ -1,5 +1,6 @@
 #include "core/pipeline/graphs/model_graphs.h"
 
+#include <algorithm>
 #include <iterator>
 #include <utility>
 
@@ -20,6 +21,14 @@ using device::DType;
 constexpr int kProbeSide = 8;
 
 constexpr char kSamplePart[] = "sample";
+
+// Graphs that are kept over other weights: those of some sizes, of all row counts.
+constexpr size_t kMostKept = 64;
+
+// True of networks that adapters change.
+bool IsAdapted(GraphKind kind) {
+  return kind == GraphKind::kText || kind == GraphKind::kRequest || kind == GraphKind::kStep;
+}
 
 }  // namespace
 
@@ -44,17 +53,48 @@ absl::StatusOr<std::unique_ptr<ModelGraphs>> ModelGraphs::Declare(
   return graphs;
 }
 
-// Declares graphs of one shape only; builds each other graph for one shape to check its weights.
-absl::Status ModelGraphs::DeclareFixed() {
+std::unique_ptr<ModelGraphs> ModelGraphs::Over(ModelGraphs& base, std::string user,
+                                               std::shared_ptr<const weights::WeightSet> weights) {
+  std::unique_ptr<ModelGraphs> graphs(new ModelGraphs(std::move(user), base.family_, base.configs_,
+                                                      std::move(weights), base.options_,
+                                                      base.store_));
+  graphs->base_ = &base;
+  graphs->text_bytes_ = base.text_bytes_;
+  graphs->packed_ = base.packed_;
+  return graphs;
+}
+
+absl::StatusOr<std::vector<graph::Graph>> ModelGraphs::BuildTexts(bool takes_vectors) const {
   std::vector<graph::Graph> texts;
   for (size_t i = 0; i < configs_.text_encoders.size(); ++i) {
-    ASSIGN_OR_RETURN(graph::Graph text, family_.text_graph(configs_, i));
+    ASSIGN_OR_RETURN(graph::Graph text, family_.text_graph(configs_, i, takes_vectors));
+    texts.push_back(std::move(text));
+  }
+  return texts;
+}
+
+absl::StatusOr<std::vector<GraphHandle>> ModelGraphs::DeclareTexts(
+    const std::vector<graph::Graph>& texts, absl::string_view part) const {
+  std::vector<GraphHandle> declared;
+  for (size_t i = 0; i < texts.size(); ++i) {
+    compiler::GraphLabel label{.model = model_,
+                               .component = configs_.text_encoders[i].component,
+                               .part = std::string(part)};
+    ASSIGN_OR_RETURN(graph::SplitGraphs split, Split(label, texts[i]));
+    declared.push_back(DeclareAs(std::move(label), std::move(split.step)));
+  }
+  return declared;
+}
+
+// Declares graphs of one shape only; builds each other graph for one shape to check its weights.
+absl::Status ModelGraphs::DeclareFixed() {
+  ASSIGN_OR_RETURN(const std::vector<graph::Graph> texts, BuildTexts(/*takes_vectors=*/false));
+  for (const graph::Graph& text : texts) {
     for (const graph::Output& output : text.outputs()) {
       const graph::Node& given = text.node(output.value);
       if (output.name == "finite") continue;
       text_bytes_ += given.shape.elements() * device::SizeOf(given.dtype);
     }
-    texts.push_back(std::move(text));
   }
   const StepShape probe{1, kProbeSide, kProbeSide};
   ASSIGN_OR_RETURN(const graph::Graph step, BuildWhole({GraphKind::kStep, probe}));
@@ -70,10 +110,10 @@ absl::Status ModelGraphs::DeclareFixed() {
   }
   RETURN_IF_ERROR(CheckWeights(all));
 
-  for (size_t i = 0; i < texts.size(); ++i) {
-    compiler::GraphLabel label{.model = model_, .component = configs_.text_encoders[i].component};
-    ASSIGN_OR_RETURN(graph::SplitGraphs split, Split(label, texts[i]));
-    text_.push_back(DeclareAs(std::move(label), std::move(split.step)));
+  ASSIGN_OR_RETURN(text_, DeclareTexts(texts, /*part=*/""));
+  if (takes_vectors()) {
+    ASSIGN_OR_RETURN(const std::vector<graph::Graph> of_vectors, BuildTexts(true));
+    ASSIGN_OR_RETURN(text_of_vectors_, DeclareTexts(of_vectors, "vectors"));
   }
   return DeclareRequest(step);
 }
@@ -134,8 +174,42 @@ GraphHandle ModelGraphs::FindKept(const GraphName& name) {
   return found == shapes_.end() ? nullptr : found->second.lock();
 }
 
+absl::StatusOr<GraphHandle> ModelGraphs::FindOver(const GraphName& name, IfUnknown unknown) {
+  if (!IsAdapted(name.kind)) return base_->Find(name, unknown);
+  if (GraphHandle known = FindKept(name)) return known;
+  ASSIGN_OR_RETURN(const GraphHandle base, base_->Find(name, unknown));
+  const compiler::GraphDefinition& definition = base->definition();
+  compiler::GraphLabel label = compiler::GraphStore::LabelOf(base);
+  label.model = model_;
+  GraphHandle declared = store_.Declare({.label = std::move(label),
+                                         .graph = definition.graph,
+                                         .weights = weights_,
+                                         .backend = &definition.backend});
+  absl::MutexLock lock(&mutex_);
+  shapes_[name] = declared;
+  kept_.push_back(declared);
+  if (kept_.size() > kMostKept) kept_.pop_front();
+  return declared;
+}
+
+ModelGraphs::Kept ModelGraphs::kept() const {
+  Kept kept;
+  absl::MutexLock lock(&mutex_);
+  for (const GraphHandle& graph : kept_) {
+    const compiler::GraphStatus info = store_.StatusOf(graph);
+    const bool is_step = compiler::GraphStore::LabelOf(graph).width > 0;
+    kept.loaded = kept.loaded || (is_step && info.state == compiler::GraphState::kReady);
+    kept.last_use = std::max(kept.last_use, info.last_use);
+  }
+  return kept;
+}
+
 absl::StatusOr<GraphHandle> ModelGraphs::Find(const GraphName& name, IfUnknown unknown) {
-  if (name.kind == GraphKind::kText) return text_[static_cast<size_t>(name.encoder)];
+  if (base_ != nullptr) return FindOver(name, unknown);
+  if (name.kind == GraphKind::kText) {
+    const std::vector<GraphHandle>& texts = name.takes_vectors ? text_of_vectors_ : text_;
+    return texts[static_cast<size_t>(name.encoder)];
+  }
   if (name.kind == GraphKind::kRequest && name.shape.chunks == 1) return request_;
   if (GraphHandle known = FindKept(name)) return known;
   if (unknown == IfUnknown::kRefuse) {
@@ -203,6 +277,11 @@ graph::Precision ModelGraphs::PrecisionFor(const compiler::GraphLabel& label) co
   return PrecisionOf(options_.precision, FlagNameOf(label.component, model_), configs_.vae);
 }
 
+DType ModelGraphs::DTypeFor(const compiler::GraphLabel& label) const {
+  const graph::Precision precision = PrecisionFor(label);
+  return precision.f8_weights.empty() ? precision.dtype : DType::kF8E4M3;
+}
+
 compiler::GraphLabel ModelGraphs::LabelOf(const GraphName& name) const {
   const int scale = DownscaleOf(configs_.vae);
   compiler::GraphLabel label{.model = model_,
@@ -220,13 +299,13 @@ compiler::GraphLabel ModelGraphs::LabelOf(const GraphName& name) const {
     label.part = name.kind == GraphKind::kStep ? "step" : "request";
     if (name.shape.chunks > 1) absl::StrAppend(&label.part, "_", name.shape.chunks, "_chunks");
   }
-  label.dtype = PrecisionFor(label).dtype;
+  label.dtype = DTypeFor(label);
   return label;
 }
 
 GraphHandle ModelGraphs::DeclareAs(compiler::GraphLabel label, graph::Graph graph) const {
   const bool reference = IsReference(options_.components, FlagNameOf(label.component, model_));
-  label.dtype = PrecisionFor(label).dtype;
+  label.dtype = DTypeFor(label);
   return store_.Declare({.label = std::move(label),
                          .graph = std::make_shared<const graph::Graph>(std::move(graph)),
                          .weights = weights_,

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
@@ -16,6 +17,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
 #include "core/backends/executable.h"
 #include "core/compiler/graph_store.h"
 #include "core/families/family/family.h"
@@ -43,6 +45,8 @@ struct ModelOptions {
   backends::Backend* reference = nullptr;  // runs those of kReference; must outlive the model
   // Pictures of more pixels go through the autoencoder in tiles (tiles.h). Unset: none does.
   std::optional<int64_t> vae_tiling_above;
+  // Prompts may have words of textual inversions: text graphs that take vectors are declared too.
+  bool takes_vectors = false;
 };
 
 class ModelGraphs {
@@ -54,6 +58,13 @@ class ModelGraphs {
       std::shared_ptr<const weights::WeightSet> weights, const ModelOptions& options,
       compiler::GraphStore& store);
 
+  // The same graphs over other weights for the text encoders and the UNet, which have the names and
+  // shapes of these: nothing is built or compiled again, and what the VAE does is shared. `user` is
+  // told of in the place of the model. Keeps the graphs that were found. `base` must outlive the
+  // result; so must the store.
+  static std::unique_ptr<ModelGraphs> Over(ModelGraphs& base, std::string user,
+                                           std::shared_ptr<const weights::WeightSet> weights);
+
   // Permitted ways to get a graph that is not known yet.
   enum class IfUnknown : uint8_t {
     kBuild,
@@ -62,7 +73,7 @@ class ModelGraphs {
 
   // A step has the kRequest's outputs, for all rows, in place of request-rate inputs. REQUIRES:
   // the model has the graph: has_tiny_vae for kPreview, an encoder that is not off for kEncode and
-  // kSample, has_decode_fallback for that.
+  // kSample, has_decode_fallback for that, takes_vectors for a kText that does.
   absl::StatusOr<GraphHandle> Find(const GraphName& name, IfUnknown unknown = IfUnknown::kBuild)
       ABSL_LOCKS_EXCLUDED(mutex_);
 
@@ -81,12 +92,21 @@ class ModelGraphs {
   // True where decoding is in f16: bf16 overflows where f32 does.
   bool has_decode_fallback() const;
   bool has_tiny_vae() const { return configs_.vae_tiny.has_value(); }
+  bool takes_vectors() const { return options_.takes_vectors; }
   bool has_encoder() const { return !IsOff(options_.components, "vae_encoder"); }
 
   // A row of a step is the same bytes, however many others it has.
   bool has_batch_invariant_steps() const;
 
   const weights::WeightSet& weights() const { return *weights_; }
+  const std::shared_ptr<const weights::WeightSet>& shared_weights() const { return weights_; }
+
+  // State of graphs over other weights that are kept.
+  struct Kept {
+    bool loaded = false;  // steps are
+    absl::Time last_use = absl::InfinitePast();
+  };
+  Kept kept() const ABSL_LOCKS_EXCLUDED(mutex_);
 
   absl::StatusOr<ExecutablePointer> Get(const GraphHandle& graph, compiler::Purpose purpose = {}) {
     return store_.Get(graph, purpose);
@@ -100,6 +120,12 @@ class ModelGraphs {
               compiler::GraphStore& store);
 
   absl::Status DeclareFixed();
+  absl::StatusOr<std::vector<graph::Graph>> BuildTexts(bool takes_vectors) const;
+  absl::StatusOr<std::vector<GraphHandle>> DeclareTexts(const std::vector<graph::Graph>& texts,
+                                                        absl::string_view part) const;
+  // The base's graph over these weights.
+  absl::StatusOr<GraphHandle> FindOver(const GraphName& name, IfUnknown unknown)
+      ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status DeclareRequest(const graph::Graph& step);
   absl::Status CheckWeights(const std::vector<const graph::Graph*>& graphs) const;
   GraphHandle FindKept(const GraphName& name) ABSL_LOCKS_EXCLUDED(mutex_);  // null: not kept
@@ -112,6 +138,8 @@ class ModelGraphs {
                                            const graph::Graph& graph) const;
   compiler::GraphLabel LabelOf(const GraphName& name) const;
   graph::Precision PrecisionFor(const compiler::GraphLabel& label) const;
+  // For a label to say: kF8E4M3 if anything may be in it.
+  device::DType DTypeFor(const compiler::GraphLabel& label) const;
   GraphHandle DeclareAs(compiler::GraphLabel label, graph::Graph graph) const;
 
   const std::string model_;  // its name, and as a user of graphs
@@ -120,16 +148,20 @@ class ModelGraphs {
   const std::shared_ptr<const weights::WeightSet> weights_;
   const ModelOptions options_;
   compiler::GraphStore& store_;
+  ModelGraphs* base_ = nullptr;  // null: it is none over others
   std::vector<GraphHandle> text_;
+  std::vector<GraphHandle> text_of_vectors_;  // graphs that take vectors; empty: there are none
   int64_t text_bytes_ = 0;
   GraphHandle request_;
   std::vector<RowPort> packed_;  // its results
 
-  absl::Mutex mutex_;
+  mutable absl::Mutex mutex_;
   // Request parts of several chunks that were asked for: as few as there are, and of no size that
   // would keep them.
   std::vector<GraphHandle> long_requests_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<GraphName, WeakGraphHandle> shapes_ ABSL_GUARDED_BY(mutex_);
+  // Graphs over others that were found last.
+  std::deque<GraphHandle> kept_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace latentd::pipeline

@@ -2,6 +2,9 @@
 
 #include <string>
 
+#include "absl/strings/match.h"
+#include "core/pipeline/graphs/f8_policy.h"
+
 namespace latentd::pipeline {
 
 using device::DType;
@@ -11,8 +14,20 @@ DType DTypeOf(const ComponentDTypes& wanted, absl::string_view component) {
   return found == wanted.end() ? DType::kF32 : found->second;
 }
 
+namespace {
+
+graph::Precision F8Precision(absl::string_view component) {
+  graph::Precision precision{DType::kBF16};
+  if (!absl::StartsWith(component, "unet")) return precision;
+  for (const F8Site& site : F8Linears()) precision.f8_weights.emplace_back(site.weights);
+  return precision;
+}
+
+}  // namespace
+
 graph::Precision PrecisionOf(const ComponentDTypes& wanted, absl::string_view component,
                              const VaeConfig& vae) {
+  if (DTypeOf(wanted, component) == DType::kF8E4M3) return F8Precision(component);
   const graph::Precision asked{DTypeOf(wanted, component)};
   const auto* kl = std::get_if<networks::AutoencoderKlConfig>(&vae);
   if (asked.dtype != DType::kF16 || kl == nullptr || !kl->force_upcast) return asked;

@@ -14,9 +14,10 @@ namespace latentd::pipeline {
 // The wanted dtype; f32 where none was asked for.
 device::DType DTypeOf(const ComponentDTypes& wanted, absl::string_view component);
 
-// Precision of a component. In a VAE with force_upcast, layers that overflow fp16 stay f32, as in
-// diffusers: all of the encoder; of the decoder everything from the first upsampling block on.
-// (upcast_attention is part of the UNet's graph: core/networks.)
+// Precision of a component. kF8E4M3 is bf16 in which linears of a UNet (f8_policy.h) multiply 8-bit
+// floats; other components are in bf16 then. In a VAE with force_upcast, layers that overflow fp16
+// stay f32, as in diffusers: all of the encoder; of the decoder everything from the first
+// upsampling block on. (upcast_attention is part of the UNet's graph: core/networks.)
 graph::Precision PrecisionOf(const ComponentDTypes& wanted, absl::string_view component,
                              const VaeConfig& vae);
 

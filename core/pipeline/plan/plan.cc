@@ -12,9 +12,11 @@ class GraphList {
  public:
   explicit GraphList(const GraphNeeds& needs) : needs_(needs) {}
 
-  void AddStage(const LoadedModel* model, int chunks, bool text) {
+  void AddStage(const LoadedModel* model, int chunks, bool text, bool takes_vectors) {
     for (int encoder = 0; text && encoder < model->graphs().text_count(); ++encoder) {
-      all_.push_back({model->row().id, {.kind = GraphKind::kText, .encoder = encoder}});
+      all_.push_back(
+          {model->row().id,
+           {.kind = GraphKind::kText, .encoder = encoder, .takes_vectors = takes_vectors}});
     }
     if (!needs_.steps) return;
     const ModelId id = model->row().id;
@@ -36,7 +38,8 @@ class GraphList {
 
 bool IsAsLarge(const PlannedGraph& larger, const PlannedGraph& smaller, bool grows) {
   if (!grows || larger.model != smaller.model || larger.name.kind != smaller.name.kind ||
-      larger.name.encoder != smaller.name.encoder) {
+      larger.name.encoder != smaller.name.encoder ||
+      larger.name.takes_vectors != smaller.name.takes_vectors) {
     return larger == smaller;
   }
   const StepShape &a = larger.name.shape, &b = smaller.name.shape;
@@ -94,7 +97,8 @@ bool Plan::wants_tiny_vae() const {
 std::vector<PlannedGraph> GraphsFor(const GraphNeeds& needs) {
   GraphList graphs(needs);
   for (size_t i = 0; i < needs.models.size(); ++i) {
-    graphs.AddStage(needs.models[i], needs.chunks[i], needs.text.empty() || needs.text[i]);
+    graphs.AddStage(needs.models[i], needs.chunks[i], needs.text.empty() || needs.text[i],
+                    !needs.takes_vectors.empty() && needs.takes_vectors[i]);
   }
   const LoadedModel *first = needs.models.front(), *last = needs.models.back();
   if (needs.image) {

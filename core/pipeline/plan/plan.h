@@ -51,6 +51,10 @@ struct PlannedStage {
       return row.embeds != families::RowEmbeds::kNone;
     });
   }
+  // True if its prompts have words of textual inversions.
+  bool takes_vectors() const {
+    return absl::c_any_of(prompts, [](const families::RowInputs& row) { return row.has_words; });
+  }
   int first_step = 0;  // steps, as users count them, of the stages before
 
   int most_rows() const { return static_cast<int>(prompts.size()); }
@@ -91,6 +95,8 @@ struct Plan {
   LatentSize image_latents;  // the images' own size in latents
   int rows = 1;              // rows of each image, at most: 2 with guidance
   bool alone = false;        // its images share steps with no other, not with each other either
+  // Names the set of adapters over the first stage's model (AdapterSets::IdOf); 0: there are none.
+  uint64_t adapters = 0;
   std::vector<PlannedStage> stages;  // an ensemble has two
   std::vector<PlannedUnit> units;    // in order; previews come beside them
   std::vector<PlannedGraph> graphs;  // each once
@@ -110,11 +116,13 @@ struct GraphNeeds {
   std::vector<const LoadedModel*> models;  // in the order of their stages
   std::vector<int> chunks;                 // chunks of their prompts
   std::vector<bool> text = {};             // their text encoders run; empty: all
-  int height = 0, width = 0;               // size of the latents
-  std::vector<int> rows;                   // numbers of rows of their steps by themselves
-  bool image = false;                      // image-to-image
-  bool steps = true;                       // else nothing runs but the text encoders
-  bool decoded = true;                     // pixels are wanted
+  std::vector<bool> takes_vectors =
+      {};                     // prompts have vectors in the place of tokens'; empty: none
+  int height = 0, width = 0;  // size of the latents
+  std::vector<int> rows;      // numbers of rows of their steps by themselves
+  bool image = false;         // image-to-image
+  bool steps = true;          // else nothing runs but the text encoders
+  bool decoded = true;        // pixels are wanted
 };
 
 // Graphs that such images cannot be drawn without, each once: those of the stages, in order, then

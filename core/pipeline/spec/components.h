@@ -63,7 +63,8 @@ std::string FlagNameOf(absl::string_view component, absl::string_view model);
 // By name; what is not named is compiled.
 using ComponentModes = std::map<std::string, ComponentMode>;
 
-// Dtypes that components compute in, by name: f32, bf16 or f16; one that is not named, in f32.
+// Dtypes that components compute in, by name: f32, bf16 or f16, or of UNets f8_e4m3
+// (core/pipeline/graphs/precision.h); one that is not named, in f32.
 using ComponentDTypes = std::map<std::string, device::DType>;
 
 bool IsOff(const ComponentModes& modes, absl::string_view component);

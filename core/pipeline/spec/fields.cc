@@ -77,6 +77,29 @@ void IsPrompt(const Field& field, const AskedSpec& asked, Violations& found) {
   if (!read.ok()) found.Add(field.name, read.message());
 }
 
+// Their names are looked up when the request is resolved.
+void AreAdapters(const Field& field, const AskedSpec& asked, Violations& found) {
+  const std::vector<Adapter>& adapters = asked.spec.adapters;
+  if (adapters.size() > kMaxAdapters) {
+    found.Add(field.name, "must be at most ", kMaxAdapters, ", are ", adapters.size());
+  }
+  for (size_t i = 0; i < adapters.size() && i < kMaxAdapters; ++i) {
+    const std::string own = absl::StrCat(field.name, "[", i, "].");
+    for (size_t other = 0; other < i; ++other) {
+      if (adapters[other].name != adapters[i].name) continue;
+      found.Add(own + "name", "is there twice: ", Excerpt(adapters[i].name));
+    }
+    // Written so that NaN is out of range.
+    const auto check = [&](absl::string_view name, const std::optional<double>& weight) {
+      if (!weight || std::abs(*weight) <= kMaxAdapterWeight) return;
+      found.Add(absl::StrCat(own, name), "must be ", -kMaxAdapterWeight, " to ", kMaxAdapterWeight,
+                ", is ", *weight);
+    };
+    check("weight", adapters[i].weight);
+    check("text_encoder_weight", adapters[i].text_encoder_weight);
+  }
+}
+
 void IsInterval(const Field& field, const AskedSpec& asked, Violations& found) {
   if (!asked.spec.guidance_interval) return;
   const auto& [start, stop] = *asked.spec.guidance_interval;
@@ -423,6 +446,7 @@ std::vector<Field> PromptAndSize() {
       FIELD(height).Rules({IsSide<&P::height>, CheckPixels}).Default(FillHeight).Limits(sides),
       FIELD(prompt_syntax).Unused({kNeedsPrompts}),
       FIELD(long_prompt).Unused({kNeedsPrompts}),
+      FIELD(adapters).Rules({AreAdapters}),
       FIELD(bucket_policy),
   };
 }

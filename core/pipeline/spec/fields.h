@@ -27,7 +27,7 @@ using Member = std::variant<std::string*, std::optional<std::string>*, bool*, st
                             std::optional<int>*, std::optional<uint64_t>*, std::optional<double>*,
                             std::vector<uint64_t>*, std::vector<double>*, std::optional<Size>*,
                             std::optional<Offset>*, std::optional<GuidanceInterval>*, BucketPolicy*,
-                            prompts::Syntax*, prompts::LongPrompt*>;
+                            prompts::Syntax*, prompts::LongPrompt*, std::vector<Adapter>*>;
 
 // Values that a number may have, NaN never: also of each side of a size, and of a text's bytes.
 struct Range {

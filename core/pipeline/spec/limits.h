@@ -22,5 +22,7 @@ inline constexpr int kMaxRowsOfPicture = 2;  // rows of an evaluation: with guid
 inline constexpr size_t kMaxPromptBytes = size_t{64} << 10;
 inline constexpr int kMaxConditioning = 1 << 16;  // limit of original_size and its like, or below 0
 inline constexpr double kMaxAestheticScore = 100;
+inline constexpr size_t kMaxAdapters = 8;
+inline constexpr double kMaxAdapterWeight = 10;  // or below 0
 
 }  // namespace latentd::pipeline

@@ -8,7 +8,9 @@
 #include <vector>
 
 #include "core/batching/buckets.h"
+#include "core/pipeline/spec/adapter.h"
 #include "core/pipeline/spec/inputs.h"
+#include "core/pipeline/spec/words.h"
 #include "core/prompts/chunks.h"
 #include "core/prompts/parse.h"
 #include "core/schedulers/config/options.h"
@@ -82,6 +84,11 @@ struct PictureSpec {
   bool refine = false;
   std::optional<double> denoising_end;
   std::optional<double> denoising_start;
+
+  // LoRAs that change the model for this request; the refiner's networks are as they are.
+  std::vector<Adapter> adapters;
+  // Words of the model's textual inversions; null: none. Pipeline::Resolve sets them.
+  SharedWords words;
 
   // Kinds of inputs (inputs.h) that the request brings beside this. Pipeline::Resolve sets them.
   bool has_image = false;

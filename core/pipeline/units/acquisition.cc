@@ -40,7 +40,7 @@ ExecutablePointer& MemberFor(const PlannedGraph& graph, Request& request) {
 
 absl::Status AcquireOne(const PlannedGraph& graph, compiler::Purpose purpose, Request& request) {
   const bool builds = purpose.mode != compiler::GetMode::kReady;
-  ModelGraphs& graphs = StageOf(graph, request).model.graphs();
+  ModelGraphs& graphs = StageOf(graph, request).graphs();
   ASSIGN_OR_RETURN(GraphHandle handle,
                    graphs.Find(graph.name, builds ? IfUnknown::kBuild : IfUnknown::kRefuse));
   ASSIGN_OR_RETURN(ExecutablePointer executable, graphs.Get(handle, purpose));

@@ -45,6 +45,7 @@ Lane Picture::LaneOf(const PlannedStage& stage) const {
   return {.network = model.value * prompts::kMaxChunks + chunks - 1,
           .width = size.width,
           .height = size.height,
+          .adapters = &stage == &plan().stages.front() ? plan().adapters : 0,
           .only = apart ? reinterpret_cast<uintptr_t>(this) : 0};
 }
 

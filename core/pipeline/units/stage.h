@@ -2,6 +2,7 @@
 // of the request, so that no unit of work compiles, loads or waits for either.
 #pragma once
 
+#include <memory>
 #include <vector>
 
 #include "core/pipeline/graphs/loaded_model.h"
@@ -14,14 +15,16 @@ struct Stage {
   Stage(const PlannedStage& planned, const LoadedModel& model) : planned(planned), model(model) {}
 
   const schedulers::Schedule& schedule() const { return planned.schedule; }
+  ModelGraphs& graphs() const { return adapted != nullptr ? *adapted : model.graphs(); }
   device::Device& device() const {
     return request_part != nullptr ? request_part->device() : text.front()->device();
   }
 
-  const PlannedStage& planned;          // part of the request's plan
-  const LoadedModel& model;             // on the device that draws
-  std::vector<ExecutablePointer> text;  // in the order of the model's text encoders
-  ExecutablePointer request_part;       // null: nothing runs but the text encoders
+  const PlannedStage& planned;           // part of the request's plan
+  const LoadedModel& model;              // on the device that draws
+  std::shared_ptr<ModelGraphs> adapted;  // the model's over the request's adapters; null: its own
+  std::vector<ExecutablePointer> text;   // in the order of the model's text encoders
+  ExecutablePointer request_part;        // null: nothing runs but the text encoders
   // By rows: those of the request's own number, and of more where they are ready.
   StepLane::Executables steps;
 };

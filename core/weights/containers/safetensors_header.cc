@@ -129,12 +129,18 @@ class HeaderReader : public nlohmann::json_sax<Json> {
 
   bool AddMetadata(const std::string& value) {
     if (field_ == kLoraConfigKey) return AddLoraConfig(value);
+    if (field_ == kTagsKey) return AddTags(value);
     const size_t bytes = field_.size() + value.size();
     if (value.size() > kMaxMetadataValueBytes || bytes > kMaxMetadataBytes - metadata_bytes_) {
       return true;
     }
     metadata_bytes_ += bytes;
     metadata_.insert_or_assign(field_, value);
+    return true;
+  }
+
+  bool AddTags(const std::string& value) {
+    if (value.size() <= kMaxTagsBytes) metadata_.insert_or_assign(field_, value);
     return true;
   }
 

@@ -31,6 +31,9 @@ inline constexpr size_t kMaxMetadataValueBytes = size_t{16} << 10;
 inline constexpr size_t kMaxMetadataBytes = size_t{256} << 10;  // keys too
 inline constexpr absl::string_view kLoraConfigKey = "lora_adapter_metadata";
 inline constexpr size_t kMaxLoraConfigBytes = size_t{8} << 20;
+// The tags of the pictures that a LoRA was trained with, by kohya's scripts.
+inline constexpr absl::string_view kTagsKey = "ss_tag_frequency";
+inline constexpr size_t kMaxTagsBytes = size_t{1} << 20;
 
 // INVALID_ARGUMENT: not JSON, or not of this form; kLoraConfigKey is longer than
 // kMaxLoraConfigBytes; the message begins with `file`. The entry

@@ -20,7 +20,8 @@ TEST(GraphLabel, ReadsItsOwnText) {
   for (const GraphLabel& label :
        {GraphLabel{"base", "unet", "step", 256, 320, 2}, GraphLabel{"refiner", "unet", "request"},
         GraphLabel{"base", "text_encoder"}, GraphLabel{"base", "vae_decoder", "", 64, 64, 1, true},
-        GraphLabel{"base", "vae_encoder", "", 64, 64, 1, false, device::DType::kF16}}) {
+        GraphLabel{"base", "vae_encoder", "", 64, 64, 1, false, device::DType::kF16},
+        GraphLabel{"base", "unet", "step", 64, 64, 2, false, device::DType::kF8E4M3}}) {
     EXPECT_EQ(GraphLabel::FromText(label.ToText()), label) << label.ToText();
   }
 }

@@ -18,6 +18,7 @@ using testing::StatusIs;
 constexpr int64_t kHuge = std::numeric_limits<int64_t>::max();
 constexpr int64_t kLowest = std::numeric_limits<int64_t>::min();
 
+ValueType E4M3(Shape shape) { return {DType::kF8E4M3, std::move(shape)}; }
 ValueType F32(Shape shape) { return {DType::kF32, std::move(shape)}; }
 
 // True if a row with these of its facts, in order, compiles.
@@ -62,6 +63,7 @@ std::vector<GoodCase> GoodCases() {
       {Op::kSoftmax, {tokens}, {}, tokens},
       {Op::kRowStd, {x}, {}, F32({2, 1, 1, 1})},
       {Op::kIsFinite, {x}, {}, {DType::kU8, Shape{2}}},
+      {Op::kRowNorm, {x}, RowNormAttributes{true}, F32({2, 1, 1, 1})},
       {Op::kSilu, {x}, {}, x},
       {Op::kGelu, {x}, {}, x},
       {Op::kQuickGelu, {x}, {}, x},
@@ -77,6 +79,12 @@ std::vector<GoodCase> GoodCases() {
       {Op::kSub, {F32({}), x}, {}, x},
       {Op::kMul, {F32({2, 1}), F32({1, 3})}, {}, F32({2, 3})},
       {Op::kDiv, {x, F32({1})}, {}, x},
+      {Op::kF8Scale, {F32({})}, {}, F32({})},
+      {Op::kQuantize, {x, F32({})}, {}, {DType::kF8E4M3, x.shape}},
+      {Op::kF8Linear,
+       {E4M3({2, 7, 16}), E4M3({32, 16}), F32({}), {DType::kF16, Shape{32}}},
+       F8LinearAttributes{DType::kF16},
+       {DType::kF16, Shape{2, 7, 32}}},
       {Op::kConcat, {x, F32({2, 3, 8, 6})}, ConcatAttributes{1}, F32({2, 7, 8, 6})},
       {Op::kSlice, {x}, SliceAttributes{2, 3, 5}, F32({2, 4, 2, 6})},
       {Op::kReshape, {x}, ReshapeAttributes{Shape{8, 48}}, F32({8, 48})},
@@ -242,18 +250,18 @@ TEST(OpTable, RefusesMixedAndIntegerTypesInArithmetic) {
   EXPECT_OK(InferType(Op::kAdd, {half, half}, {}));
 }
 
-TEST(OpTable, OnlyACastReadsEightBitFloatsAndNothingMakesThem) {
+TEST(OpTable, FewReadEightBitFloatsAndQuantizeAloneMakesThem) {
   for (const DType dtype : {DType::kF8E4M3, DType::kF8E5M2}) {
     const ValueType stored{dtype, Shape{2, 3}};
     ASSERT_OK_AND_ASSIGN(const ValueType wide,
                          InferType(Op::kCast, {stored}, CastAttributes{DType::kF16}));
     EXPECT_EQ(wide, (ValueType{DType::kF16, stored.shape}));
     EXPECT_THAT(InferType(Op::kPermute, {stored}, PermuteAttributes{{1, 0}}),
-                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("stored only")));
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("cast them first")));
     EXPECT_THAT(InferType(Op::kAdd, {stored, stored}, {}),
-                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("stored only")));
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("cast them first")));
     EXPECT_THAT(InferType(Op::kCast, {F32({2})}, CastAttributes{dtype}),
-                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("stored only")));
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("quantize")));
   }
 }
 
@@ -272,6 +280,10 @@ TEST(OpTable, NamesWhatIsWrongWithOperands) {
       {Op::kIsFinite, {ids}, "floating-point"},
       {Op::kIsFinite, {F32({})}, "at least one dimension"},
       {Op::kToPixels, {{DType::kU8, Shape{2}}}, "floating-point"},
+      {Op::kF8Scale, {{DType::kBF16, Shape{}}}, "must be f32"},
+      {Op::kQuantize, {x, F32({1})}, "scale is f32[1], must be f32[]"},
+      {Op::kQuantize, {{DType::kI64, Shape{2}}, F32({})}, "floating-point"},
+      {Op::kQuantize, {E4M3({2}), F32({})}, "8-bit floats"},
       {Op::kIncrement, {x}, "must be i64"},
       {Op::kSelect, {x, ids}, "table must have 3 dimensions"},
       {Op::kSelect, {{DType::kBF16, table.shape}, ids}, "table must be f32"},
@@ -291,6 +303,29 @@ TEST(OpTable, NamesWhatIsWrongWithOperands) {
     EXPECT_THAT(InferType(bad.op, bad.operands, {}),
                 StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(bad.message)))
         << RowOf(bad.op).name;
+  }
+}
+
+TEST(OpTable, NamesWhatIsWrongWithAnEightBitProduct) {
+  const ValueType x = E4M3({3, 16}), weight = E4M3({32, 16}), scale = F32({});
+  const ValueType bias{DType::kBF16, Shape{32}};
+  const struct {
+    std::vector<ValueType> operands;
+    DType to;
+    std::string message;
+  } cases[] = {
+      {{F32({3, 16}), weight, scale}, DType::kBF16, "x is f32, must be f8_e4m3"},
+      {{x, F32({32, 16}), scale}, DType::kBF16, "weight is f32, must be f8_e4m3"},
+      {{{DType::kF8E5M2, x.shape}, weight, scale}, DType::kBF16, "x is f8_e5m2"},
+      {{x, weight, F32({32})}, DType::kBF16, "scale is f32[32], must be f32[]"},
+      {{x, E4M3({32, 17}), scale}, DType::kBF16, "weight takes 17 features, x has 16"},
+      {{x, weight, scale, bias}, DType::kF16, "bias is bf16[32], must be f16[32]"},
+      {{x, weight, scale}, DType::kF32, "the result must be bf16 or f16, not f32"},
+      {{E4M3({}), weight, scale}, DType::kBF16, "at least one dimension"},
+  };
+  for (const auto& bad : cases) {
+    EXPECT_THAT(InferType(Op::kF8Linear, bad.operands, F8LinearAttributes{bad.to}),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(bad.message)));
   }
 }
 

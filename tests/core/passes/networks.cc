@@ -89,7 +89,8 @@ class Layers {
 graph::Target EagerTarget(graph::Layout layout) {
   return {.name = "eager",
           .image_layout = layout,
-          .fused = {graph::kConv2dEpilogue, graph::kLinearEpilogue, graph::kLinearGeglu,
+          .fused = {graph::kConv2dEpilogue, graph::kLinearEpilogue, graph::kF8LinearEpilogue,
+                    graph::kLayerNormF8, graph::kGegluF8, graph::kLinearGeglu,
                     graph::kGroupNormSilu, graph::kUpsampleConv2d},
           .merge_linears = true,
           .moves_upsample_bias = true};

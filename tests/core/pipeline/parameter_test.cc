@@ -63,6 +63,7 @@ std::set<std::string> AllNames() {
   std::set<std::string> names;
   for (const Field& field : Fields()) names.emplace(field.name);
   for (const auto& [name, differs] : OthersThatDiffer({}, {})) names.insert(name);
+  names.erase("adapters");  // they need a folder: engine/adapter_sets_test.cc
   return names;
 }
 

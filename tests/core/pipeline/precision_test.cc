@@ -98,6 +98,15 @@ TEST(LesserPrecision, NeedsNoFallbackInBf16WhichOverflowsWhereF32Does) {
                     "base vae_encoder 72x64 rows 1 bf16", "base vae_encoder sample 72x64 rows 1"}));
 }
 
+TEST(LesserPrecision, IsFp8InUnetsAlone) {
+  ComponentDTypes precision = All(DType::kBF16);
+  precision["unet_base"] = precision["unet_refiner"] = DType::kF8E4M3;
+  EXPECT_THAT(Declared(precision), IsSupersetOf({"base text_encoder_2 rows 1 bf16",
+                                                 "base unet step 72x64 rows 2 f8_e4m3",
+                                                 "refiner unet step 72x64 rows 2 f8_e4m3",
+                                                 "base vae_decoder 72x64 rows 1 bf16"}));
+}
+
 TEST(LesserPrecision, HasNoFallbackWhereTheDecoderIsInF32) {
   ComponentDTypes precision = All(DType::kF16);
   precision["vae_decoder"] = DType::kF32;

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "tests/core/tokenizer/tokenizer_folder.h"
 #include "tests/support/source_directory.h"
 #include "tests/support/status_matchers.h"
@@ -21,6 +22,7 @@ namespace {
 using ::latentd::testing::StatusIs;
 using ::nlohmann::json;
 using ::testing::Each;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 using tokenizer::ClipTokenizer;
@@ -212,6 +214,54 @@ TEST(ChunksTest, OfATokenizerOfFewTokensEnd) {
       }
     }
   }
+}
+
+// The tokens of a prompt with words that stand for tokens 1000 and on.
+std::vector<int64_t> IdsOf(const std::string& text, std::vector<SpecialWord> words) {
+  const auto chunks =
+      MakeChunks(Pieces{{text}}, Syntax::kNone, LongPrompt::kTruncate, Demo(), words);
+  EXPECT_OK(chunks);
+  const std::vector<int64_t>& ids = chunks->chunks.front().ids;
+  return {ids.begin() + 1, std::find(ids.begin(), ids.end(), Demo().end_id())};
+}
+
+TEST(SpecialWordsTest, StandForTheirTokensWhereTheyAreWhole) {
+  const std::vector<SpecialWord> words = {{"star", {1000, 1001}}, {"star-b", {1002}}};
+  const int64_t a = Demo().Tokenize("a").front();
+  EXPECT_THAT(IdsOf("a star a", words), ElementsAre(a, 1000, 1001, a));
+  EXPECT_THAT(IdsOf("a <star>a", words), ElementsAre(a, 1000, 1001, a));
+  EXPECT_THAT(IdsOf("star,star", words),
+              ElementsAre(1000, 1001, Demo().Tokenize(",").front(), 1000, 1001));
+  EXPECT_THAT(IdsOf("star-b star", words), ElementsAre(1002, 1000, 1001));  // the longest
+  for (const char* other :
+       {"Star", "stars", "astar", "2star", "st ar", "\xc3\xa9star", "star\xc3\xa9"}) {
+    EXPECT_EQ(IdsOf(other, words), Demo().Tokenize(other)) << other;
+  }
+  EXPECT_EQ(IdsOf("star <star", {}), Demo().Tokenize("star <star"));
+}
+
+TEST(SpecialWordsTest, TheirTokensCountAndHaveTheWeightOfTheirPiece) {
+  const std::vector<SpecialWord> words = {{"star", std::vector<int64_t>(40, 1000)}};
+  const auto chunks = MakeChunks(Pieces{{"star", 2}, {" star a", 1}}, Syntax::kA1111,
+                                 LongPrompt::kTruncate, Demo(), words);
+  ASSERT_OK(chunks);
+  EXPECT_EQ(chunks->tokens, 81);
+  EXPECT_EQ(chunks->dropped, 6);
+  EXPECT_EQ(chunks->chunks.front().weights[40], 2);
+  EXPECT_EQ(chunks->chunks.front().weights[41], 1);
+}
+
+TEST(SpecialWordsTest, ManyWordsInALongPromptTakeLittleTime) {
+  std::vector<std::string> texts;
+  for (int i = 0; i < 1000; ++i) texts.push_back(absl::StrCat("a", i));
+  std::vector<SpecialWord> words;
+  for (const std::string& text : texts) words.push_back({text, {1000}});
+  std::string prompt;
+  for (int i = 0; i < 10000; ++i) absl::StrAppend(&prompt, "a", i % 2000, " ");
+  const auto chunks =
+      MakeChunks(Pieces{{prompt}}, Syntax::kNone, LongPrompt::kTruncate, Demo(), words);
+  ASSERT_OK(chunks);
+  EXPECT_GT(chunks->tokens, 10000);
 }
 
 TEST(EmptyChunkTest, IsTheEmptyPrompt) {

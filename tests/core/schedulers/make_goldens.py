@@ -88,6 +88,10 @@ def cases():
     yield case(EULER, {"interpolation_type": "log_linear"})
     yield case(EULER, {"interpolation_type": "log_linear", "use_karras_sigmas": True})
     yield case(EULER, {"timestep_type": "continuous", "prediction_type": "v_prediction"})
+    video = {"timestep_type": "continuous", "prediction_type": "v_prediction", "use_karras_sigmas": True,
+             "sigma_min": 0.002, "sigma_max": 700.0}  # Stable Video Diffusion
+    yield case(EULER, video, num_inference_steps=25)
+    yield case(EULER, video, sigmas=[700.0, 54.5, 15.886, 7.977, 4.248, 1.789, 0.981, 0.403, 0.173, 0.034, 0.002])
     yield case(EULER, {"timestep_spacing": "trailing"}, num_inference_steps=61)
     yield case(DDIM, {"set_alpha_to_one": False})
     for eta in (0.6, 1.0):

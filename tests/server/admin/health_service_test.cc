@@ -76,6 +76,7 @@ TEST_F(HealthServiceTest, TheServicesOfOperatorsServeWhileTheyListen) {
   EXPECT_EQ(Check("latent.v1.GraphCache"), HealthCheckResponse::SERVING);
   EXPECT_EQ(Check("latent.v1.Admin"), HealthCheckResponse::SERVING);
   EXPECT_EQ(Check("latent.v1.Models"), HealthCheckResponse::SERVING);
+  EXPECT_EQ(Check("latent.v1.Adapters"), HealthCheckResponse::SERVING);
 }
 
 TEST_F(HealthServiceTest, AServerThatIsReadyWhenItListensServes) {

@@ -29,7 +29,7 @@ using ::testing::SizeIs;
 std::vector<const MethodDescriptor*> AllMethods() {
   std::vector<const MethodDescriptor*> methods;
   for (const char* name : {"latent.v1.ImageGeneration", "latent.v1.GraphCache", "latent.v1.Admin",
-                           "latent.v1.Models", "grpc.health.v1.Health"}) {
+                           "latent.v1.Models", "latent.v1.Adapters", "grpc.health.v1.Health"}) {
     const ServiceDescriptor* service = DescriptorPool::generated_pool()->FindServiceByName(name);
     for (int i = 0; i < service->method_count(); ++i) methods.push_back(service->method(i));
   }
@@ -46,7 +46,7 @@ class RequestBytesTest : public RunningServer {
   grpc::Status Call(const MethodDescriptor& method, const std::string& bytes) {
     const std::string& service = method.service()->full_name();
     const bool is_operators = service == "latent.v1.GraphCache" || service == "latent.v1.Admin" ||
-                              service == "latent.v1.Models";
+                              service == "latent.v1.Models" || service == "latent.v1.Adapters";
     grpc::GenericStub stub(is_operators ? admin_channel_ : channel_);
     grpc::ClientContext context;
     const grpc::Slice slice(bytes);
@@ -73,7 +73,7 @@ class RequestBytesTest : public RunningServer {
   const std::vector<const MethodDescriptor*> methods_ = AllMethods();
 };
 
-TEST_F(RequestBytesTest, ThereAreMethods) { EXPECT_THAT(methods_, SizeIs(27)); }
+TEST_F(RequestBytesTest, ThereAreMethods) { EXPECT_THAT(methods_, SizeIs(31)); }
 
 TEST_F(RequestBytesTest, BytesThatAreNoMessageAreNamedByEveryMethod) {
   for (const MethodDescriptor* method : methods_) {

@@ -138,12 +138,41 @@ TEST(PrecisionFlagTest, Tf32IsOfTheCudaBackend) {
   }
 }
 
+TEST(PrecisionFlagTest, Fp8IsOfUnetsAndTheOthersAreInBf16BesideIt) {
+  const DTypes all = Given({"--backend=cuda", "--precision=fp8"});
+  EXPECT_THAT(all, SizeIs(kComponents));
+  for (const auto& [component, dtype] : all) {
+    const bool unet = component == "unet_base" || component == "unet_refiner";
+    EXPECT_EQ(dtype, unet ? DType::kF8E4M3 : DType::kBF16) << component;
+  }
+  const DTypes one = Given({"--backend=reference", "--precision=unet_base=fp8"});
+  EXPECT_EQ(one.at("unet_base"), DType::kF8E4M3);
+  EXPECT_EQ(one.at("unet_refiner"), DType::kF32);
+  EXPECT_EQ(one.at("vae_decoder"), DType::kF32);
+  const DTypes mixed = Given({"--backend=cuda", "--precision=fp8,vae_decoder=fp32"});
+  EXPECT_EQ(mixed.at("vae_decoder"), DType::kF32);
+  EXPECT_EQ(mixed.at("text_encoder"), DType::kBF16);
+  EXPECT_THAT(Read("vae_decoder=fp8"),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       AllOf(HasSubstr("vae_decoder=fp8"),
+                             HasSubstr("fp8 for all components or for a UNet"))));
+}
+
+TEST(PrecisionFlagTest, ProcessorsHaveNoFp8) {
+  for (const char* precision : {"--precision=fp8", "--precision=unet_refiner=fp8"}) {
+    EXPECT_THAT(ToOptions(ConfigOf({"--backend=cpu", precision})),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         AllOf(HasSubstr(precision), HasSubstr("--backend=cuda"),
+                               HasSubstr("processors have no 8-bit products"))));
+  }
+}
+
 TEST(PrecisionFlagTest, WrongValuesAreNamedWithWhatIsRight) {
-  for (const char* text : {"fp8", "float16", "unet=bf16", "unet_base=half", "unet_base=", "=bf16",
+  for (const char* text : {"fp4", "float16", "unet=bf16", "unet_base=half", "unet_base=", "=bf16",
                            "unet_base=bf16=fp16", "bf16,", "bf16 fp16"}) {
     EXPECT_THAT(Read(text),
                 StatusIs(absl::StatusCode::kInvalidArgument,
-                         AllOf(HasSubstr("--precision="), HasSubstr("fp32, bf16, fp16, tf32"),
+                         AllOf(HasSubstr("--precision="), HasSubstr("fp32, bf16, fp16, fp8, tf32"),
                                HasSubstr("text_encoder, text_encoder_2, unet_base"))))
         << text;
   }

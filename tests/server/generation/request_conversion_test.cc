@@ -70,7 +70,8 @@ class Filler {
       case FieldDescriptor::CPPTYPE_STRING:
         return reflection.SetString(&message, &field, std::to_string(number_));
       case FieldDescriptor::CPPTYPE_MESSAGE:
-        return Fill(*reflection.MutableMessage(&message, &field));
+        return Fill(field.is_repeated() ? *reflection.AddMessage(&message, &field)
+                                        : *reflection.MutableMessage(&message, &field));
       default:
         FAIL() << "no value for " << field.full_name();
     }

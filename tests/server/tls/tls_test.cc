@@ -165,7 +165,8 @@ TEST_F(TlsTest, OperatorsHaveAnAuthorityOfTheirOwn) {
   const KeyPair op = operators_.Issue({.name = "olga"});
   EXPECT_TRUE(Status(ConnectOperator(op)).ok());
   EXPECT_EQ(Capabilities(Connect(op)).error_code(), grpc::StatusCode::PERMISSION_DENIED);
-  for (const char* name : {"latent.v1.Admin", "latent.v1.GraphCache", "latent.v1.Models"}) {
+  for (const char* name :
+       {"latent.v1.Admin", "latent.v1.GraphCache", "latent.v1.Models", "latent.v1.Adapters"}) {
     const auto* service =
         google::protobuf::DescriptorPool::generated_pool()->FindServiceByName(name);
     ASSERT_NE(service, nullptr);

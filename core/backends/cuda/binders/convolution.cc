@@ -193,7 +193,7 @@ absl::StatusOr<BoundKernel> BindProducts(const BinderArguments& a) {
   if (rest != 0) {
     ASSIGN_OR_RETURN(last, BindProduct(a, ProductOf(a, rest)));
   }
-  const ProductBias bias(a);
+  const ProductBias bias(a, a.operand(2));
   const PackedWeight weight(a);
   const size_t weight_at = bias.workspace_bytes();
   const size_t patches_at = weight_at + weight.workspace_bytes();
@@ -231,7 +231,7 @@ absl::StatusOr<BoundKernel> BindProducts(const BinderArguments& a) {
 }  // namespace
 
 absl::StatusOr<BoundKernel> BindConvolution(const BinderArguments& a) {
-  if (IsOfOnePixel(a)) return BindWeightProduct(a);
+  if (IsOfOnePixel(a)) return BindLinear(a);
   if (IsNarrow(a)) return BindNarrow(a);
   if (!CudnnMayHaveIt(a)) return BindProducts(a);
   ASSIGN_OR_RETURN(const std::shared_ptr<const CudnnPlan> plan, CudnnPlanFor(a, ShapeOf(a)));

@@ -33,8 +33,8 @@ absl::StatusOr<std::shared_ptr<const Product>> BindProduct(const BinderArguments
   });
 }
 
-ProductBias::ProductBias(const BinderArguments& a)
-    : bias_(a.operand(2)),
+ProductBias::ProductBias(const BinderArguments& a, const View& bias)
+    : bias_(bias),
       is_copied_(bias_.present() && AlignmentOf(a.program, bias_, {}) < kBiasAlignment) {}
 
 size_t ProductBias::workspace_bytes() const {
@@ -70,11 +70,13 @@ ProductShape WeightProductShape(const BinderArguments& a) {
   return shape;
 }
 
-absl::StatusOr<BoundKernel> BindWeightProduct(const BinderArguments& a) {
-  const View x = a.operand(0), weight = a.operand(1), residual = a.operand(3), y = a.result();
-  const ProductBias bias(a);
+absl::StatusOr<BoundKernel> BindWeightProduct(const BinderArguments& a,
+                                              const LinearOperands& operands) {
+  const View residual = operands.residual, y = a.result();
+  const ProductBias bias(a, operands.bias);
   ProductShape shape = WeightProductShape(a);
   shape.result = LinesOf(a, y, shape.columns);
+  shape.has_bias = operands.bias.present();
   shape.has_residual = residual.present();
   if (residual.present()) {
     const int64_t alignment = AlignmentOf(a.program, residual, {shape.columns});
@@ -83,12 +85,13 @@ absl::StatusOr<BoundKernel> BindWeightProduct(const BinderArguments& a) {
   ASSIGN_OR_RETURN(const std::shared_ptr<const Product> product, BindProduct(a, shape));
   BoundKernel kernel;
   kernel.workspace_bytes = bias.workspace_bytes() + product->workspace_bytes();
-  kernel.enqueue = [=](const Frame& f) -> absl::Status {
+  kernel.enqueue = [=, of = operands](const Frame& f) -> absl::Status {
     ASSIGN_OR_RETURN(const void* const read, bias.Enqueue(f));
-    return product->Enqueue({.a = BytesOf(x, f),
-                             .b = BytesOf(weight, f),
+    return product->Enqueue({.a = BytesOf(of.x, f),
+                             .b = BytesOf(of.weight, f),
+                             .f8_scale = of.scale.present() ? BytesOf(of.scale, f) : nullptr,
                              .bias = read,
-                             .residual = residual.present() ? BytesOf(residual, f) : nullptr,
+                             .residual = of.residual.present() ? BytesOf(of.residual, f) : nullptr,
                              .result = BytesOf(y, f),
                              .workspace = f.workspace + bias.workspace_bytes()},
                             f.stream);
@@ -96,7 +99,11 @@ absl::StatusOr<BoundKernel> BindWeightProduct(const BinderArguments& a) {
   return kernel;
 }
 
-absl::StatusOr<BoundKernel> BindLinear(const BinderArguments& a) { return BindWeightProduct(a); }
+absl::StatusOr<BoundKernel> BindLinear(const BinderArguments& a) {
+  return BindWeightProduct(
+      a,
+      {.x = a.operand(0), .weight = a.operand(1), .bias = a.operand(2), .residual = a.operand(3)});
+}
 
 // The leading dimensions are a batch.
 absl::StatusOr<BoundKernel> BindMatmul(const BinderArguments& a) {

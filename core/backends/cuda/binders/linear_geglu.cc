@@ -47,7 +47,7 @@ BoundKernel BindFused(const BinderArguments& a) {
 
 absl::StatusOr<BoundKernel> BindApart(const BinderArguments& a) {
   const View x = a.operand(0), weight = a.operand(1), y = a.result();
-  const ProductBias bias(a);
+  const ProductBias bias(a, a.operand(2));
   const size_t halves_at = bias.workspace_bytes();
   const ProductShape shape = WeightProductShape(a);
   ASSIGN_OR_RETURN(const std::shared_ptr<const Product> product, BindProduct(a, shape));

@@ -14,15 +14,16 @@ namespace latentd::backends::cuda {
 absl::StatusOr<std::shared_ptr<const Product>> BindProduct(const BinderArguments& a,
                                                            ProductShape shape);
 
-// An instruction's x [rows, depth] times its weight [columns, depth], with its bias if it has one,
-// into dense lines behind an address of kPlaceAlignment.
+// An instruction's x [rows, depth], its first operand, times its weight [columns, depth], the
+// second, with its bias, the third, if it has one, into dense lines behind an address of
+// kPlaceAlignment.
 ProductShape WeightProductShape(const BinderArguments& a);
 
 // An instruction's bias as cuBLASLt reads one, which is at a multiple of 16 bytes: where it lies,
 // or a copy that each run makes at the beginning of its workspace.
 class ProductBias {
  public:
-  explicit ProductBias(const BinderArguments& a);
+  ProductBias(const BinderArguments& a, const View& bias);
 
   // The least of a workspace, in bytes.
   size_t workspace_bytes() const;
@@ -34,8 +35,15 @@ class ProductBias {
   const bool is_copied_;
 };
 
-// x [rows, depth] times a weight [columns, depth], with the instruction's bias and residual where
-// it has them: linear layers, and convolutions of one pixel.
-absl::StatusOr<BoundKernel> BindWeightProduct(const BinderArguments& a);
+// Operands of a linear layer; those that are absent are not present().
+struct LinearOperands {
+  View x, weight;  // [rows, depth], [columns, depth]
+  View scale;      // f32 []: of those of 8 bits
+  View bias, residual;
+};
+
+// Linear layers, and convolutions of one pixel.
+absl::StatusOr<BoundKernel> BindWeightProduct(const BinderArguments& a,
+                                              const LinearOperands& operands);
 
 }  // namespace latentd::backends::cuda

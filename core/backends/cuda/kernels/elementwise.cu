@@ -1,6 +1,7 @@
 #include "core/backends/cuda/kernels/activation.cuh"
 #include "core/backends/cuda/kernels/divisor.cuh"
 #include "core/backends/cuda/kernels/elementwise.h"
+#include "core/backends/cuda/kernels/f8.cuh"
 #include "core/backends/cuda/kernels/launch.cuh"
 #include "core/backends/cuda/kernels/numbers.cuh"
 
@@ -113,9 +114,39 @@ __global__ void GegluKernel(const T* x, T* result, Number items, int64_t channel
   Store<kAligned>(value, count, result + row * channels + channel);
 }
 
+// The same, but that the result is e4m3.
+template <typename T, bool kAligned, typename Number, typename Division>
+__global__ void GegluF8Kernel(const T* x, const float* f8_scale, F8E4M3* result, Number items,
+                              int64_t channels, Division packs) {
+  constexpr int kSize = kPackSize<T>;
+  const Number item = static_cast<Number>(blockIdx.x) * kThreads + threadIdx.x;
+  if (item >= items) return;
+  const float inverse = 1 / *f8_scale;
+  Number pack;
+  const int64_t row = packs.Divide(item, pack);
+  const int64_t channel = static_cast<int64_t>(pack) * kSize, count = channels - channel;
+  const T* from = x + row * 2 * channels + channel;
+  Pack<T, kSize> value, gate;
+  Load<kAligned>(from, count, value);
+  Load<kAligned>(from + channels, count, gate);
+  Pack<F8E4M3, kSize> codes;
+#pragma unroll
+  for (int i = 0; i < kSize; ++i) {
+    codes.at[i] = ToE4M3(ToFloat(value.at[i]) * Gelu<T>(ToFloat(gate.at[i])), inverse);
+  }
+  Store<kAligned>(codes, count, result + row * channels + channel);
+}
+
 template <typename T, typename Number, typename Division>
 cudaError_t LaunchGeglu(const GegluArgs& args, int64_t packs, cudaStream_t stream) {
   const bool aligned = Aligned(16, args.x, args.result) && args.channels % kPackSize<T> == 0;
+  if (args.f8_scale != nullptr) {
+    return Launch(aligned ? GegluF8Kernel<T, true, Number, Division>
+                          : GegluF8Kernel<T, false, Number, Division>,
+                  GridOf(args.rows * packs), stream, static_cast<const T*>(args.x), args.f8_scale,
+                  static_cast<F8E4M3*>(args.result), static_cast<Number>(args.rows * packs),
+                  args.channels, Division(packs));
+  }
   return Launch(
       aligned ? GegluKernel<T, true, Number, Division> : GegluKernel<T, false, Number, Division>,
       GridOf(args.rows * packs), stream, static_cast<const T*>(args.x),

@@ -73,6 +73,9 @@ struct GegluArgs {
   const void* x = nullptr;
   void* result = nullptr;
   int64_t rows = 0, channels = 0;
+  // Null: the result is of x's type. Else it is e4m3 of what is divided by this power of two, on
+  // the device, as kernels/f8.h has it.
+  const float* f8_scale = nullptr;
 };
 cudaError_t Geglu(const GegluArgs& args, cudaStream_t stream);
 

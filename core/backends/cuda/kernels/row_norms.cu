@@ -1,6 +1,7 @@
 #include <cmath>
 
 #include "core/backends/cuda/kernels/activation.cuh"
+#include "core/backends/cuda/kernels/f8.cuh"
 #include "core/backends/cuda/kernels/launch.cuh"
 #include "core/backends/cuda/kernels/moments.cuh"
 #include "core/backends/cuda/kernels/numbers.cuh"
@@ -138,6 +139,31 @@ __global__ void LayerNormKernel(const T* x, const T* gamma, const T* beta, T* re
   });
 }
 
+// The same, but that the result is e4m3.
+template <typename T, bool kAligned, typename Row>
+__global__ void LayerNormF8Kernel(const T* x, const T* gamma, const T* beta, const float* f8_scale,
+                                  F8E4M3* result, int64_t rows, int64_t size, float epsilon) {
+  const int64_t number = RowNumber<Row>();
+  if (number >= rows) return;
+  Row row(x + number * size, size);
+  const float inverse = 1 / *f8_scale;
+  WithMoments<T>(row, size, [&](float mean, float rest, float squares) {
+    const float scale = 1 / sqrtf(squares / static_cast<float>(size) + epsilon);
+    row.ForEach([&](int64_t begin, Pack<T, kPackSize<T>>& pack) {
+      Pack<T, kPackSize<T>> factor, addend;
+      Load<kAligned>(gamma + begin, size - begin, factor);
+      Load<kAligned>(beta + begin, size - begin, addend);
+      Pack<F8E4M3, kPackSize<T>> codes;
+#pragma unroll
+      for (int i = 0; i < kPackSize<T>; ++i) {
+        const float normal = (ToFloat(pack.at[i]) - mean - rest) * scale;
+        codes.at[i] = ToE4M3(fmaf(normal, ToFloat(factor.at[i]), ToFloat(addend.at[i])), inverse);
+      }
+      Store<kAligned>(codes, size - begin, result + number * size + begin);
+    });
+  });
+}
+
 template <typename T, bool kAligned, typename Row>
 __global__ void SoftmaxKernel(const T* x, T* result, int64_t rows, int64_t size) {
   const int64_t number = RowNumber<Row>();
@@ -242,6 +268,18 @@ Grid GridOfRows(int64_t rows) {
 }  // namespace
 
 cudaError_t LayerNorm(const LayerNormArgs& args, cudaStream_t stream) {
+  if (args.f8_scale != nullptr) {
+    return ForFloat(args.element, [&]<typename T>() {
+      const bool aligned = RowsAligned<T>(args.size, args.x, args.gamma) &&
+                           Aligned(16, args.gamma, args.beta, args.result);
+      return ForRow<T>(aligned, args.size, [&]<bool kAligned, typename Row>() {
+        return Launch(LayerNormF8Kernel<T, kAligned, Row>, GridOfRows<Row>(args.rows), stream,
+                      static_cast<const T*>(args.x), static_cast<const T*>(args.gamma),
+                      static_cast<const T*>(args.beta), args.f8_scale,
+                      static_cast<F8E4M3*>(args.result), args.rows, args.size, args.epsilon);
+      });
+    });
+  }
   return ForFloat(args.element, [&]<typename T>() {
     const bool aligned =
         RowsAligned<T>(args.size, args.x, args.result) && Aligned(16, args.gamma, args.beta);

@@ -21,6 +21,9 @@ struct LayerNormArgs {
   void* result = nullptr;
   int64_t rows = 0, size = 0;
   float epsilon = 1e-5f;
+  // Null: the result is of x's type. Else it is e4m3 of what is divided by this power of two, on
+  // the device, as kernels/f8.h has it, and not in place.
+  const float* f8_scale = nullptr;
 };
 cudaError_t LayerNorm(const LayerNormArgs& args, cudaStream_t stream);
 

@@ -69,6 +69,7 @@ namespace {
 constexpr int kMostCandidates = 16;
 
 cudaDataType_t TypeOf(DType dtype) {
+  if (dtype == DType::kF8E4M3) return CUDA_R_8F_E4M3;
   if (dtype == DType::kBF16) return CUDA_R_16BF;
   return dtype == DType::kF16 ? CUDA_R_16F : CUDA_R_32F;
 }
@@ -124,6 +125,7 @@ absl::Status Product::Describe() {
     RETURN_IF_ERROR(set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS));
     RETURN_IF_ERROR(set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, TypeOf(shape_.result.dtype)));
   }
+  if (shape_.is_f8()) RETURN_IF_ERROR(set(CUBLASLT_MATMUL_DESC_FAST_ACCUM, int8_t{1}));
   const int64_t k = shape_.depth, n = shape_.columns;
   RETURN_IF_ERROR(shape_.b_transposed ? DescribeOperand(first_, shape_.b, n, k)
                                       : DescribeOperand(first_, shape_.b, k, n));
@@ -133,7 +135,7 @@ absl::Status Product::Describe() {
 
 absl::Status Product::Enqueue(const ProductAddresses& at, cudaStream_t stream) const {
   const CublasLt::Functions& f = *library_.functions_;
-  // The bias's address is in the description, which others may be using: one of our own.
+  // Addresses are in the description, which others may be using: one of our own.
   cublasLtMatmulDescOpaque_t described;
   std::memcpy(&described, product_, sizeof(described));
   cublasLtMatmulDesc_t product = &described;
@@ -141,6 +143,11 @@ absl::Status Product::Enqueue(const ProductAddresses& at, cudaStream_t stream) c
     RETURN_IF_ERROR(f.Status(
         f.set_product(product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &at.bias, sizeof(at.bias)),
         "a bias"));
+  }
+  if (shape_.is_f8()) {
+    RETURN_IF_ERROR(f.Status(f.set_product(product, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER,
+                                           &at.f8_scale, sizeof(at.f8_scale)),
+                             "a scale"));
   }
   const float beta = shape_.has_residual ? 1 : 0;
   const void* residual = shape_.has_residual ? at.residual : at.result;

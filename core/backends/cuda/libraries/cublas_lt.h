@@ -25,7 +25,9 @@ namespace latentd::backends::cuda {
 // [depth, columns], or [columns, depth] if it is transposed. Row-major; a line of each is `pitch`
 // elements after the one before, a matrix of a batch `step` after the one before. The residual lies
 // as the result does. Computed in f32; with `tf32`, which f32 operands only have, they may be
-// rounded to TF32 (10 bits of mantissa) before they are multiplied.
+// rounded to TF32 (10 bits of mantissa) before they are multiplied. Of e4m3, both operands and b
+// transposed, products are also multiplied with the one f32 at ProductAddresses::f8_scale, and sums
+// of them keep some 14 bits.
 struct ProductShape {
   struct Operand {
     device::DType dtype = device::DType::kF32;
@@ -37,6 +39,7 @@ struct ProductShape {
   bool b_transposed = false, has_bias = false, has_residual = false, tf32 = false;
   float scale = 1;
 
+  bool is_f8() const { return a.dtype == device::DType::kF8E4M3; }
   // A name that equal products share.
   std::string Key() const;
 };
@@ -44,6 +47,7 @@ struct ProductShape {
 struct ProductAddresses {
   const void* a = nullptr;
   const void* b = nullptr;
+  const void* f8_scale = nullptr;
   const void* bias = nullptr;
   const void* residual = nullptr;
   void* result = nullptr;

@@ -13,6 +13,8 @@ namespace {
 using device::cuda::ToStatus;
 
 constexpr size_t kCacheBytes = size_t{96} << 20;
+// Scale of 8-bit operands.
+constexpr float kF8Scale = 0.5f;
 constexpr int kMostCopies = 16, kRuns = 10, kRepetitions = 3;
 
 int64_t ElementsOf(const ProductShape::Operand& operand, int64_t lines, int64_t line,
@@ -49,12 +51,16 @@ absl::Status ProductTrial::Allocate() {
   ASSIGN_OR_RETURN(bias_, memory_->Draw(s.has_bias ? s.columns : 0, s.result.dtype));
   ASSIGN_OR_RETURN(result_, memory_->Allocate(of_result, s.result.dtype));
   ASSIGN_OR_RETURN(workspace_, memory_->Take(CublasLt::kMostWorkspaceBytes));
-  return absl::OkStatus();
+  ASSIGN_OR_RETURN(f8_scale_, memory_->Take(sizeof(kF8Scale)));
+  return ToStatus(cudaMemcpyAsync(f8_scale_, &kF8Scale, sizeof(kF8Scale), cudaMemcpyHostToDevice,
+                                  memory_->stream()),
+                  "filling a trial");
 }
 
 ProductAddresses ProductTrial::AddressesOf(int run) const {
   return {.a = a_.data,
           .b = b_.Copy(run % copies_),
+          .f8_scale = f8_scale_,
           .bias = bias_.data,
           .residual = residual_.data,
           .result = result_.data,
@@ -94,11 +100,12 @@ TrialMemory::Sample ProductTrial::Draw(TrialMemory::Random& random) const {
            memory_->Value(b_, matrix * s.b.step + of_b);
   }
   const int64_t index = matrix * s.result.step + row * s.result.pitch + column;
-  sum *= s.scale;
+  const double scale = s.is_f8() ? s.scale * kF8Scale : s.scale;
+  sum *= scale;
   if (s.has_bias) sum += memory_->Value(bias_, column);
   if (s.has_residual) sum += memory_->Value(residual_, index);
   // The deviation of a sum of products of normal numbers is the root of their count.
-  return {index, sum, std::abs(s.scale) * std::sqrt(static_cast<double>(s.depth)) + 1};
+  return {index, sum, std::abs(scale) * std::sqrt(static_cast<double>(s.depth)) + 1};
 }
 
 absl::Status ProductTrial::Check(const Product& product) {

@@ -46,7 +46,7 @@ class ProductTrial {
   const std::unique_ptr<TrialMemory> memory_;
   int copies_ = 1;  // number of copies of b
   TrialMemory::Array a_, b_, bias_, residual_, result_;
-  char* workspace_ = nullptr;
+  char *workspace_ = nullptr, *f8_scale_ = nullptr;
   cudaEvent_t begin_ = nullptr, end_ = nullptr;
 };
 

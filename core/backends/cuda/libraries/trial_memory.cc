@@ -2,6 +2,7 @@
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
+#include <cuda_fp8.h>
 
 #include <algorithm>
 #include <cmath>
@@ -22,6 +23,7 @@ using device::cuda::ToStatus;
 constexpr int64_t kPool = 65537, kNextArray = 9973;
 
 float Rounded(float value, DType dtype) {
+  if (dtype == DType::kF8E4M3) return static_cast<float>(__nv_fp8_e4m3(value));
   if (dtype == DType::kBF16) return __bfloat162float(__float2bfloat16_rn(value));
   return dtype == DType::kF16 ? __half2float(__float2half_rn(value)) : value;
 }
@@ -44,7 +46,9 @@ std::string EncodedPool(int64_t first, DType dtype) {
     char* to = bytes.data() + i * device::SizeOf(dtype);
     const __nv_bfloat16 bf16 = __float2bfloat16_rn(value);
     const __half f16 = __float2half_rn(value);
+    const __nv_fp8_e4m3 e4m3(value);
     const void* from = &value;
+    if (dtype == DType::kF8E4M3) from = &e4m3;
     if (dtype == DType::kBF16) from = &bf16;
     if (dtype == DType::kF16) from = &f16;
     std::memcpy(to, from, device::SizeOf(dtype));

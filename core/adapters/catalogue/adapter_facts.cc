@@ -1,0 +1,98 @@
+#include "core/adapters/catalogue/adapter_facts.h"
+
+#include <cmath>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <variant>
+
+#include "absl/strings/str_cat.h"
+#include "core/adapters/lora/lora_base.h"
+#include "core/base/digest.h"
+#include "core/base/json.h"
+
+namespace latentd::adapters {
+namespace {
+
+using pipeline::AdapterFacts;
+
+constexpr size_t kMostSaidBytes = size_t{1} << 20;
+constexpr size_t kMostTextBytes = 1024;
+
+void AddTexts(const LoraMetadata& metadata, AdapterFacts& facts) {
+  facts.base_model = metadata.base_model;
+  facts.trigger_phrase = metadata.trigger_phrase;
+  facts.trigger_words = metadata.trigger_words;
+  facts.clip_skip = metadata.clip_skip;
+  facts.prediction_type = metadata.prediction_type;
+}
+
+// The rank of a change; 0: it has none.
+int64_t RankOf(const WeightChange& change) {
+  if (const auto* low = std::get_if<LowRank>(&change.delta)) return low->down.data.shape()[0];
+  if (const auto* hadamard = std::get_if<Hadamard>(&change.delta)) {
+    return hadamard->t1 ? hadamard->w1_a.data.shape()[0] : hadamard->w1_a.data.shape()[1];
+  }
+  return 0;
+}
+
+}  // namespace
+
+void AddMetadata(const LoraFile& file, AdapterFacts& facts) {
+  AddTexts(ReadLoraMetadata(file.metadata), facts);
+}
+
+void AddFacts(const Lora& lora, AdapterFacts& facts) {
+  AddTexts(lora.metadata, facts);
+  facts.changes = static_cast<int>(lora.changes.size());
+  facts.warnings = lora.warnings;
+  for (const WeightChange& change : lora.changes) {
+    const int64_t rank = RankOf(change);
+    if (rank <= facts.rank) continue;
+    facts.rank = static_cast<int>(rank);
+    facts.alpha = change.scale * static_cast<double>(rank);
+  }
+}
+
+void AddSaid(const std::string& text, AdapterFacts& facts) {
+  if (text.empty()) return;
+  const auto said = ParseJsonObject(text, "", kMostSaidBytes);
+  if (!said.ok()) return;
+  const auto phrase = said->find("activation text");
+  if (phrase != said->end() && phrase->is_string() && facts.trigger_phrase.empty()) {
+    const std::string words = phrase->get<std::string>();
+    if (words.size() <= kMostTextBytes) facts.trigger_phrase = DisplayedText(words);
+  }
+  // 0 is what the program writes where nothing is preferred.
+  const auto weight = said->find("preferred weight");
+  if (weight == said->end() || !weight->is_number()) return;
+  const double value = weight->get<double>();
+  if (std::isfinite(value) && value != 0) facts.recommended_weight = value;
+}
+
+std::string DigestOf(const LoraFile& file) {
+  std::map<std::string, std::string> parts;
+  for (const auto& [name, tensor] : file.tensors) {
+    const Digest content = tensor.digest != nullptr   ? tensor.digest->Get()
+                           : tensor.data.has_memory() ? weights::ContentDigest(tensor.data).Get()
+                                                      : Digest();
+    parts[absl::StrCat("tensor ", name)] =
+        absl::StrCat(tensor.unusable_dtype, " ", device::Name(tensor.data.dtype()), " ",
+                     tensor.data.shape().ToString(), " ", content.ToString());
+  }
+  for (const auto& [name, value] : file.metadata) parts[absl::StrCat("said ", name)] = value;
+  std::string text = file.adapter_config;
+  for (const auto& [name, part] : parts) {
+    absl::StrAppend(&text, "\n", name.size(), " ", name, " ", part.size(), " ", part);
+  }
+  return latentd::DigestOf(text).ToString();
+}
+
+int64_t BytesOf(const LoraFile& file) {
+  int64_t bytes = 0;
+  for (const auto& [name, tensor] : file.tensors) {
+    bytes += static_cast<int64_t>(tensor.data.bytes());
+  }
+  return bytes;
+}
+
+}  // namespace latentd::adapters

@@ -1,0 +1,192 @@
+#include "core/adapters/catalogue/adapter_folder.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <system_error>
+#include <tuple>
+#include <utility>
+
+#include "absl/algorithm/container.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "core/base/files.h"
+#include "core/base/status_macros.h"
+#include "core/base/text.h"
+#include "core/weights/containers/safetensors.h"
+#include "core/weights/file_identity.h"
+
+namespace latentd::adapters {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kMostFiles = 10000;
+constexpr size_t kMostNameBytes = 256;
+constexpr size_t kMostBytes = size_t{16} << 30;
+constexpr size_t kMostBesideBytes = size_t{1} << 20;
+constexpr absl::string_view kSafetensors = ".safetensors";
+constexpr absl::string_view kPickles[] = {".pt", ".bin", ".ckpt", ".pth"};
+constexpr absl::string_view kFilesOfFolders[] = {"adapter_model.safetensors",
+                                                 "pytorch_lora_weights.safetensors"};
+constexpr absl::string_view kConfig = "adapter_config.json";
+
+bool IsFile(const fs::path& path) {
+  std::error_code error;
+  return fs::is_regular_file(path, error);
+}
+
+bool IsFolder(const fs::path& path) {
+  std::error_code error;
+  return fs::is_directory(path, error);
+}
+
+// The tensors of a folder that is one adapter; empty: it is none.
+fs::path TensorsIn(const fs::path& folder) {
+  for (const absl::string_view name : kFilesOfFolders) {
+    if (IsFile(folder / std::string(name))) return folder / std::string(name);
+  }
+  return {};
+}
+
+absl::StatusOr<std::string> StampOfFile(const std::string& path) {
+  struct stat info;
+  if (stat(path.c_str(), &info) != 0) return FileError("examine", path, errno);
+  const weights::FileIdentity identity{.device = info.st_dev,
+                                       .inode = info.st_ino,
+                                       .bytes = info.st_size,
+                                       .modified = absl::TimeFromTimespec(info.st_mtim),
+                                       .changed = absl::TimeFromTimespec(info.st_ctim)};
+  return identity.ToText();
+}
+
+absl::StatusOr<std::string> StampAt(const std::string& path) {
+  if (!IsFolder(path)) return StampOfFile(path);
+  const fs::path tensors = TensorsIn(path);
+  if (tensors.empty()) {
+    return absl::NotFoundError(absl::StrCat(path, " is a folder without ", kFilesOfFolders[0],
+                                            " or ", kFilesOfFolders[1]));
+  }
+  ASSIGN_OR_RETURN(std::string stamp, StampOfFile(tensors.string()));
+  const fs::path config = fs::path(path) / std::string(kConfig);
+  if (!IsFile(config)) return stamp;
+  ASSIGN_OR_RETURN(const std::string beside, StampOfFile(config.string()));
+  return absl::StrCat(stamp, "\n", beside);
+}
+
+bool IsName(absl::string_view name) {
+  const auto allowed = [](unsigned char c) {
+    return absl::ascii_isalnum(c) || c == '.' || c == '_' || c == '-' || c == '/';
+  };
+  return !name.empty() && name.size() <= kMostNameBytes && absl::c_all_of(name, allowed) &&
+         (absl::ascii_isalnum(static_cast<unsigned char>(name[0])) || name[0] == '_');
+}
+
+// Walks a folder and those below it.
+class Lister {
+ public:
+  explicit Lister(fs::path root) : root_(std::move(root)) {}
+
+  absl::StatusOr<std::vector<FoundAdapter>> List() && {
+    std::error_code error;
+    const fs::directory_iterator begin(root_, error);
+    if (error) return FileError("list", root_.string(), error.value());
+    Walk(begin, /*depth=*/0);
+    // The path of a folder that has the name of a file is shorter: it comes later.
+    const auto order = [](const FoundAdapter& adapter) {
+      return std::tuple(adapter.name, !adapter.problem.empty(),
+                        -static_cast<int64_t>(adapter.path.size()));
+    };
+    absl::c_sort(found_, [&](const auto& a, const auto& b) { return order(a) < order(b); });
+    const auto is_same = [](const auto& a, const auto& b) { return a.name == b.name; };
+    found_.erase(std::unique(found_.begin(), found_.end(), is_same), found_.end());
+    return std::move(found_);
+  }
+
+ private:
+  // Loops of links end here.
+  static constexpr int kMostDepth = 8;
+
+  void Walk(fs::directory_iterator at, int depth) {
+    std::error_code error;
+    for (; at != fs::directory_iterator() && found_.size() < kMostFiles; at.increment(error)) {
+      if (error) return;
+      const fs::path& path = at->path();
+      if (path.filename().string().front() == '.') continue;
+      if (!IsFolder(path)) {
+        AddFile(path);
+      } else if (!TensorsIn(path).empty()) {
+        Add(path, path.lexically_relative(root_));
+      } else if (depth < kMostDepth) {
+        Walk(fs::directory_iterator(path, error), depth + 1);
+      }
+    }
+  }
+
+  void AddFile(const fs::path& path) {
+    const std::string suffix = absl::AsciiStrToLower(path.extension().string());
+    const bool is_pickle = absl::c_linear_search(kPickles, suffix);
+    if ((suffix != kSafetensors && !is_pickle) || !IsFile(path)) return;
+    FoundAdapter& added = Add(path, path.lexically_relative(root_).replace_extension());
+    if (is_pickle) {
+      added.problem = absl::StrCat(
+          path.string(),
+          " is a pickle, which could run anything: load it once in Python with torch.load(..., "
+          "weights_only=True) and save it with safetensors.torch.save_file");
+    }
+  }
+
+  FoundAdapter& Add(const fs::path& path, const fs::path& name) {
+    FoundAdapter& added =
+        found_.emplace_back(FoundAdapter{.name = name.generic_string(), .path = path.string()});
+    if (!IsName(added.name)) {
+      added.problem = absl::StrCat(path.string(),
+                                   ": names have letters, digits, '.', '_' and '-' "
+                                   "of ASCII, and begin with no sign: rename it");
+    }
+    absl::StatusOr<std::string> stamp = StampAt(added.path);
+    if (stamp.ok()) {
+      added.stamp = *std::move(stamp);
+    } else if (added.problem.empty()) {
+      added.problem = std::string(stamp.status().message());
+    }
+    return added;
+  }
+
+  const fs::path root_;
+  std::vector<FoundAdapter> found_;
+};
+
+absl::StatusOr<LoraFile> ReadWhole(const std::string& path) {
+  ASSIGN_OR_RETURN(LoraFile file, OpenLora(path));
+  file.tensors.clear();
+  ASSIGN_OR_RETURN(std::string bytes, ReadFile(file.path, kMostBytes));
+  const auto owner = std::make_shared<const std::string>(std::move(bytes));
+  ASSIGN_OR_RETURN(file.tensors, weights::ParseSafetensorsBytes(*owner, file.path, owner));
+  return file;
+}
+
+std::string SaidOf(const std::string& path) {
+  const std::string beside = IsFolder(path) ? absl::StrCat(path, ".json")
+                                            : fs::path(path).replace_extension(".json").string();
+  if (!IsFile(beside)) return "";
+  absl::StatusOr<std::string> text = ReadFile(beside, kMostBesideBytes);
+  return text.ok() ? *std::move(text) : "";
+}
+
+}  // namespace
+
+AdapterFolder FolderOnDisk(const std::string& directory, weights::DigestArchive digests) {
+  return {.list = [directory] { return Lister(directory).List(); },
+          .stamp = StampAt,
+          .open = [digests = std::move(digests)](
+                      const std::string& path) { return OpenLora(path, digests); },
+          .read = ReadWhole,
+          .said = SaidOf};
+}
+
+}  // namespace latentd::adapters

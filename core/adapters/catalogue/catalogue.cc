@@ -1,0 +1,315 @@
+#include "core/adapters/catalogue/catalogue.h"
+
+#include <algorithm>
+#include <functional>
+#include <optional>
+
+#include "absl/algorithm/container.h"
+#include "absl/container/btree_map.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "core/adapters/catalogue/adapter_facts.h"
+#include "core/adapters/catalogue/adapter_kind.h"
+#include "core/base/edit_distance.h"
+#include "core/base/error_details.h"
+#include "core/base/error_facts.h"
+#include "core/base/status_macros.h"
+#include "core/base/text.h"
+
+namespace latentd::adapters {
+namespace {
+
+using pipeline::AdapterFacts;
+using pipeline::AdapterKind;
+using pipeline::EmbeddingVectors;
+using pipeline::SharedWords;
+using pipeline::Word;
+using pipeline::Words;
+
+absl::Status Unusable(const AdapterFacts& facts) {
+  return WithFacts(WithReason(absl::FailedPreconditionError(absl::StrCat(
+                                  "the adapter ", facts.name, " cannot be used: ", facts.problem)),
+                              kAdapterUnusable),
+                   {{"name", facts.name}});
+}
+
+absl::Status Changed(absl::string_view name) {
+  return WithFacts(
+      WithReason(absl::FailedPreconditionError(absl::StrCat(
+                     "the adapter ", name, " was edited since the request was taken: ask again")),
+                 kAdapterChanged),
+      {{"name", std::string(name)}});
+}
+
+// "film" of "styles/film".
+std::string LastPart(const std::string& name) {
+  return name.substr(name.rfind('/') == std::string::npos ? 0 : name.rfind('/') + 1);
+}
+
+// Orders of sentences: why none of the models takes it, by the first.
+std::string ProblemOf(const std::vector<std::string>& problems) {
+  return problems.empty() ? "there is no model that it could be for" : problems.front();
+}
+
+}  // namespace
+
+absl::Status Catalogue::Open(std::vector<AdaptedModel> models) {
+  absl::MutexLock reading(&reading_);
+  if (open_) return absl::OkStatus();
+  models_ = std::move(models);
+  RETURN_IF_ERROR(LookLocked());
+  open_ = true;
+  return absl::OkStatus();
+}
+
+absl::Status Catalogue::Look() {
+  absl::MutexLock reading(&reading_);
+  return open_ ? LookLocked() : absl::OkStatus();
+}
+
+absl::Status Catalogue::LookLocked() {
+  ASSIGN_OR_RETURN(const std::vector<FoundAdapter> found, folder_.list());
+  Entries entries;
+  for (const FoundAdapter& adapter : found) {
+    SharedEntry known = Lookup(adapter.name);
+    const bool is_same = known != nullptr && known->facts.stamp == adapter.stamp &&
+                         known->facts.path == adapter.path && !adapter.stamp.empty();
+    entries.emplace(adapter.name, is_same ? std::move(known) : Read(adapter));
+  }
+  absl::MutexLock lock(&mutex_);
+  entries_ = std::move(entries);
+  SetWords();
+  std::erase_if(loaded_, [](const auto& lora) { return lora.second.expired(); });
+  return absl::OkStatus();
+}
+
+void Catalogue::ReadDigests(int64_t most_bytes) {
+  for (const AdapterFacts& facts : List()) {
+    if (!facts.is_served() || !facts.digest.empty() || most_bytes <= 0) continue;
+    absl::MutexLock reading(&reading_);
+    const SharedEntry known = Lookup(facts.name);
+    if (known == nullptr || known->facts.stamp != facts.stamp) continue;
+    const absl::StatusOr<LoraFile> file = folder_.read(facts.path);
+    if (!file.ok()) continue;  // a look says what has become of it
+    most_bytes -= BytesOf(*file);
+    std::string digest = DigestOf(*file);
+    const absl::StatusOr<std::string> now = folder_.stamp(facts.path);
+    if (!now.ok() || *now != facts.stamp) continue;
+    auto read = std::make_shared<Entry>(*known);
+    read->facts.digest = std::move(digest);
+    Replace(std::move(read));
+  }
+}
+
+std::vector<AdapterFacts> Catalogue::List() const {
+  std::vector<AdapterFacts> all;
+  absl::MutexLock lock(&mutex_);
+  for (const auto& [name, entry] : entries_) all.push_back(entry->facts);
+  return all;
+}
+
+Catalogue::SharedEntry Catalogue::Lookup(absl::string_view name) const {
+  absl::MutexLock lock(&mutex_);
+  const auto found = entries_.find(name);
+  return found == entries_.end() ? nullptr : found->second;
+}
+
+void Catalogue::Replace(SharedEntry entry) {
+  absl::MutexLock lock(&mutex_);
+  const auto found = entries_.find(entry->facts.name);
+  if (found == entries_.end()) return;
+  found->second = std::move(entry);
+  SetWords();
+}
+
+absl::StatusOr<AdapterFacts> Catalogue::Find(absl::string_view name) {
+  SharedEntry known = Lookup(name);
+  if (known == nullptr) return NoSuchAdapter(name);
+  absl::StatusOr<std::string> stamp = folder_.stamp(known->facts.path);
+  if (!stamp.ok()) {
+    AdapterFacts gone = known->facts;
+    gone.problem = std::string(stamp.status().message());
+    return Unusable(gone);
+  }
+  if (*stamp != known->facts.stamp) {
+    absl::MutexLock reading(&reading_);
+    known = Lookup(name);
+    if (known == nullptr) return NoSuchAdapter(name);
+    if (*stamp != known->facts.stamp) {
+      known = Read({.name = known->facts.name, .path = known->facts.path, .stamp = *stamp});
+      Replace(known);
+    }
+  }
+  if (!known->facts.is_served()) return Unusable(known->facts);
+  return known->facts;
+}
+
+absl::Status Catalogue::NoSuchAdapter(absl::string_view name) const {
+  constexpr size_t kMostCompared = 256;
+  std::string nearest;
+  size_t least = std::max<size_t>(2, name.size() / 2) + 1;
+  {
+    absl::MutexLock lock(&mutex_);
+    for (const auto& [known, entry] : entries_) {
+      const size_t distance =
+          std::min(EditDistance(name.substr(0, kMostCompared), known),
+                   EditDistance(name.substr(0, kMostCompared), LastPart(known)));
+      if (distance >= least) continue;
+      least = distance;
+      nearest = known;
+    }
+  }
+  return WithFacts(
+      WithReason(absl::NotFoundError(absl::StrCat(
+                     "there is no adapter ", Excerpt(name), " below --adapters",
+                     nearest.empty() ? "" : absl::StrCat("; the nearest is ", nearest))),
+                 "NO_SUCH_ADAPTER"),
+      {{"name", Excerpt(name)}, {"nearest", nearest}});
+}
+
+Catalogue::SharedEntry Catalogue::Read(const FoundAdapter& found) const {
+  auto entry = std::make_shared<Entry>();
+  AdapterFacts& facts = entry->facts;
+  facts.name = found.name;
+  facts.path = found.path;
+  facts.stamp = found.stamp;
+  facts.problem = found.problem;
+  if (!facts.is_served()) return entry;
+  const absl::StatusOr<LoraFile> file = folder_.open(found.path);
+  if (!file.ok()) {
+    facts.problem = std::string(file.status().message());
+    return entry;
+  }
+  facts.kind = KindOf(file->tensors);
+  const std::string why = WhyNotServed(facts.kind, file->tensors);
+  if (!why.empty()) {
+    facts.problem = absl::StrCat(found.path, " ", why);
+  } else if (facts.kind == AdapterKind::kLora) {
+    ReadLora(*file, *entry);
+  } else {
+    ReadWord(*file, *entry);
+  }
+  AddSaid(folder_.said(found.path), facts);
+  // Data that was read is of the stamp if it is the file's before and after.
+  const absl::StatusOr<std::string> now = folder_.stamp(found.path);
+  if (!now.ok() || *now != found.stamp) facts.stamp.clear();
+  return entry;
+}
+
+void Catalogue::ReadLora(const LoraFile& file, Entry& entry) const {
+  std::vector<std::string> problems;
+  std::optional<Lora> first;
+  for (const AdaptedModel& model : models_) {
+    absl::StatusOr<Lora> lora = MakeLora(entry.facts.name, file, *model.modules, Values::kUnread);
+    if (!lora.ok()) {
+      problems.emplace_back(lora.status().message());
+      continue;
+    }
+    entry.facts.models.push_back(model.name);
+    if (!first) first = *std::move(lora);
+  }
+  if (!first) {
+    entry.facts.problem = ProblemOf(problems);
+    AddMetadata(file, entry.facts);
+    return;
+  }
+  AddFacts(*first, entry.facts);
+}
+
+void Catalogue::ReadWord(const LoraFile& file, Entry& entry) const {
+  AdapterFacts& facts = entry.facts;
+  AddMetadata(file, facts);
+  const absl::StatusOr<Embedding> embedding = ReadEmbedding(file.path, file.tensors);
+  if (!embedding.ok()) {
+    facts.problem = std::string(embedding.status().message());
+    return;
+  }
+  facts.vectors = static_cast<int>(embedding->most_vectors());
+  std::vector<std::string> problems;
+  for (const AdaptedModel& model : models_) {
+    absl::StatusOr<std::vector<EmbeddingVectors>> vectors =
+        VectorsFor(file.path, *embedding, model.encoders);
+    if (!vectors.ok()) {
+      problems.emplace_back(vectors.status().message());
+      continue;
+    }
+    facts.models.push_back(model.name);
+    entry.words.emplace(model.name, Word{LastPart(facts.name), facts.name, *std::move(vectors)});
+  }
+  if (facts.models.empty()) facts.problem = ProblemOf(problems);
+  facts.digest = DigestOf(file);
+}
+
+// The first by its name counts of two with one text.
+void Catalogue::SetWords() {
+  words_.clear();
+  for (const AdaptedModel& model : models_) {
+    absl::btree_map<std::string, const Word*> sorted;
+    for (const auto& [name, entry] : entries_) {
+      const auto word = entry->words.find(model.name);
+      if (word != entry->words.end()) sorted.emplace(word->second.text, &word->second);
+    }
+    auto words = std::make_shared<Words>();
+    for (const auto& [text, word] : sorted) words->push_back(*word);
+    words_[model.name] = std::move(words);
+  }
+}
+
+SharedWords Catalogue::WordsOf(absl::string_view model) const {
+  static const auto& none = *new SharedWords(std::make_shared<const Words>());
+  absl::MutexLock lock(&mutex_);
+  const auto found = words_.find(model);
+  return found == words_.end() ? none : found->second;
+}
+
+const AdaptedModel* Catalogue::FindModel(absl::string_view name) const {
+  const auto found =
+      absl::c_find_if(models_, [&](const AdaptedModel& model) { return model.name == name; });
+  return found == models_.end() ? nullptr : &*found;
+}
+
+absl::StatusOr<std::shared_ptr<const Lora>> Catalogue::Load(absl::string_view name,
+                                                            absl::string_view stamp,
+                                                            absl::string_view model) {
+  const SharedEntry known = Lookup(name);
+  if (known == nullptr || known->facts.stamp != stamp) return Changed(name);
+  if (!known->facts.is_served()) return Unusable(known->facts);
+  const LoraPlace place = {absl::StrCat(name, "\n", stamp), std::string(model)};
+  {
+    absl::MutexLock lock(&mutex_);
+    const auto loaded = loaded_.find(place);
+    if (loaded != loaded_.end()) {
+      if (std::shared_ptr<const Lora> lora = loaded->second.lock()) return lora;
+    }
+  }
+  const AdaptedModel* adapted = FindModel(model);
+  if (adapted == nullptr) return absl::InternalError(absl::StrCat("no model ", model));
+  ASSIGN_OR_RETURN(Lora lora, LoadNow(*known, *adapted));
+  auto shared = std::make_shared<const Lora>(std::move(lora));
+  absl::MutexLock lock(&mutex_);
+  loaded_[place] = shared;
+  return shared;
+}
+
+absl::StatusOr<Lora> Catalogue::LoadNow(const Entry& entry, const AdaptedModel& model) {
+  const AdapterFacts& facts = entry.facts;
+  const absl::StatusOr<LoraFile> file = folder_.read(facts.path);
+  if (!file.ok()) return Changed(facts.name);
+  absl::StatusOr<Lora> lora = MakeLora(facts.name, *file, *model.modules);
+  const absl::StatusOr<std::string> now = folder_.stamp(facts.path);
+  if (!now.ok() || *now != facts.stamp) return Changed(facts.name);
+  auto read = std::make_shared<Entry>(entry);
+  if (!lora.ok()) {
+    read->facts.problem = std::string(lora.status().message());
+    const absl::Status unusable = Unusable(read->facts);
+    Replace(std::move(read));
+    return unusable;
+  }
+  if (facts.digest.empty()) {
+    read->facts.digest = DigestOf(*file);
+    Replace(std::move(read));
+  }
+  return lora;
+}
+
+}  // namespace latentd::adapters

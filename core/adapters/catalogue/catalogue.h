@@ -1,0 +1,113 @@
+// The adapters of a server by name: what lies below its folder, of which kind each is, which of its
+// models each is for, and why some are not served. A broken one is listed, and hinders none.
+//
+// A file may be edited, replaced or removed at any time. Find looks at each use whether it is the
+// one that was read last (its identity, then its content), and Load reads the one that Find has
+// told of and no other: what is made of an adapter is never of two contents.
+//
+// Thread-safe. Methods read files on the calling thread, as far as each says.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/synchronization/mutex.h"
+#include "core/adapters/catalogue/adapter_folder.h"
+#include "core/adapters/lora/lora.h"
+#include "core/adapters/lora/model_modules.h"
+#include "core/adapters/textual_inversion/embedding.h"
+#include "core/pipeline/spec/adapter.h"
+#include "core/pipeline/spec/words.h"
+
+namespace latentd::adapters {
+
+// Reasons of errors.
+inline constexpr char kAdapterUnusable[] = "ADAPTER_UNUSABLE";
+inline constexpr char kAdapterChanged[] = "ADAPTER_CHANGED";
+
+// A model that adapters may be for.
+struct AdaptedModel {
+  std::string name;
+  std::shared_ptr<const ModelModules> modules;
+  std::vector<TextEncoderWidth> encoders;  // in the order of its graphs
+};
+
+class Catalogue {
+ public:
+  explicit Catalogue(AdapterFolder folder) : folder_(std::move(folder)) {}
+
+  // Reads the headers of all adapters, and textual inversions whole, and checks each against the
+  // models. The first call counts: later ones, of other devices with the same models, do nothing.
+  // An error of the folder's own.
+  absl::Status Open(std::vector<AdaptedModel> models) ABSL_LOCKS_EXCLUDED(reading_, mutex_);
+
+  // Reads what is new or was edited in the folder since, and forgets what has gone.
+  absl::Status Look() ABSL_LOCKS_EXCLUDED(reading_, mutex_);
+
+  // Reads the contents of adapters that have no digest yet, until that were so many bytes.
+  void ReadDigests(int64_t most_bytes) ABSL_LOCKS_EXCLUDED(reading_, mutex_);
+
+  // As far as is known without asking the disk, in the order of their names.
+  std::vector<pipeline::AdapterFacts> List() const ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // The adapter as its files are now: asks for their identity, and reads the header of one that was
+  // edited. NOT_FOUND names the nearest; FAILED_PRECONDITION, reason ADAPTER_UNUSABLE: it is not
+  // served, and why.
+  absl::StatusOr<pipeline::AdapterFacts> Find(absl::string_view name)
+      ABSL_LOCKS_EXCLUDED(reading_, mutex_);
+
+  // A LoRA's changes of that model, read whole; shared with all callers that hold the same. It
+  // is in memory while they are held. FAILED_PRECONDITION, reason ADAPTER_CHANGED: it is not the
+  // one with that stamp any more; ADAPTER_UNUSABLE: what is wrong with its data, which is listed
+  // from then on.
+  absl::StatusOr<std::shared_ptr<const Lora>> Load(absl::string_view name, absl::string_view stamp,
+                                                   absl::string_view model)
+      ABSL_LOCKS_EXCLUDED(reading_, mutex_);
+
+  // Words of the model's prompts, as far as is known without asking the disk; never null.
+  pipeline::SharedWords WordsOf(absl::string_view model) const ABSL_LOCKS_EXCLUDED(mutex_);
+
+ private:
+  struct Entry {
+    pipeline::AdapterFacts facts;
+    std::map<std::string, pipeline::Word> words;  // a textual inversion's, by model
+  };
+  using SharedEntry = std::shared_ptr<const Entry>;
+  using Entries = std::map<std::string, SharedEntry, std::less<>>;
+  using LoraPlace = std::pair<std::string, std::string>;  // name and stamp, and model
+
+  absl::Status LookLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(reading_) ABSL_LOCKS_EXCLUDED(mutex_);
+  SharedEntry Lookup(absl::string_view name) const ABSL_LOCKS_EXCLUDED(mutex_);
+  // Puts it in the place of the one of its name.
+  void Replace(SharedEntry entry) ABSL_LOCKS_EXCLUDED(mutex_);
+  SharedEntry Read(const FoundAdapter& found) const;
+  void ReadLora(const LoraFile& file, Entry& entry) const;
+  void ReadWord(const LoraFile& file, Entry& entry) const;
+  absl::Status NoSuchAdapter(absl::string_view name) const ABSL_LOCKS_EXCLUDED(mutex_);
+  void SetWords() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  const AdaptedModel* FindModel(absl::string_view name) const;
+  absl::StatusOr<Lora> LoadNow(const Entry& entry, const AdaptedModel& model)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+
+  const AdapterFolder folder_;
+
+  mutable absl::Mutex reading_;  // one thread reads the folder
+  bool open_ ABSL_GUARDED_BY(reading_) = false;
+  std::vector<AdaptedModel> models_;  // set by Open, before there are entries
+
+  mutable absl::Mutex mutex_ ABSL_ACQUIRED_AFTER(reading_);
+  Entries entries_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, pipeline::SharedWords, std::less<>> words_ ABSL_GUARDED_BY(mutex_);
+  std::map<LoraPlace, std::weak_ptr<const Lora>> loaded_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace latentd::adapters

@@ -1,0 +1,103 @@
+#include "core/backends/cuda/kernels/f8.h"
+
+#include "core/backends/cuda/binders/product.h"
+#include "core/backends/cuda/kernels/elementwise.h"
+#include "core/backends/cuda/kernels/row_norms.h"
+#include "core/base/status_macros.h"
+
+namespace latentd::backends::cuda {
+namespace {
+
+// The first GPUs that multiply 8-bit floats: Ada's.
+constexpr int kFirstWithF8 = 89;
+
+absl::Status CheckHasF8(const Gpu& gpu) {
+  const device::cuda::CudaProperties& properties = gpu.device.properties();
+  if (properties.compute_capability >= kFirstWithF8) return absl::OkStatus();
+  return absl::UnimplementedError(
+      absl::StrCat(properties.name, " (compute capability ", properties.compute_capability / 10,
+                   ".", properties.compute_capability % 10,
+                   ") has no 8-bit products, which came with 8.9: run it with --precision=bf16"));
+}
+
+}  // namespace
+
+absl::StatusOr<BoundKernel> BindRowNorm(const BinderArguments& a) {
+  kernels::RowNormArgs args;
+  args.euclidean = std::get<graph::RowNormAttributes>(a.instruction.attributes).euclidean;
+  args.rows = a.operand(0).shape[0];
+  args.size = a.operand(0).shape.elements() / args.rows;
+  return OwnKernel(a, args, [x = a.operand(0), y = a.result()](auto& args, const Frame& f) {
+    args.x = AddressOf<const float>(x, f);
+    args.result = AddressOf<float>(y, f);
+    return kernels::RowNorm(args, f.stream);
+  });
+}
+
+absl::StatusOr<BoundKernel> BindF8Scale(const BinderArguments& a) {
+  kernels::F8ScaleArgs args;
+  args.size = a.result().shape.elements();
+  return OwnKernel(a, args, [x = a.operand(0), y = a.result()](auto& args, const Frame& f) {
+    args.x = AddressOf<const float>(x, f);
+    args.result = AddressOf<float>(y, f);
+    return kernels::F8Scale(args, f.stream);
+  });
+}
+
+absl::StatusOr<BoundKernel> BindQuantize(const BinderArguments& a) {
+  kernels::QuantizeArgs args;
+  args.element = ElementOf(a.operand(0));
+  args.size = a.result().shape.elements();
+  return OwnKernel(
+      a, args,
+      [x = a.operand(0), scale = a.operand(1), y = a.result()](auto& args, const Frame& f) {
+        args.x = BytesOf(x, f);
+        args.scale = AddressOf<const float>(scale, f);
+        args.result = BytesOf(y, f);
+        return kernels::Quantize(args, f.stream);
+      });
+}
+
+absl::StatusOr<BoundKernel> BindLayerNormF8(const BinderArguments& a) {
+  kernels::LayerNormArgs args;
+  args.element = ElementOf(a.operand(0));
+  args.rows = RowsOf(a.operand(0));
+  args.size = a.operand(0).shape[-1];
+  args.epsilon = std::get<graph::LayerNormAttributes>(a.instruction.attributes).epsilon;
+  return OwnKernel(a, args,
+                   [x = a.operand(0), gamma = a.operand(1), beta = a.operand(2),
+                    scale = a.operand(3), y = a.result()](auto& args, const Frame& f) {
+                     args.x = BytesOf(x, f);
+                     args.gamma = BytesOf(gamma, f);
+                     args.beta = BytesOf(beta, f);
+                     args.f8_scale = AddressOf<const float>(scale, f);
+                     args.result = BytesOf(y, f);
+                     return kernels::LayerNorm(args, f.stream);
+                   });
+}
+
+absl::StatusOr<BoundKernel> BindGegluF8(const BinderArguments& a) {
+  kernels::GegluArgs args;
+  args.element = ElementOf(a.operand(0));
+  args.rows = RowsOf(a.result());
+  args.channels = a.result().shape[-1];
+  return OwnKernel(
+      a, args,
+      [x = a.operand(0), scale = a.operand(1), y = a.result()](auto& args, const Frame& f) {
+        args.x = BytesOf(x, f);
+        args.f8_scale = AddressOf<const float>(scale, f);
+        args.result = BytesOf(y, f);
+        return kernels::Geglu(args, f.stream);
+      });
+}
+
+absl::StatusOr<BoundKernel> BindF8Linear(const BinderArguments& a) {
+  RETURN_IF_ERROR(CheckHasF8(a.gpu));
+  return BindWeightProduct(a, {.x = a.operand(0),
+                               .weight = a.operand(1),
+                               .scale = a.operand(2),
+                               .bias = a.operand(3),
+                               .residual = a.operand(4)});
+}
+
+}  // namespace latentd::backends::cuda

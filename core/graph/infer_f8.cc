@@ -1,0 +1,51 @@
+#include "core/base/status_macros.h"
+#include "core/graph/infer_rules.h"
+
+namespace latentd::graph {
+namespace {
+
+absl::Status CheckScale(const ValueType& scale) {
+  if (scale == ValueType{DType::kF32, Shape{}}) return absl::OkStatus();
+  return Mismatch("scale is ", ToString(scale), ", must be f32[]");
+}
+
+absl::Status CheckE4M3(const ValueType& operand, absl::string_view what) {
+  if (operand.dtype == DType::kF8E4M3) return absl::OkStatus();
+  return Mismatch(what, " is ", device::Name(operand.dtype), ", must be f8_e4m3");
+}
+
+}  // namespace
+
+Inferred InferF8Scale(Operands operands, const Attributes&) {
+  if (operands[0].dtype != DType::kF32) return Mismatch("x must be f32");
+  return operands[0];
+}
+
+Inferred InferQuantize(Operands operands, const Attributes&) {
+  if (!IsFloat(operands[0].dtype)) return Mismatch("x must be floating-point");
+  RETURN_IF_ERROR(CheckScale(operands[1]));
+  return ValueType{DType::kF8E4M3, operands[0].shape};
+}
+
+Inferred InferF8Linear(Operands operands, const Attributes& attributes) {
+  const DType to = std::get<F8LinearAttributes>(attributes).to;
+  if (to != DType::kBF16 && to != DType::kF16) {
+    return Mismatch("the result must be bf16 or f16, not ", device::Name(to));
+  }
+  RETURN_IF_ERROR(CheckE4M3(operands[0], "x"));
+  RETURN_IF_ERROR(CheckE4M3(operands[1], "weight"));
+  RETURN_IF_ERROR(CheckScale(operands[2]));
+  RETURN_IF_ERROR(CheckRank(operands[1], 2, "weight"));
+  const Shape &x = operands[0].shape, &weight = operands[1].shape;
+  if (x.rank() < 1) return Mismatch("x must have at least one dimension");
+  if (x[-1] != weight[1]) return Mismatch("weight takes ", weight[1], " features, x has ", x[-1]);
+  const ValueType bias = {to, Shape{weight[0]}};
+  if (operands.size() > 3 && operands[3] != bias) {
+    return Mismatch("bias is ", ToString(operands[3]), ", must be ", ToString(bias));
+  }
+  std::vector<int64_t> dims = x.dims();
+  dims.back() = weight[0];
+  return ValueType{to, Shape(std::move(dims))};
+}
+
+}  // namespace latentd::graph

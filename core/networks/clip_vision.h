@@ -1,0 +1,14 @@
+// CLIPVisionModelWithProjection: an image to one vector in the space that CLIP's texts are in.
+#pragma once
+
+#include "core/networks/clip_vision_config.h"
+
+namespace latentd::networks {
+
+// pixels [n, num_channels, image_size, image_size], normed as the checkpoint's
+// preprocessor_config.json says -> [n, projection_dim]. `component` is the prefix of the weights'
+// names ("image_encoder"). Pixels that do not fit are a failure of the builder.
+Value ClipVision(GraphBuilder& builder, const ClipVisionConfig& config, absl::string_view component,
+                 Value pixels);
+
+}  // namespace latentd::networks

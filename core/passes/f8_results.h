@@ -1,0 +1,13 @@
+// Fuses quantize into what alone it reads, a layer norm or GEGLU, where the target writes 8-bit
+// floats of them.
+#pragma once
+
+#include "absl/status/statusor.h"
+#include "core/graph/graph.h"
+#include "core/graph/target.h"
+
+namespace latentd::passes {
+
+absl::StatusOr<graph::Graph> FuseF8Results(const graph::Graph& graph, const graph::Target& target);
+
+}  // namespace latentd::passes

@@ -1,0 +1,128 @@
+#include "core/pipeline/plan/adapters.h"
+
+#include <optional>
+
+#include "absl/algorithm/container.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "core/base/error_details.h"
+#include "core/base/status_macros.h"
+#include "core/base/text.h"
+
+namespace latentd::pipeline {
+namespace {
+
+constexpr size_t kMostModelsNamed = 5;
+
+// Reason for which a LoRA of the model cannot be that one; empty: it can.
+std::string WhyNotFor(const LoadedModel& model, const AdapterFacts& facts) {
+  if (facts.kind == AdapterKind::kTextualInversion) {
+    return absl::StrCat(facts.name, " is a textual inversion: write its word in the prompt");
+  }
+  if (facts.kind != AdapterKind::kLora) {
+    return absl::StrCat(facts.name, " is no LoRA but of the kind ", NameOf(facts.kind));
+  }
+  if (absl::c_linear_search(facts.models, model.row().name)) return "";
+  return absl::StrCat(facts.name, " is not for the model ", model.row().name, "; it is for ",
+                      ListSome(facts.models, kMostModelsNamed));
+}
+
+bool HasIgnoringCase(absl::string_view text, absl::string_view part) {
+  return absl::StrContains(absl::AsciiStrToLower(text), absl::AsciiStrToLower(part));
+}
+
+void WarnOf(const LoadedModel& model, const AdapterFacts& facts, const PictureSpec& spec,
+            std::vector<std::string>& warnings) {
+  for (const std::string& warning : facts.warnings) {
+    warnings.push_back(absl::StrCat("adapter ", facts.name, ": ", warning));
+  }
+  const std::string& phrase = facts.trigger_phrase;
+  const bool has_prompt = !spec.has_prompt_embeds;
+  if (has_prompt && !phrase.empty() && !HasIgnoringCase(spec.prompt, phrase) &&
+      !HasIgnoringCase(spec.prompt_2.value_or(""), phrase)) {
+    warnings.push_back(
+        absl::StrCat("adapter ", facts.name, ": the prompt has not its words: ", phrase));
+  }
+  const bool predicts_velocity = absl::StartsWith(facts.prediction_type, "v");
+  const bool says = facts.prediction_type == "v" || facts.prediction_type == "epsilon" ||
+                    facts.prediction_type == "v_prediction";
+  if (says && predicts_velocity != (model.configs().prediction_type == "v_prediction")) {
+    warnings.push_back(absl::StrCat("adapter ", facts.name, " was trained for ",
+                                    facts.prediction_type, ", and the model predicts ",
+                                    model.configs().prediction_type));
+  }
+}
+
+absl::Status ResolveOne(adapters::Catalogue* catalogue, const LoadedModel& model,
+                        const std::string& field, PictureSpec& spec, Adapter& adapter,
+                        std::vector<std::string>& warnings) {
+  const auto wrong = [&](absl::string_view why) {
+    return InvalidFields({{absl::StrCat(field, ".name"), std::string(why)}});
+  };
+  if (catalogue == nullptr) {
+    return wrong("this server has no adapters (start it with --adapters=DIR)");
+  }
+  const absl::StatusOr<AdapterFacts> facts = catalogue->Find(adapter.name);
+  if (absl::IsNotFound(facts.status())) return wrong(facts.status().message());
+  RETURN_IF_ERROR(facts.status());
+  const std::string why = WhyNotFor(model, *facts);
+  if (!why.empty()) return wrong(why);
+  adapter.stamp = facts->stamp;
+  adapter.digest = facts->digest;
+  adapter.weight = adapter.unet_factor();
+  adapter.text_encoder_weight = adapter.text_factor();
+  if (*adapter.weight == 0 && *adapter.text_encoder_weight == 0) {
+    warnings.push_back(absl::StrCat("adapter ", adapter.name, " has no effect: its weight is 0"));
+  } else {
+    WarnOf(model, *facts, spec, warnings);
+  }
+  return absl::OkStatus();
+}
+
+bool IsInPrompts(const PictureSpec& spec, const std::string& text) {
+  const auto has = [&](const std::optional<std::string>& prompt) {
+    return prompt && absl::StrContains(*prompt, text);
+  };
+  return absl::StrContains(spec.prompt, text) || has(spec.prompt_2) || has(spec.negative_prompt) ||
+         has(spec.negative_prompt_2);
+}
+
+}  // namespace
+
+absl::Status ResolveAdapters(adapters::Catalogue* catalogue, const LoadedModel& model,
+                             PictureSpec& spec, std::vector<std::string>& warnings) {
+  std::vector<FieldViolation> violations;
+  absl::Status refused;
+  for (size_t i = 0; i < spec.adapters.size(); ++i) {
+    const absl::Status resolved = ResolveOne(catalogue, model, absl::StrCat("adapters[", i, "]"),
+                                             spec, spec.adapters[i], warnings);
+    if (resolved.ok()) continue;
+    const std::vector<FieldViolation> fields = GetFieldViolations(resolved);
+    violations.insert(violations.end(), fields.begin(), fields.end());
+    if (fields.empty()) refused.Update(resolved);
+  }
+  if (!violations.empty()) return InvalidFields(violations);
+  if (spec.refine && !spec.adapters.empty()) {
+    warnings.emplace_back("adapters have no effect on the refiner: they change the base alone");
+  }
+  return refused;
+}
+
+SharedWords WordsFor(adapters::Catalogue* catalogue, const LoadedModel& model,
+                     const PictureSpec& spec) {
+  if (catalogue == nullptr || !model.draws() || !model.graphs().takes_vectors()) return nullptr;
+  const std::string& name = model.row().name;
+  bool looked = false;
+  SharedWords words = catalogue->WordsOf(name);
+  for (const Word& word : *words) {
+    if (!IsInPrompts(spec, word.text)) continue;
+    // One that has become unreadable is none any more: the text is read as it is.
+    catalogue->Find(word.adapter).status().IgnoreError();
+    looked = true;
+  }
+  if (looked) words = catalogue->WordsOf(name);
+  return words->empty() ? nullptr : words;
+}
+
+}  // namespace latentd::pipeline

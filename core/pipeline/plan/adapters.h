@@ -1,0 +1,29 @@
+// Adapters of requests: looked up when a request is resolved.
+//
+// Thread-safe: free functions without state.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "core/adapters/catalogue/catalogue.h"
+#include "core/pipeline/graphs/loaded_model.h"
+#include "core/pipeline/spec/picture_spec.h"
+#include "core/pipeline/spec/words.h"
+
+namespace latentd::pipeline {
+
+// Gives each of the spec's adapters what it has by default, and the file that the request means,
+// and adds sentences to `warnings`. `catalogue` may be null: there are none. INVALID_ARGUMENT with
+// a field for each that there is not, that is no LoRA, or is for another model; FAILED_PRECONDITION
+// as Catalogue::Find's.
+absl::Status ResolveAdapters(adapters::Catalogue* catalogue, const LoadedModel& model,
+                             PictureSpec& spec, std::vector<std::string>& warnings);
+
+// Words of the model, of which those that are in the spec's prompts are as their files are now.
+// Null: there are none.
+SharedWords WordsFor(adapters::Catalogue* catalogue, const LoadedModel& model,
+                     const PictureSpec& spec);
+
+}  // namespace latentd::pipeline

@@ -1,0 +1,51 @@
+#include "server/generation/adapter_conversion.h"
+
+#include <string>
+
+#include "core/base/utf8.h"
+
+namespace latentd::server::generation {
+
+namespace v1 = ::latent::v1;
+
+namespace {
+
+v1::AdapterKind KindOf(pipeline::AdapterKind kind) {
+  switch (kind) {
+    case pipeline::AdapterKind::kLora:
+      return v1::ADAPTER_KIND_LORA;
+    case pipeline::AdapterKind::kTextualInversion:
+      return v1::ADAPTER_KIND_TEXTUAL_INVERSION;
+    case pipeline::AdapterKind::kControlNet:
+      return v1::ADAPTER_KIND_CONTROLNET;
+    case pipeline::AdapterKind::kIpAdapter:
+      return v1::ADAPTER_KIND_IP_ADAPTER;
+    case pipeline::AdapterKind::kUnknown:
+      break;
+  }
+  return v1::ADAPTER_KIND_UNSPECIFIED;
+}
+
+}  // namespace
+
+v1::AdapterInfo ToProto(const pipeline::AdapterFacts& facts) {
+  v1::AdapterInfo proto;
+  proto.set_name(ToUtf8(facts.name));
+  proto.set_kind(KindOf(facts.kind));
+  proto.set_digest(facts.digest);
+  for (const std::string& model : facts.models) proto.add_models(model);
+  for (const std::string& warning : facts.warnings) proto.add_warnings(ToUtf8(warning));
+  proto.set_rank(facts.rank);
+  proto.set_alpha(facts.alpha);
+  proto.set_changes(facts.changes);
+  proto.set_vectors(facts.vectors);
+  proto.set_base_model(ToUtf8(facts.base_model));
+  proto.set_trigger_phrase(ToUtf8(facts.trigger_phrase));
+  for (const std::string& word : facts.trigger_words) proto.add_trigger_words(ToUtf8(word));
+  proto.set_clip_skip(ToUtf8(facts.clip_skip));
+  proto.set_prediction_type(ToUtf8(facts.prediction_type));
+  if (facts.recommended_weight) proto.set_recommended_weight(*facts.recommended_weight);
+  return proto;
+}
+
+}  // namespace latentd::server::generation

@@ -1,0 +1,232 @@
+#include "server/http/http_server.h"
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/ssl/context.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/strand.hpp>
+#include <boost/asio/thread_pool.hpp>
+#include <cerrno>
+#include <chrono>
+#include <optional>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/memory/memory.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "core/base/host_port.h"
+#include "core/base/out_of_memory.h"
+#include "core/base/status_macros.h"
+#include "core/base/threads.h"
+#include "server/http/connection.h"
+#include "server/http/routes.h"
+#include "server/http/service.h"
+#include "server/http/tls_contexts.h"
+#include "server/process/listen_address.h"
+
+namespace latentd::server::http {
+namespace {
+
+namespace asio = boost::asio;
+using Error = boost::system::error_code;
+using Tcp = asio::ip::tcp;
+
+constexpr int kThreads = 2, kReaders = 2;
+constexpr int kAcceptedAtOnce = 64;
+// Bodies of so many requests for pictures are received at a time, whatever else is in them.
+constexpr int64_t kBodies = 8;
+constexpr int64_t kBesideRequest = 512 << 10;
+constexpr auto kAcceptPause = std::chrono::milliseconds(100);
+constexpr absl::Duration kCloseTime = absl::Seconds(5);
+
+absl::StatusOr<Tcp::endpoint> EndpointOf(asio::io_context& io, const std::string& listen) {
+  Error error;
+  Tcp::resolver resolver(io);
+  const auto found = resolver.resolve(latentd::HostOf(listen), listen.substr(listen.rfind(':') + 1),
+                                      Tcp::resolver::passive, error);
+  if (error || found.empty()) return process::ExplainListenFailure(listen);
+  return found.begin()->endpoint();
+}
+
+}  // namespace
+
+class HttpServer::Port {
+ public:
+  Port(const Options& options, generation::CallEnvironment environment,
+       const process::Health& health)
+      : service_{.environment = environment,
+                 .router =
+                     Router(MakeRoutes(environment.engine, health, running_, options.version)),
+                 .running = running_,
+                 .max_request_bytes = options.max_request_bytes,
+                 .clients = options.tls == nullptr ? nullptr : options.tls->clients(),
+                 .loopback_only = IsLoopback(options.listen),
+                 .bodies = BodyBudget(kBodies * (options.max_request_bytes + kBesideRequest))},
+        readers_(kReaders),
+        work_(io_.get_executor()),
+        strand_(asio::make_strand(io_)),
+        acceptor_(strand_),
+        pause_(strand_) {
+    if (options.tls != nullptr) tls_.emplace(*options.tls);
+  }
+
+  absl::Status Open(const std::string& listen) {
+    ASSIGN_OR_RETURN(const Tcp::endpoint endpoint, EndpointOf(io_, listen));
+    Error error;
+    acceptor_.open(endpoint.protocol(), error);
+    if (!error) acceptor_.set_option(asio::socket_base::reuse_address(true), error);
+    if (!error) acceptor_.bind(endpoint, error);
+    if (!error) acceptor_.listen(asio::socket_base::max_listen_connections, error);
+    if (!error) acceptor_.native_non_blocking(true, error);
+    if (error) return process::ExplainListenFailure(listen);
+    port_ = acceptor_.local_endpoint(error).port();
+    for (int i = 0; i < kThreads; ++i) {
+      threads_.push_back(StartThread(absl::StrCat("http-", i), [this] { io_.run(); }));
+    }
+    asio::post(strand_, [this] { Wait(); });
+    return absl::OkStatus();
+  }
+
+  int port() const { return port_; }
+  int64_t body_bytes() const { return service_.bodies.held(); }
+
+  void BeginDrain() {
+    service_.draining = true;
+    asio::post(strand_, [this] { StopAccepting(); });
+    for (const auto& connection : Alive()) connection->Drain();
+  }
+
+  void Close() {
+    if (threads_.empty()) return;
+    BeginDrain();
+    for (const auto& connection : Alive()) connection->Close();
+    WaitUntilGone();
+    readers_.join();
+    work_.reset();
+    io_.stop();
+    for (std::thread& thread : threads_) thread.join();
+    threads_.clear();
+    // Calls that the engine has not ended by now find nothing to call.
+    for (const auto& call : running_.All()) call->LeaveTransport();
+  }
+
+ private:
+  void StopAccepting() {
+    Error ignored;
+    acceptor_.close(ignored);
+    pause_.cancel();
+  }
+
+  void Wait() {
+    if (!acceptor_.is_open()) return;
+    acceptor_.async_wait(Tcp::acceptor::wait_read, [this](Error error) {
+      if (!error) Accept();
+    });
+  }
+
+  // By accept4 itself, which takes as many connections as --max-connections allows.
+  void Accept() {
+    for (int i = 0; i < kAcceptedAtOnce && acceptor_.is_open(); ++i) {
+      const int descriptor =
+          accept4(acceptor_.native_handle(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+      if (descriptor < 0) {
+        if (errno == EAGAIN || errno == EWOULDBLOCK) break;
+        if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
+          return WaitABit();
+        }
+        continue;
+      }
+      if (!CatchOutOfMemory([&] { Take(descriptor); }).ok()) close(descriptor);
+    }
+    Wait();
+  }
+
+  void WaitABit() {
+    pause_.expires_after(kAcceptPause);
+    pause_.async_wait([this](Error error) {
+      if (!error) Wait();
+    });
+  }
+
+  void Take(int descriptor) {
+    std::shared_ptr<asio::ssl::context> context;
+    if (tls_.has_value()) {
+      context = tls_->Get();
+      if (context == nullptr) {
+        close(descriptor);
+        return;
+      }
+    }
+    const auto connection = Connection::Start(service_, {io_, readers_}, descriptor, context);
+    if (connection == nullptr) return;
+    absl::MutexLock lock(&mutex_);
+    // Connections that are gone leave the list whenever it has doubled.
+    if (connections_.size() >= sweep_at_) {
+      std::erase_if(connections_, [](const auto& old) { return old.expired(); });
+      sweep_at_ = std::max<size_t>(kAcceptedAtOnce, 2 * connections_.size());
+    }
+    connections_.push_back(connection);
+  }
+
+  std::vector<std::shared_ptr<Connection>> Alive() const {
+    absl::MutexLock lock(&mutex_);
+    std::vector<std::shared_ptr<Connection>> alive;
+    for (const auto& connection : connections_) {
+      if (auto here = connection.lock()) alive.push_back(std::move(here));
+    }
+    return alive;
+  }
+
+  // A connection goes when its request has ended, which the engine says.
+  void WaitUntilGone() const {
+    const absl::Time until = absl::Now() + kCloseTime;
+    while (!Alive().empty() && absl::Now() < until) absl::SleepFor(absl::Milliseconds(5));
+  }
+
+  RunningCalls running_;
+  Service service_;
+  asio::io_context io_{kThreads};
+  asio::thread_pool readers_;
+  asio::executor_work_guard<asio::io_context::executor_type> work_;
+  const asio::strand<asio::io_context::executor_type> strand_;
+  Tcp::acceptor acceptor_;
+  asio::steady_timer pause_;
+  std::optional<TlsContexts> tls_;
+  int port_ = 0;
+  std::vector<std::thread> threads_;
+  mutable absl::Mutex mutex_;
+  std::vector<std::weak_ptr<Connection>> connections_ ABSL_GUARDED_BY(mutex_);
+  size_t sweep_at_ ABSL_GUARDED_BY(mutex_) = kAcceptedAtOnce;
+};
+
+absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Listen(
+    const Options& options, generation::CallEnvironment environment,
+    const process::Health& health) {
+  auto port = std::make_unique<Port>(options, environment, health);
+  RETURN_IF_ERROR(port->Open(options.listen));
+  auto server = absl::WrapUnique(new HttpServer(std::move(port)));
+  server->address_ =
+      absl::StrCat(options.listen.substr(0, options.listen.rfind(':')), ":", server->port_->port());
+  return server;
+}
+
+HttpServer::HttpServer(std::unique_ptr<Port> port) : port_(std::move(port)) {}
+
+HttpServer::~HttpServer() { port_->Close(); }
+
+void HttpServer::BeginDrain() { port_->BeginDrain(); }
+void HttpServer::Close() { port_->Close(); }
+int64_t HttpServer::body_bytes() const { return port_->body_bytes(); }
+
+}  // namespace latentd::server::http

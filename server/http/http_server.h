@@ -1,0 +1,56 @@
+// The HTTP side of the process: a port whose requests for pictures are Generations as those of
+// gRPC, in the same queue and by the same rules.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "server/generation/active_calls.h"
+#include "server/process/health.h"
+#include "server/tls/tls.h"
+
+namespace latentd::server::http {
+
+// Thread-safe.
+class HttpServer {
+ public:
+  struct Options {
+    std::string listen;  // HOST:PORT
+    int64_t max_request_bytes = 32 << 20;
+    const tls::Tls* tls = nullptr;  // outlives the server; null: plain text
+    std::string version;
+  };
+
+  // Listens. What `environment` refers to, and `health`, outlive the server. FAILED_PRECONDITION
+  // says why an address cannot be listened on.
+  static absl::StatusOr<std::unique_ptr<HttpServer>> Listen(const Options& options,
+                                                            generation::CallEnvironment environment,
+                                                            const process::Health& health);
+  // Cancels what runs, and waits for it as long as Close.
+  ~HttpServer();
+
+  // With the port that was chosen where 0 was asked for.
+  const std::string& address() const { return address_; }
+
+  // No new connections and requests; connections end with the answers that they wait for.
+  void BeginDrain();
+
+  // Closes what is left, and waits until that has ended. Once.
+  void Close();
+
+  // Bytes of bodies that are being received or read.
+  int64_t body_bytes() const;
+
+ private:
+  class Port;
+
+  explicit HttpServer(std::unique_ptr<Port> port);
+
+  const std::unique_ptr<Port> port_;
+  std::string address_;
+};
+
+}  // namespace latentd::server::http

@@ -1,0 +1,29 @@
+// The models that requests may name over HTTP: by the name of their checkpoint, as people know
+// them, or as gRPC has them.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "core/engine/api/capabilities.h"
+
+namespace latentd::server::http {
+
+struct ServedModel {
+  std::string id;         // unique: the checkpoint's name, else the model's own
+  std::string component;  // GenerateRequest's `model`
+  int default_steps = 0;
+};
+
+// In the server's order; the first is the default. Thread-safe; a free function.
+std::vector<ServedModel> ModelsOf(const engine::Capabilities& capabilities);
+
+// The model of that id or component. Names of OpenAI's own models, which its clients have written
+// into them, are the default's, and so is an empty one. INVALID_ARGUMENT, reason MODEL_NOT_FOUND,
+// lists those that there are. The same.
+absl::StatusOr<ServedModel> FindModel(const std::vector<ServedModel>& models,
+                                      absl::string_view name);
+
+}  // namespace latentd::server::http

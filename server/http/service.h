@@ -1,0 +1,27 @@
+// Parts that connections share: routes, limits, and the server's other parts.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "server/generation/active_calls.h"
+#include "server/http/body_budget.h"
+#include "server/http/router.h"
+#include "server/http/running_calls.h"
+#include "server/tls/client_check.h"
+
+namespace latentd::server::http {
+
+// Outlives the connections. Thread-safe.
+struct Service {
+  generation::CallEnvironment environment;
+  Router router;
+  RunningCalls& running;
+  int64_t max_request_bytes;            // most of a request, whose picture is no text
+  tls::ClientCheck* clients = nullptr;  // null: any client
+  bool loopback_only = false;           // it listens on this machine alone
+  BodyBudget bodies;
+  std::atomic<bool> draining = false;
+};
+
+}  // namespace latentd::server::http

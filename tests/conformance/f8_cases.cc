@@ -1,0 +1,159 @@
+#include "absl/strings/str_cat.h"
+#include "core/graph/target.h"
+#include "tests/conformance/fused_node.h"
+#include "tests/conformance/op_cases.h"
+
+namespace latentd::testing {
+namespace {
+
+using device::DType;
+using device::Shape;
+using graph::GraphBuilder;
+using graph::kNone;
+using graph::Op;
+using graph::Rate;
+using graph::Value;
+
+OpCase RowNorm(const std::string& name, const std::string& input, const Shape& shape) {
+  return {absl::StrCat("row_norm_", name), Op::kRowNorm, [=](GraphBuilder& b) {
+            const Value x = b.Input(input, DType::kF32, shape, Rate::kStep);
+            b.Output("largest", b.RowNorm(x, {}));
+            b.Output("length", b.RowNorm(x, {.euclidean = true}));
+          }};
+}
+
+// Of absolute values, times a factor.
+OpCase F8Scale(const std::string& name, float factor) {
+  return {absl::StrCat("f8_scale_", name), Op::kF8Scale, [=](GraphBuilder& b) {
+            const Value x = b.Input("x", DType::kF32, {700}, Rate::kStep);
+            b.Output("y", b.F8Scale(b.Mul(b.RowNorm(x, {}), b.Scalar(factor))));
+          }};
+}
+
+OpCase F8ScaleOfPowersOfTwo() {
+  return {"f8_scale_of_what_is_just_448", Op::kF8Scale, [](GraphBuilder& b) {
+            const Value x = b.Input("x", DType::kF32, {9}, Rate::kStep);
+            const Value exact = b.Constant({448, 449, 447, 0, 1, 1.75f, 1e-38f, 3e38f, 896}, {9});
+            b.Output("y", b.F8Scale(b.Add(b.Mul(x, b.Scalar(0)), exact)));
+          }};
+}
+
+OpCase Quantize(const std::string& name, const std::string& input, float scale) {
+  return {absl::StrCat("quantize_", name), Op::kQuantize, [=](GraphBuilder& b) {
+            const Value x = b.Input(input, DType::kF32, {3, 5, 701}, Rate::kStep);
+            b.Output("y", b.Cast(b.Quantize(x, b.Scalar(scale)), DType::kF32));
+          }};
+}
+
+// Numbers in between e4m3's, and those in the middle of two.
+OpCase QuantizeTies() {
+  return {"quantize_ties", Op::kQuantize, [](GraphBuilder& b) {
+            const Value x = b.Input("x", DType::kF32, {1}, Rate::kStep);
+            std::vector<float> values;
+            for (int i = -4096; i <= 4096; ++i) values.push_back(static_cast<float>(i) / 2048);
+            const Value steps = b.Constant(values, {8193});
+            const Value zero = b.Mul(x, b.Scalar(0));
+            b.Output("y", b.Cast(b.Quantize(b.Add(steps, zero), b.Scalar(0x1p-2f)), DType::kF32));
+            b.Output("small", b.Cast(b.Quantize(b.Add(steps, zero), b.Scalar(32)), DType::kF32));
+          }};
+}
+
+struct Operands {
+  Value x, weight, scale;
+};
+
+Operands F8Operands(GraphBuilder& b, const Shape& x, int64_t out) {
+  const Value scale = b.Scalar(0x1p-8f), weight_scale = b.Scalar(0x1p-9f);
+  return {b.Quantize(b.Input("x", DType::kF32, x, Rate::kStep), scale),
+          b.Quantize(b.Weight("net/scaled_weight", {out, x[-1]}), weight_scale),
+          b.Mul(scale, weight_scale)};
+}
+
+OpCase F8Linear(const std::string& name, const Shape& x, int64_t out, DType to, bool bias) {
+  return {absl::StrCat("f8_linear_", name, bias ? "_bias" : ""), Op::kF8Linear,
+          [=](GraphBuilder& b) {
+            const Operands read = F8Operands(b, x, out);
+            const Value added = bias ? b.Cast(b.Weight("net/bias", {out}), to) : kNone;
+            b.Output("y", b.F8Linear(read.x, read.weight, read.scale, added, to));
+          }};
+}
+
+// What is quantised is f32, so that one rounding decides.
+OpCase QuantizedLayerNorm(const Shape& shape) {
+  return {absl::StrCat("layer_norm_f8_", shape[-1]), Op::kFused, [=](GraphBuilder& b) {
+            const std::vector<Value> operands = {
+                b.Input("x", DType::kF32, shape, Rate::kStep), b.Weight("net/gamma", {shape[-1]}),
+                b.Weight("net/beta", {shape[-1]}), b.Scalar(0x1p-6f)};
+            const Value codes =
+                Fuse(b, graph::kLayerNormF8, operands,
+                     [](GraphBuilder& body, const std::vector<Value>& in) {
+                       return body.Quantize(body.LayerNorm(in[0], in[1], in[2], 1e-5f), in[3]);
+                     });
+            b.Output("y", b.Cast(codes, DType::kF32));
+          }};
+}
+
+OpCase QuantizedGeglu(const Shape& shape) {
+  return {absl::StrCat("geglu_f8_", shape[-1]), Op::kFused, [=](GraphBuilder& b) {
+            const std::vector<Value> operands = {b.Input("x", DType::kF32, shape, Rate::kStep),
+                                                 b.Scalar(0x1p-9f)};
+            const Value codes = Fuse(b, graph::kGegluF8, operands,
+                                     [](GraphBuilder& body, const std::vector<Value>& in) {
+                                       return body.Quantize(body.Geglu(in[0]), in[1]);
+                                     });
+            b.Output("y", b.Cast(codes, DType::kF32));
+          }};
+}
+
+OpCase F8LinearEpilogue(bool bias) {
+  return {absl::StrCat("f8_linear_epilogue_residual", bias ? "_bias" : ""), Op::kF8Linear,
+          [=](GraphBuilder& b) {
+            constexpr int64_t kOut = 48;
+            const Operands read = F8Operands(b, {2, 9, 64}, kOut);
+            const Value residual =
+                b.Cast(b.Input("residual", DType::kF32, {2, 9, kOut}, Rate::kStep), DType::kBF16);
+            std::vector<Value> operands = {read.x, read.weight, read.scale};
+            if (bias) operands.push_back(b.Cast(b.Weight("net/bias", {kOut}), DType::kBF16));
+            operands.push_back(residual);
+            b.Output("y", Fuse(b, graph::kF8LinearEpilogue, operands,
+                               [=](GraphBuilder& body, const std::vector<Value>& in) {
+                                 return body.Add(body.F8Linear(in[0], in[1], in[2],
+                                                               bias ? in[3] : kNone, DType::kBF16),
+                                                 in.back());
+                               }));
+            b.Output("apart", b.F8Linear(read.x, read.weight, read.scale, kNone, DType::kBF16));
+          }};
+}
+
+}  // namespace
+
+std::vector<OpCase> F8Cases() {
+  std::vector<OpCase> cases = {
+      RowNorm("3x37", "x", {3, 37}),
+      RowNorm("of_each", "x", {61}),
+      RowNorm("image", "large", {2, 4, 5, 7}),
+      RowNorm("long", "x", {1, 70001}),
+      F8Scale("ones", 1),
+      F8Scale("small", 1e-20f),
+      F8Scale("large", 1e30f),
+      F8ScaleOfPowersOfTwo(),
+      Quantize("fitting", "x", 0x1p-8f),
+      Quantize("far_too_small", "x", 64),
+      Quantize("too_large", "large", 0x1p-4f),
+      Quantize("special", "special", 1),
+      QuantizeTies(),
+      F8LinearEpilogue(false),
+      F8LinearEpilogue(true),
+  };
+  for (const int64_t size : {37, 640, 1280, 9000})
+    cases.push_back(QuantizedLayerNorm({2, 3, size}));
+  for (const int64_t size : {2, 38, 768}) cases.push_back(QuantizedGeglu({2, 5, size}));
+  for (const bool bias : {false, true}) {
+    cases.push_back(F8Linear("small", {2, 5, 32}, 16, DType::kBF16, bias));
+    cases.push_back(F8Linear("f16", {3, 64}, 48, DType::kF16, bias));
+    cases.push_back(F8Linear("long", {1, 77, 640}, 320, DType::kBF16, bias));
+  }
+  return cases;
+}
+
+}  // namespace latentd::testing

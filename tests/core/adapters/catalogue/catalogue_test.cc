@@ -1,0 +1,297 @@
+#include "core/adapters/catalogue/catalogue.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/container/btree_map.h"
+#include "absl/strings/str_cat.h"
+#include "core/base/error_details.h"
+#include "core/weights/containers/safetensors.h"
+#include "tests/support/safetensors_writer.h"
+#include "tests/support/status_matchers.h"
+#include "tests/support/temporary_directory.h"
+
+namespace latentd::adapters {
+namespace {
+
+using pipeline::AdapterFacts;
+using pipeline::AdapterKind;
+using ::testing::ElementsAre;
+using testing::F32Tensor;
+using testing::FilledTensor;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::SizeIs;
+using testing::StatusIs;
+using testing::TensorToWrite;
+
+const char kToQ[] = "unet.mid_block.attentions.0.proj_in";
+
+std::vector<TensorToWrite> LoraOf(float value, int64_t rank = 2) {
+  return {FilledTensor(absl::StrCat(kToQ, ".lora_A.weight"), {rank, 6}, value),
+          FilledTensor(absl::StrCat(kToQ, ".lora_B.weight"), {8, rank}, value)};
+}
+
+// A folder in memory.
+class MemoryFolder {
+ public:
+  struct File {
+    std::vector<TensorToWrite> tensors;
+    weights::Metadata metadata;
+    int version = 0;
+    std::string said;
+  };
+
+  void Set(const std::string& name, std::vector<TensorToWrite> tensors,
+           weights::Metadata metadata = {}, std::string said = "") {
+    files_[name] = {std::move(tensors), std::move(metadata), ++versions_, std::move(said)};
+  }
+  void Remove(const std::string& name) { files_.erase(name); }
+
+  int opened = 0;
+  std::function<void()> on_open = [] {};
+
+  AdapterFolder Functions() {
+    return {.list = [this] { return List(); },
+            .stamp = [this](const std::string& path) { return StampOf(path); },
+            .open = [this](const std::string& path) { return Open(path); },
+            .read = [this](const std::string& path) { return Open(path); },
+            .said = [this](const std::string& path) { return files_.at(path).said; }};
+  }
+
+ private:
+  absl::StatusOr<std::vector<FoundAdapter>> List() const {
+    std::vector<FoundAdapter> found;
+    for (const auto& [name, file] : files_) {
+      found.push_back({.name = name, .path = name, .stamp = absl::StrCat(file.version)});
+    }
+    return found;
+  }
+  absl::StatusOr<std::string> StampOf(const std::string& path) const {
+    const auto file = files_.find(path);
+    if (file == files_.end()) return absl::NotFoundError(absl::StrCat(path, " has gone"));
+    return absl::StrCat(file->second.version);
+  }
+  absl::StatusOr<LoraFile> Open(const std::string& path) {
+    ++opened;
+    const auto found = files_.find(path);
+    if (found == files_.end()) return absl::NotFoundError(absl::StrCat(path, " has gone"));
+    const File file = found->second;
+    on_open();
+    const auto owner = std::make_shared<const std::string>(testing::SafetensorsBytes(file.tensors));
+    absl::StatusOr<weights::TensorMap> tensors =
+        weights::ParseSafetensorsBytes(*owner, path, owner);
+    if (!tensors.ok()) return tensors.status();
+    return LoraFile{.path = path, .tensors = *std::move(tensors), .metadata = file.metadata};
+  }
+
+  std::map<std::string, File> files_;
+  int versions_ = 0;
+};
+
+class CatalogueTest : public ::testing::Test {
+ protected:
+  void Open() {
+    AdaptedModel base{.name = "base", .modules = nullptr, .encoders = {{"text_encoder", 2}}};
+    base.modules = std::make_shared<const ModelModules>(absl::btree_map<std::string, device::Shape>{
+        {"unet/mid_block.attentions.0.proj_in.weight", {8, 6}}});
+    AdaptedModel other = base;
+    other.name = "other";
+    other.modules = std::make_shared<const ModelModules>(
+        absl::btree_map<std::string, device::Shape>{{"unet/conv_in.weight", {8, 4, 3, 3}}});
+    other.encoders = {{"text_encoder", 3}};
+    ASSERT_OK(catalogue_.Open({base, other}));
+  }
+
+  std::map<std::string, AdapterFacts> Listed() const {
+    std::map<std::string, AdapterFacts> all;
+    for (AdapterFacts& facts : catalogue_.List()) all.emplace(facts.name, std::move(facts));
+    return all;
+  }
+
+  MemoryFolder folder_;
+  Catalogue catalogue_{folder_.Functions()};
+};
+
+TEST_F(CatalogueTest, KindsAreToldByContentAndEachModelByItsModules) {
+  folder_.Set(
+      "film", LoraOf(1),
+      {{"ss_base_model_version", "sdxl_base_v1-0"}, {"modelspec.trigger_phrase", "film style"}});
+  folder_.Set("word", {F32Tensor("emb_params", {2, 2}, {1, 2, 3, 4})});
+  folder_.Set("net", {FilledTensor("controlnet_cond_embedding.conv_in.weight", {1}, 1)});
+  folder_.Set("ip", {FilledTensor("image_proj.proj.weight", {1}, 1)});
+  folder_.Set("odd", {FilledTensor("first", {1}, 1), FilledTensor("second", {1}, 1)});
+  Open();
+  const auto listed = Listed();
+  EXPECT_EQ(listed.at("film").kind, AdapterKind::kLora);
+  EXPECT_THAT(listed.at("film").models, ElementsAre("base"));
+  EXPECT_EQ(listed.at("film").rank, 2);
+  EXPECT_EQ(listed.at("film").alpha, 2);
+  EXPECT_EQ(listed.at("film").base_model, "sdxl_base_v1-0");
+  EXPECT_EQ(listed.at("film").trigger_phrase, "film style");
+  EXPECT_EQ(listed.at("word").kind, AdapterKind::kTextualInversion);
+  EXPECT_EQ(listed.at("word").vectors, 2);
+  EXPECT_THAT(listed.at("word").models, ElementsAre("base"));
+  EXPECT_THAT(listed.at("net").problem, HasSubstr("ControlNet"));
+  EXPECT_EQ(listed.at("net").kind, AdapterKind::kControlNet);
+  EXPECT_THAT(listed.at("ip").problem, HasSubstr("IP-Adapter"));
+  EXPECT_EQ(listed.at("ip").kind, AdapterKind::kIpAdapter);
+  EXPECT_THAT(listed.at("odd").problem, HasSubstr("first"));
+}
+
+TEST_F(CatalogueTest, ABrokenOneIsListedWithWhyAndTheOthersAreServed) {
+  folder_.Set("film", LoraOf(1));
+  folder_.Set("wrong", {FilledTensor("unet.nowhere.lora_A.weight", {2, 6}, 1),
+                        FilledTensor("unet.nowhere.lora_B.weight", {8, 2}, 1)});
+  Open();
+  EXPECT_OK(catalogue_.Find("film"));
+  EXPECT_THAT(Listed().at("wrong").problem, HasSubstr("unet.nowhere.lora_A.weight"));
+  const auto found = catalogue_.Find("wrong");
+  EXPECT_THAT(found, StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("nowhere")));
+  EXPECT_EQ(GetReason(found.status()), kAdapterUnusable);
+}
+
+TEST_F(CatalogueTest, AnUnknownNameHasTheNearest) {
+  folder_.Set("styles/film", LoraOf(1));
+  folder_.Set("detail", LoraOf(1));
+  Open();
+  for (const char* name : {"styles/flim", "flim"}) {
+    EXPECT_THAT(catalogue_.Find(name),
+                StatusIs(absl::StatusCode::kNotFound, HasSubstr("the nearest is styles/film")));
+  }
+  EXPECT_THAT(catalogue_.Find(std::string(100000, 'x')),
+              StatusIs(absl::StatusCode::kNotFound, Not(HasSubstr("nearest"))));
+}
+
+TEST_F(CatalogueTest, AnEditIsNoticedAtTheNextUse) {
+  folder_.Set("film", LoraOf(1));
+  Open();
+  const AdapterFacts first = catalogue_.Find("film").value();
+  const auto lora = catalogue_.Load("film", first.stamp, "base");
+  ASSERT_OK(lora);
+  folder_.Set("film", LoraOf(1, /*rank=*/4));
+  const AdapterFacts second = catalogue_.Find("film").value();
+  EXPECT_EQ(second.rank, 4);
+  EXPECT_NE(second.stamp, first.stamp);
+  // A request that was resolved before is told so.
+  EXPECT_EQ(GetReason(catalogue_.Load("film", first.stamp, "base").status()), kAdapterChanged);
+  EXPECT_OK(catalogue_.Load("film", second.stamp, "base"));
+  folder_.Remove("film");
+  EXPECT_THAT(catalogue_.Find("film"),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("has gone")));
+  ASSERT_OK(catalogue_.Look());
+  EXPECT_THAT(catalogue_.Find("film"), StatusIs(absl::StatusCode::kNotFound));
+}
+
+TEST_F(CatalogueTest, AFileThatIsReplacedWhileItIsReadIsNotUsed) {
+  folder_.Set("film", LoraOf(1));
+  Open();
+  const AdapterFacts facts = catalogue_.Find("film").value();
+  folder_.on_open = [this] { folder_.Set("film", LoraOf(2)); };
+  EXPECT_EQ(GetReason(catalogue_.Load("film", facts.stamp, "base").status()), kAdapterChanged);
+}
+
+TEST_F(CatalogueTest, ALoadedOneIsSharedWhileItIsHeld) {
+  folder_.Set("film", LoraOf(1));
+  Open();
+  const std::string stamp = catalogue_.Find("film")->stamp;
+  const auto first = catalogue_.Load("film", stamp, "base");
+  const int opened = folder_.opened;
+  const auto second = catalogue_.Load("film", stamp, "base");
+  ASSERT_OK(second);
+  EXPECT_EQ(first->get(), second->get());
+  EXPECT_EQ(folder_.opened, opened);
+}
+
+TEST_F(CatalogueTest, ValuesAreReadAtTheFirstUseAndWhatIsWrongIsListedThen) {
+  folder_.Set("film", LoraOf(NAN));
+  Open();
+  const std::string stamp = catalogue_.Find("film")->stamp;
+  const auto loaded = catalogue_.Load("film", stamp, "base");
+  EXPECT_EQ(GetReason(loaded.status()), kAdapterUnusable);
+  EXPECT_THAT(Listed().at("film").problem, HasSubstr("not finite"));
+  EXPECT_EQ(GetReason(catalogue_.Find("film").status()), kAdapterUnusable);
+}
+
+TEST_F(CatalogueTest, DigestsAreOfContentsAndReadABitAtATime) {
+  folder_.Set("a", LoraOf(1));
+  folder_.Set("b", LoraOf(1));
+  folder_.Set("c", LoraOf(2));
+  Open();
+  EXPECT_EQ(Listed().at("a").digest, "");
+  catalogue_.ReadDigests(1);
+  EXPECT_NE(Listed().at("a").digest, "");
+  EXPECT_EQ(Listed().at("b").digest, "");
+  catalogue_.ReadDigests(1 << 20);
+  EXPECT_EQ(Listed().at("a").digest, Listed().at("b").digest);
+  EXPECT_NE(Listed().at("a").digest, Listed().at("c").digest);
+}
+
+TEST_F(CatalogueTest, WordsAreOfTheModelsThatTheyFit) {
+  folder_.Set("styles/film", {F32Tensor("emb_params", {1, 2}, {1, 2})});
+  folder_.Set("wide", {F32Tensor("emb_params", {1, 3}, {1, 2, 3})});
+  Open();
+  const pipeline::SharedWords base = catalogue_.WordsOf("base");
+  ASSERT_THAT(*base, SizeIs(1));
+  EXPECT_EQ(base->front().text, "film");
+  EXPECT_EQ(base->front().adapter, "styles/film");
+  EXPECT_THAT(base->front().vectors.front().values, ElementsAre(1, 2));
+  EXPECT_EQ(catalogue_.WordsOf("other")->front().text, "wide");
+  EXPECT_THAT(*catalogue_.WordsOf("refiner"), IsEmpty());
+  folder_.Set("styles/film", {F32Tensor("emb_params", {1, 2}, {3, 4})});
+  ASSERT_OK(catalogue_.Find("styles/film"));
+  EXPECT_THAT(catalogue_.WordsOf("base")->front().vectors.front().values, ElementsAre(3, 4));
+  EXPECT_THAT(base->front().vectors.front().values, ElementsAre(1, 2));  // a reader keeps it
+}
+
+TEST_F(CatalogueTest, FactsForPeopleComeFromMetadataAndTheFileBeside) {
+  folder_.Set("film", LoraOf(1),
+              {{"ss_tag_frequency", R"({"10_a": {"film style": 9, "dog": 2}, "b": {"dog": 3}})"}},
+              R"({"activation text": "by film", "preferred weight": 0.7})");
+  folder_.Set("odd", LoraOf(1), {{"ss_tag_frequency", "[1"}}, "{\"preferred weight\": \"much\"}");
+  Open();
+  EXPECT_THAT(Listed().at("film").trigger_words, ElementsAre("film style", "dog"));
+  EXPECT_EQ(Listed().at("film").trigger_phrase, "by film");
+  EXPECT_EQ(Listed().at("film").recommended_weight, 0.7);
+  EXPECT_THAT(Listed().at("odd").trigger_words, IsEmpty());
+  EXPECT_TRUE(Listed().at("odd").is_served());
+}
+
+TEST(AdapterFolderTest, NamesArePathsBelowTheFolder) {
+  const testing::TemporaryDirectory root;
+  const std::string folder = root.path();
+  for (const char* name : {"film.safetensors", "styles/ink.safetensors", "bad name.safetensors",
+                           ".hidden.safetensors", "old.pt", "film.pt"}) {
+    testing::WriteSafetensors(absl::StrCat(folder, "/", name), LoraOf(1));
+  }
+  testing::WriteSafetensors(absl::StrCat(folder, "/peft/adapter_model.safetensors"), LoraOf(1));
+  testing::WriteFile(absl::StrCat(folder, "/readme.txt"), "no adapter");
+  const AdapterFolder on_disk = FolderOnDisk(folder);
+  const auto found = on_disk.list();
+  ASSERT_OK(found);
+  std::map<std::string, std::string> problems;
+  for (const FoundAdapter& adapter : *found) problems[adapter.name] = adapter.problem;
+  EXPECT_THAT(problems, SizeIs(5));
+  for (const char* name : {"film", "styles/ink", "peft"}) EXPECT_EQ(problems.at(name), "") << name;
+  EXPECT_THAT(problems.at("old"), HasSubstr("is a pickle"));
+  EXPECT_THAT(problems.at("bad name"), HasSubstr("rename it"));
+  const std::string path = absl::StrCat(folder, "/film.safetensors");
+  const std::string before = on_disk.stamp(path).value();
+  testing::WriteSafetensors(path, LoraOf(1, /*rank=*/3));
+  EXPECT_NE(on_disk.stamp(path).value(), before);
+  EXPECT_THAT(FolderOnDisk(absl::StrCat(folder, "/nowhere")).list(),
+              StatusIs(absl::StatusCode::kNotFound, HasSubstr("nowhere")));
+}
+
+}  // namespace
+}  // namespace latentd::adapters

@@ -1,0 +1,155 @@
+// Adapters of requests: sets of LoRAs that are merged on demand, and words of textual inversions.
+#include "core/pipeline/graphs/adapter_sets.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "core/base/error_details.h"
+#include "tests/core/engine/demo_engine.h"
+#include "tests/support/source_directory.h"
+#include "tests/support/status_matchers.h"
+#include "tests/support/temporary_directory.h"
+
+namespace latentd::engine {
+namespace {
+
+using pipeline::Adapter;
+using ::testing::HasSubstr;
+using ::testing::Le;
+using ::testing::SizeIs;
+
+std::string GoldenPath(const std::string& name) {
+  return ::latentd::testing::SourcePath("tests/golden/" + name + ".safetensors");
+}
+
+class AdapterSetsTest : public ::testing::Test {
+ protected:
+  AdapterSetsTest() {
+    for (const char* name : {"loras/kohya", "loras/diffusers", "loras/dora", "embeddings/swirl"}) {
+      const std::filesystem::path path = GoldenPath(name);
+      std::filesystem::copy_file(path, folder_.File(path.filename()));
+    }
+  }
+
+  Config WithAdapters() const {
+    Config config = SmallConfig();
+    config.adapters = folder_.path();
+    return config;
+  }
+
+  static std::unique_ptr<LocalEngine> Load(const Config& config) {
+    auto engine =
+        std::make_unique<LocalEngine>(config, *backends::cpu::CpuBackend::Create(), SystemClock());
+    EXPECT_OK(engine->Load());
+    engine->FinishPreparing();
+    return engine;
+  }
+
+  static std::string Draw(Engine& engine, std::vector<Adapter> adapters,
+                          const std::string& prompt = "") {
+    GenerateSpec spec = SmallSpec();
+    spec.picture.adapters = std::move(adapters);
+    if (!prompt.empty()) spec.picture.prompt = prompt;
+    const std::vector<Image> images = Only<Image>(RunOn(engine, std::move(spec)));
+    EXPECT_THAT(images, SizeIs(1));
+    return images.empty() ? "" : PixelsOf(images.front().bytes);
+  }
+
+  // A file's bytes without the texts, which name the adapters.
+  static std::string PixelsOf(const std::string& png) {
+    const size_t data = png.find("IDAT");
+    return data == std::string::npos ? png : png.substr(data);
+  }
+
+  static AdapterStatus StatusOf(Engine& engine, const std::string& name) {
+    for (const AdapterStatus& adapter : *engine.graphs().ListAdapters()) {
+      if (adapter.facts.name == name) return adapter;
+    }
+    ADD_FAILURE() << name;
+    return {};
+  }
+
+  const ::latentd::testing::TemporaryDirectory folder_;
+};
+
+TEST_F(AdapterSetsTest, DrawWhatTheMergedModelDrawsAndCompileNothing) {
+  Config config = WithAdapters();
+  config.base_parts.loras = {{GoldenPath("loras/kohya"), 0.8, 0.5},
+                             {GoldenPath("loras/diffusers"), -0.5, -0.5}};
+  const std::string expected = Draw(*Load(config), {});
+  const auto engine = Load(WithAdapters());
+  const int compiled = CompilationsOf(*engine);
+  const std::string plain = Draw(*engine, {});
+  const Adapter kohya = {"kohya", 0.8, 0.5}, diffusers = {"diffusers", -0.5};
+  EXPECT_EQ(Draw(*engine, {kohya, diffusers}), expected);
+  EXPECT_EQ(Draw(*engine, {}), plain);
+  EXPECT_EQ(Draw(*engine, {diffusers, kohya}), expected);
+  EXPECT_NE(Draw(*engine, {kohya}), expected);
+  EXPECT_EQ(Draw(*engine, {{"kohya", 0}}), plain);
+  EXPECT_EQ(CompilationsOf(*engine), compiled);
+}
+
+TEST_F(AdapterSetsTest, OfManyInTurnFewAreKept) {
+  const auto engine = Load(WithAdapters());
+  for (int i = 1; i <= 40; ++i) Draw(*engine, {{"dora", i / 40.0}});
+  engine->FinishPreparing();
+  const int kept = StatusOf(*engine, "dora").sets;
+  EXPECT_THAT(kept, Le(static_cast<int>(pipeline::AdapterSets::kMostSets) + 1));
+  const int64_t bytes = engine->graphs().memory().weight_bytes;
+  for (int i = 1; i <= 10; ++i) Draw(*engine, {{"dora", -i / 40.0}});
+  engine->FinishPreparing();
+  EXPECT_THAT(engine->graphs().memory().weight_bytes, Le(bytes + bytes / 50));
+  Draw(*engine, {});  // the last request with one is over then
+  ASSERT_OK(engine->graphs().EvictAdapter("dora"));
+  EXPECT_EQ(StatusOf(*engine, "dora").sets, 0);
+  EXPECT_FALSE(StatusOf(*engine, "dora").loaded);
+}
+
+TEST_F(AdapterSetsTest, LeaveMemoryForEachOtherUnderABudget) {
+  const int64_t alone = Load(SmallConfig())->graphs().memory().on_device();
+  Config config = WithAdapters();
+  config.memory_bytes = alone * 3;  // far less than 20 sets take
+  const auto engine = Load(config);
+  const std::string first = Draw(*engine, {{"kohya", 0.1}});
+  for (int i = 2; i <= 20; ++i) Draw(*engine, {{"kohya", i / 10.0}});
+  EXPECT_THAT(engine->graphs().memory().on_device(), Le(config.memory_bytes));
+  EXPECT_EQ(Draw(*engine, {{"kohya", 0.1}}), first);
+}
+
+TEST_F(AdapterSetsTest, ArePinnedByTheirAdapters) {
+  const auto engine = Load(WithAdapters());
+  ASSERT_OK(engine->graphs().PinAdapter("kohya", true));
+  EXPECT_TRUE(StatusOf(*engine, "kohya").pinned);
+  Draw(*engine, {{"kohya", 0.5}});
+  EXPECT_TRUE(StatusOf(*engine, "kohya").loaded);
+  ASSERT_OK(engine->graphs().PinAdapter("kohya", false));
+  EXPECT_FALSE(StatusOf(*engine, "kohya").pinned);
+  EXPECT_EQ(GetReason(engine->graphs().PinAdapter("nothing", true)), "NO_SUCH_ADAPTER");
+}
+
+TEST_F(AdapterSetsTest, AreRefusedByTheNearestName) {
+  const auto engine = Load(WithAdapters());
+  GenerateSpec spec = SmallSpec();
+  spec.picture.adapters = {{"kohya"}, {"diffuser"}, {"swirl"}};
+  const std::vector<FieldViolation> found = engine->Validate(spec);
+  ASSERT_THAT(found, SizeIs(2));
+  EXPECT_EQ(found[0].field, "adapters[1].name");
+  EXPECT_THAT(found[0].description, HasSubstr("the nearest is diffusers"));
+  EXPECT_EQ(found[1].field, "adapters[2].name");
+  EXPECT_THAT(found[1].description, HasSubstr("textual inversion"));
+}
+
+TEST_F(AdapterSetsTest, WordsAreVectorsAndLeavePlainPromptsTheirBytes) {
+  const auto plain = Load(SmallConfig()), engine = Load(WithAdapters());
+  EXPECT_EQ(Draw(*engine, {}), Draw(*plain, {}));
+  const std::string word = Draw(*engine, {}, "a swirl");
+  EXPECT_EQ(Draw(*engine, {}, "a <swirl>"), word);
+  EXPECT_NE(Draw(*plain, {}, "a swirl"), word);
+  EXPECT_EQ(Draw(*engine, {}, "a swirls"), Draw(*plain, {}, "a swirls"));
+  EXPECT_NE(Draw(*engine, {{"kohya"}}, "a swirl"), word);
+}
+
+}  // namespace
+}  // namespace latentd::engine

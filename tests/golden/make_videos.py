@@ -1,0 +1,95 @@
+"""Makes the golden videos with diffusers, in float32 on the CPU. README.md describes the files.
+
+Usage: python make_videos.py --cases DIR --out DIR [--case PREFIX]
+
+videos.json in --cases says what to draw, on the checkpoint `svd` of checkpoints.json; pictures/ there has the images.
+"""
+import argparse
+import json
+import os
+
+import diffusers
+import torch
+from diffusers import StableVideoDiffusionPipeline
+from PIL import Image
+from safetensors.torch import save_file
+from transformers import CLIPImageProcessor
+
+import make
+
+PARAMETERS = {
+    "height", "width", "num_frames", "num_inference_steps", "sigmas", "min_guidance_scale", "max_guidance_scale", "fps",
+    "motion_bucket_id", "noise_aug_strength", "decode_chunk_size",
+}
+CHECKPOINT = "svd"
+
+
+def pipeline_of(checkpoint, dtype, lists=None):
+    """The pipeline of an entry of checkpoints.json and, in the file `lists`, the parameters of its networks."""
+    index, networks = checkpoint["model_index"], {}
+    for component, config in checkpoint["networks"].items():
+        networks[component] = make.fill_with_synthetic_weights(make.synthetic_network(index[component][1], config)).to(dtype)
+    if lists is not None:
+        shapes = {component: {name: list(p.shape) for name, p in module.named_parameters()}
+                  for component, module in networks.items()}
+        with open(lists, "w") as file:
+            json.dump(shapes, file, indent=0)
+    scheduler = getattr(diffusers, checkpoint["scheduler"]["_class_name"]).from_config(checkpoint["scheduler"])
+    pipeline = StableVideoDiffusionPipeline(
+        **networks, scheduler=scheduler, feature_extractor=CLIPImageProcessor(**checkpoint["feature_extractor"]))
+    pipeline.set_progress_bar_config(disable=True)
+    return pipeline
+
+
+def draw(pipeline, case, folder):
+    """The networks' results by name, and the frames."""
+    kept = {}
+
+    def keep(_pipeline, _step, _timestep, seen):
+        kept["latents"] = seen["latents"][0].clone()
+        return {}
+
+    def keep_embeds(_module, _inputs, outputs):
+        kept["image_embeds"] = outputs.image_embeds.clone()
+
+    def keep_image_latents(_module, _inputs, output):
+        kept["image_latents"] = output.chunk(2, 1)[0].flatten(1).clone()
+
+    hooks = [pipeline.image_encoder.register_forward_hook(keep_embeds),
+             pipeline.vae.quant_conv.register_forward_hook(keep_image_latents)]
+    frames = pipeline(
+        image=Image.open(f"{folder}/pictures/{case['image']}-0.png").convert("RGB"),
+        **{name: value for name, value in case.items() if name in PARAMETERS},
+        generator=make.generator(case["seed"]), output_type="pt", callback_on_step_end=keep).frames[0]
+    for hook in hooks:
+        hook.remove()
+    kept["frames"] = (frames.permute(0, 2, 3, 1).float() * 255).round().to(torch.uint8)
+    return kept
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cases", required=True, help="folder of the lists of cases")
+    parser.add_argument("--out", required=True, help="folder that gets videos/ and checkpoints/")
+    parser.add_argument("--case", default="", help="those alone whose names begin so")
+    arguments = parser.parse_args()
+    make.draw_float32_noise_always()
+    with open(f"{arguments.cases}/checkpoints.json") as file:
+        checkpoint = json.load(file)[CHECKPOINT]
+    with open(f"{arguments.cases}/videos.json") as file:
+        cases = json.load(file)
+    os.makedirs(f"{arguments.out}/videos", exist_ok=True)
+    exact = pipeline_of(checkpoint, torch.float32, f"{arguments.out}/checkpoints/{CHECKPOINT}.parameters.json")
+    wide = pipeline_of(checkpoint, torch.float64)
+    for case in cases:
+        if not case["name"].startswith(arguments.case):
+            continue
+        results, wider = draw(exact, case, arguments.cases), draw(wide, case, arguments.cases)
+        save_file({name: tensor.contiguous() for name, tensor in results.items()},
+                  f"{arguments.out}/videos/{case['name']}.safetensors")
+        far = {name: float((tensor.double() - wider[name].double()).abs().max()) for name, tensor in results.items()}
+        print(case["name"], "from float64:", far, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,172 @@
+#include "tests/golden/video_cases.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "core/backends/reference/evaluate.h"
+#include "core/base/files.h"
+#include "core/base/status_macros.h"
+#include "core/families/svd/draw_video.h"
+#include "core/image/decode.h"
+#include "core/weights/containers/checkpoint.h"
+#include "core/weights/containers/safetensors.h"
+#include "tests/golden/case_files.h"
+#include "tests/golden/network_runner.h"
+#include "tests/golden/synthetic_checkpoint.h"
+
+namespace latentd::golden {
+namespace {
+
+using families::svd::Video;
+using families::svd::VideoConfigs;
+using families::svd::VideoSpec;
+using nlohmann::json;
+
+constexpr char kVideoCheckpoint[] = "svd";
+constexpr size_t kMaxImageBytes = size_t{1} << 26;
+constexpr double kPixelTolerance = 1;
+
+// The checkpoint's configurations, and its networks on a backend.
+struct LoadedVideos {
+  VideoConfigs configs;
+  std::unique_ptr<NetworkRunner> runner;
+};
+
+absl::StatusOr<LoadedVideos> LoadVideos(const std::string& folder, const Options& options,
+                                        backends::Backend& backend) {
+  LoadedVideos loaded;
+  ASSIGN_OR_RETURN(const weights::Checkpoint checkpoint,
+                   weights::Checkpoint::Open({.path = folder, .flag = "video"}));
+  ASSIGN_OR_RETURN(loaded.configs, families::svd::ReadVideoConfigs(checkpoint));
+  std::map<std::string, weights::SourceMap> components;
+  for (const char* component :
+       {families::svd::kUnet, families::svd::kVae, families::svd::kImageEncoder}) {
+    ASSIGN_OR_RETURN(components[component], checkpoint.LoadWeights(component));
+  }
+  loaded.runner = std::make_unique<NetworkRunner>(
+      backend, components,
+      compiler::CompileOptions{options.skip_passes, backends::reference::EvaluateRecipe});
+  return loaded;
+}
+
+template <typename Number>
+void Take(const json& from, const char* field, Number& to) {
+  if (from.contains(field)) to = from.at(field).get<Number>();
+}
+void Take(const json& from, const char* field, std::optional<int>& to) {
+  if (from.contains(field)) to = from.at(field).get<int>();
+}
+
+VideoSpec SpecOf(const json& video_case) {
+  VideoSpec spec;
+  Take(video_case, "width", spec.width);
+  Take(video_case, "height", spec.height);
+  Take(video_case, "num_frames", spec.num_frames);
+  Take(video_case, "num_inference_steps", spec.num_inference_steps);
+  Take(video_case, "sigmas", spec.sigmas);
+  Take(video_case, "min_guidance_scale", spec.min_guidance_scale);
+  Take(video_case, "max_guidance_scale", spec.max_guidance_scale);
+  Take(video_case, "fps", spec.fps);
+  Take(video_case, "motion_bucket_id", spec.motion_bucket_id);
+  Take(video_case, "noise_aug_strength", spec.noise_aug_strength);
+  Take(video_case, "decode_chunk_size", spec.decode_chunk_size);
+  Take(video_case, "seed", spec.seed);
+  return spec;
+}
+
+absl::StatusOr<image::Image> ReadImage(const std::string& path) {
+  ASSIGN_OR_RETURN(const std::string bytes, ReadFile(path, kMaxImageBytes));
+  return image::Decode(bytes);
+}
+
+// The largest difference of any byte of the frames, [frames, height, width, 3].
+absl::StatusOr<double> FrameDistance(const device::ConstBuffer& wanted, const Video& video) {
+  const auto count = static_cast<int64_t>(video.frames.size());
+  if (wanted.shape()[0] != count) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(count, " frames instead of ", wanted.shape()[0]));
+  }
+  int worst = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    const auto bytes = wanted.Rows(i, i + 1).as<uint8_t>();
+    const image::Image& frame = video.frames[static_cast<size_t>(i)];
+    if (frame.height != wanted.shape()[1] || frame.rgb.size() != bytes.size()) {
+      return absl::InvalidArgumentError("a frame of another size");
+    }
+    for (size_t byte = 0; byte < bytes.size(); ++byte) {
+      worst = std::max(worst, std::abs(int{bytes[byte]} - int{frame.rgb[byte]}));
+    }
+  }
+  return worst;
+}
+
+absl::StatusOr<std::vector<Measure>> MeasuresOf(const weights::TensorMap& expected,
+                                                const Video& video) {
+  std::vector<Measure> measures;
+  const std::pair<const char*, device::ConstBuffer> tensors[] = {
+      {"image_embeds", video.image_embeds},
+      {"image_latents", video.image_latents},
+      {"latents", video.latents}};
+  for (const auto& [name, actual] : tensors) {
+    ASSIGN_OR_RETURN(const device::ConstBuffer wanted, FindTensor(expected, name));
+    ASSIGN_OR_RETURN(const double distance, Distance(wanted, actual, Scale::kRelative));
+    measures.push_back({name, distance, kVideoTolerance});
+  }
+  ASSIGN_OR_RETURN(const device::ConstBuffer frames, FindTensor(expected, "frames"));
+  ASSIGN_OR_RETURN(const double pixels, FrameDistance(frames, video));
+  measures.push_back({"pixels", pixels, kPixelTolerance});
+  return measures;
+}
+
+absl::StatusOr<std::vector<Measure>> RunVideo(const json& video_case, const LoadedVideos& loaded,
+                                              const Options& options) {
+  const std::string path = options.cases + "/videos/" + video_case.value("name", "");
+  ASSIGN_OR_RETURN(const weights::TensorMap expected,
+                   weights::ReadSafetensors(path + ".safetensors"));
+  ASSIGN_OR_RETURN(const image::Image image,
+                   ReadImage(absl::StrCat(options.cases, "/pictures/",
+                                          video_case.value("image", ""), "-0.png")));
+  ASSIGN_OR_RETURN(
+      const Video video,
+      families::svd::DrawVideo(loaded.configs, SpecOf(video_case), image, options.precision,
+                               [&](const graph::Graph& graph, const graph::Precision& precision) {
+                                 return loaded.runner->Load(graph, precision);
+                               }));
+  return MeasuresOf(expected, video);
+}
+
+}  // namespace
+
+void RunVideoCases(const Options& options, backends::Backend& backend, Report& report) {
+  const absl::StatusOr<json> cases = ReadJsonFile(options.cases + "/videos.json");
+  if (!cases.ok()) return report.Failed("videos", cases.status());
+  std::unique_ptr<const SyntheticCheckpoint> written;
+  LoadedVideos loaded;
+  for (const json& video_case : *cases) {
+    const std::string name = video_case.value("name", "");
+    if (!options.Selects(name)) continue;
+    if (!options.IsExact()) {
+      report.Skipped(name, "diffusers' own loss is not known");
+      continue;
+    }
+    if (loaded.runner == nullptr) {
+      auto checkpoint = SyntheticCheckpoint::Write(options, kVideoCheckpoint);
+      if (!checkpoint.ok()) return report.Failed("videos", checkpoint.status());
+      written = *std::move(checkpoint);
+      auto videos = LoadVideos(written->path(), options, backend);
+      if (!videos.ok()) return report.Failed("videos", videos.status());
+      loaded = *std::move(videos);
+    }
+    const auto measures = RunVideo(video_case, loaded, options);
+    if (measures.ok()) report.Measured(name, *measures);
+    if (!measures.ok()) report.Failed(name, measures.status());
+  }
+}
+
+}  // namespace latentd::golden

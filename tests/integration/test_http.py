@@ -1,0 +1,161 @@
+"""Pictures over HTTP: by OpenAI's Images API, AUTOMATIC1111's and Hugging Face's, with the standard library's client."""
+
+import base64
+import http.client
+import json
+import unittest
+
+import png
+from server_process import DEADLINE
+from shared_server import SharedServerTestCase
+
+PROMPT = "a red circle on a blue background"
+FORM_BOUNDARY = "boundary"
+
+
+def form(fields, files):
+    """(body, headers) of multipart/form-data."""
+    parts = [f'--{FORM_BOUNDARY}\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n'.encode()
+             for name, value in fields.items()]
+    for name, content in files.items():
+        head = f'--{FORM_BOUNDARY}\r\nContent-Disposition: form-data; name="{name}"; filename="a.png"\r\n' \
+               "Content-Type: image/png\r\n\r\n"
+        parts.append(head.encode() + content + b"\r\n")
+    return b"".join(parts) + f"--{FORM_BOUNDARY}--\r\n".encode(), {
+        "Content-Type": f"multipart/form-data; boundary={FORM_BOUNDARY}"}
+
+
+def events(text):
+    """[(name, data)] of a stream of events, comments left out."""
+    found = []
+    for block in text.decode().split("\n\n"):
+        lines = [line for line in block.splitlines() if not line.startswith(":")]
+        if lines:
+            found.append((lines[0].removeprefix("event: "), json.loads(lines[1].removeprefix("data: "))))
+    return found
+
+
+class HttpTest(SharedServerTestCase):
+    ARGUMENTS = ("--http-listen=127.0.0.1:0",)
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        line = cls.server.wait_for_log(lambda entry: entry["message"].startswith("http on "))["message"]
+        cls.http = line.removeprefix("http on ")
+
+    def ask(self, method, path, body=None, headers=None):
+        """(status, headers, body); a dict is sent as JSON."""
+        connection = http.client.HTTPConnection(self.http, timeout=DEADLINE)
+        self.addCleanup(connection.close)
+        if isinstance(body, dict):
+            body = json.dumps(body)
+        connection.request(method, path, body, headers or {"Content-Type": "application/json"})
+        answer = connection.getresponse()
+        return answer.status, answer.headers, answer.read()
+
+    def draw(self, path, body, headers=None):
+        status, _, answer = self.ask("POST", path, body, headers)
+        self.assertEqual(status, 200, answer[:2000])
+        return json.loads(answer)
+
+    def small(self, **fields):
+        return {"prompt": PROMPT, "size": "64x64", "num_inference_steps": 2, "seed": 7, **fields}
+
+    def grpc_picture(self, **fields):
+        return self.api.generate(self.api.request(prompt=PROMPT, **fields)).images[0].data
+
+    def test_a_picture_is_that_of_grpc(self):
+        answer = self.draw("/v1/images/generations", self.small(n=2, request_id="over-http"))
+        drawn = self.api.generate(self.api.request(prompt=PROMPT, num_images_per_prompt=2))
+        self.assertEqual([base64.b64decode(each["b64_json"]) for each in answer["data"]],
+                         [image.data for image in drawn.images])
+        self.assertEqual([each["seed"] for each in answer["data"]], [7, 8])
+        self.assertEqual(answer["latentd"]["parameters"]["num_inference_steps"], 2)
+        line = self.server.request_line("over-http")
+        self.assertEqual((line["method"], line["transport"], line["http"], line["code"], line["images"]),
+                         ("openai.generations", "http", 200, "OK", 2))
+        self.assertNotIn(PROMPT, json.dumps(line))
+
+    def test_a_size_between_buckets_is_cut_out(self):
+        answer = self.draw("/v1/images/generations", self.small(size="72x64", response_format="url"))
+        head, _, picture = answer["data"][0]["url"].partition(",")
+        self.assertEqual(head, "data:image/png;base64")
+        self.assertEqual(answer["size"], "72x64")
+        self.assertEqual(answer["latentd"]["executed_size"], "96x64")
+        self.assertEqual(png.read(base64.b64decode(picture))[:2], (72, 64))
+
+    def test_a_stream_of_partial_images_ends_with_the_same_picture(self):
+        status, headers, text = self.ask("POST", "/v1/images/generations", self.small(
+            num_inference_steps=40, stream=True, partial_images=2))
+        self.assertEqual((status, headers["Content-Type"]), (200, "text/event-stream"))
+        told = events(text)
+        self.assertEqual(told[-1][0], "image_generation.completed")
+        partials = [data for name, data in told if name == "image_generation.partial_image"]
+        self.assertEqual([data["partial_image_index"] for data in partials], list(range(len(partials))))
+        self.assertLessEqual(len(partials), 2)
+        for data in partials:
+            self.assertEqual(base64.b64decode(data["b64_json"])[:2], b"\xff\xd8")
+        self.assertEqual(base64.b64decode(told[-1][1]["b64_json"]), self.grpc_picture(num_inference_steps=40))
+
+    def test_an_edit_by_form_and_in_json_is_image_to_image(self):
+        image = png.write(64, 64, bytes(range(192)) * 64)
+        expected = self.grpc_picture(image=image, strength=0.6, num_inference_steps=4)
+        fields = {"prompt": PROMPT, "size": "64x64", "num_inference_steps": 4, "seed": 7}
+        body, headers = form(fields, {"image[]": image})
+        by_form = self.draw("/v1/images/edits", body, headers)
+        in_json = self.draw("/v1/images/edits", {**fields, "image": base64.b64encode(image).decode()})
+        for answer in (by_form, in_json):
+            self.assertEqual(base64.b64decode(answer["data"][0]["b64_json"]), expected)
+
+    def test_errors_have_names_and_are_not_drawn(self):
+        status, headers, body = self.ask("POST", "/v1/images/generations", {"prompt": PROMPT, "size": "60x64", "steps": 0})
+        error = json.loads(body)["error"]
+        self.assertEqual((status, error["type"]), (400, "invalid_request_error"))
+        self.assertEqual({each["field"] for each in error["latentd"]["violations"]}, {"size", "steps"})
+        self.assertTrue(headers["x-request-id"])
+        status, _, body = self.ask("POST", "/v1/images/generations", self.small(no_such_field=1))
+        self.assertEqual((status, json.loads(body)["error"]["code"]), (400, "unknown_parameter"))
+
+    def test_the_models_are_listed(self):
+        status, _, body = self.ask("GET", "/v1/models")
+        self.assertEqual(status, 200)
+        names = [model["id"] for model in json.loads(body)["data"]]
+        self.assertTrue(names)
+        self.draw("/v1/images/generations", self.small(model=names[0]))
+
+    def test_the_web_ui_draws_the_same(self):
+        answer = self.draw("/sdapi/v1/txt2img", {
+            "prompt": PROMPT, "steps": 2, "width": 64, "height": 64, "seed": 7, "cfg_scale": 3,
+            "sampler_name": "Euler a", "batch_size": 1, "save_images": False})
+        expected = self.grpc_picture(guidance_scale=3, scheduler="Euler a", prompt_syntax="PROMPT_SYNTAX_A1111")
+        self.assertEqual(base64.b64decode(answer["images"][0]), expected)
+        info = json.loads(answer["info"])
+        self.assertEqual((info["seed"], info["steps"], info["width"]), (7, 2, 64))
+        self.assertIn("Steps: 2", info["infotexts"][0])
+        names = [sampler["name"] for sampler in json.loads(self.ask("GET", "/sdapi/v1/samplers")[2])]
+        self.assertIn("Euler a", names)
+        self.assertIn("DPM++ 2M", names)
+
+    def test_hugging_faces_client_gets_the_bytes(self):
+        status, headers, body = self.ask("POST", "/hf", {
+            "inputs": PROMPT, "parameters": {"width": 64, "height": 64, "num_inference_steps": 2, "seed": 7}})
+        self.assertEqual((status, headers["Content-Type"]), (200, "image/png"))
+        self.assertEqual(body, self.grpc_picture())
+
+    def test_a_client_that_leaves_stops_its_work(self):
+        connection = http.client.HTTPConnection(self.http, timeout=DEADLINE)
+        connection.request("POST", "/v1/images/generations", json.dumps(self.small(
+            num_inference_steps=150, n=4, request_id="leaves")))
+        self.server.wait_for_log(lambda entry: True)
+        connection.close()
+        line = self.server.request_line("leaves")
+        self.assertEqual((line["code"], line["http"]), ("CANCELLED", 499))
+
+    def test_probes_answer(self):
+        self.assertEqual(self.ask("GET", "/healthz")[0], 200)
+        self.assertEqual(self.ask("GET", "/readyz")[0], 200)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,196 @@
+#include "server/http/openai_request.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "core/base/error_details.h"
+#include "server/http/error_body.h"
+#include "tests/support/status_matchers.h"
+
+namespace latentd::server::http {
+namespace {
+
+namespace v1 = ::latent::v1;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class OpenAiRequestTest : public ::testing::Test {
+ protected:
+  absl::Status Read(const std::string& body, ImagesRoute route = ImagesRoute::kGenerations,
+                    const std::string& type = "application/json") {
+    request_.Clear();
+    form_ = ImagesForm();
+    const Request http = {.method = "POST", .headers = {{"Content-Type", type}}, .body = body};
+    return ReadImagesRequest(http, route, models_, request_, form_);
+  }
+
+  // Names of what is wrong, in the client's words.
+  std::vector<std::string> BadOf(const std::string& body,
+                                 ImagesRoute route = ImagesRoute::kGenerations) {
+    std::vector<std::string> names;
+    for (const auto& violation : GetFieldViolations(Read(body, route))) {
+      names.push_back(violation.field);
+    }
+    return names;
+  }
+
+  const std::vector<ServedModel> models_ = {{"sd_xl", "base", 20}, {"sd_refiner", "refiner", 30}};
+  v1::GenerateRequest request_;
+  ImagesForm form_;
+};
+
+TEST_F(OpenAiRequestTest, WhatStockClientsSend) {
+  ASSERT_OK(Read(R"({"model": "gpt-image-1", "prompt": "a star", "n": 2, "size": "1024x768",
+                     "response_format": "b64_json", "quality": "hd", "user": "me", "style": null})"));
+  EXPECT_EQ(request_.prompt(), "a star");
+  EXPECT_EQ(request_.num_images_per_prompt(), 2);
+  EXPECT_EQ(request_.width(), 1024);
+  EXPECT_EQ(request_.height(), 768);
+  EXPECT_EQ(request_.bucket_policy(), v1::BUCKET_POLICY_SNAP);
+  EXPECT_EQ(request_.model(), "base");
+  EXPECT_FALSE(request_.has_strength());
+  EXPECT_FALSE(form_.as_url);
+  EXPECT_FALSE(form_.stream);
+  EXPECT_EQ(form_.quality, "hd");
+}
+
+TEST_F(OpenAiRequestTest, NothingIsSetThatIsNotSaid) {
+  ASSERT_OK(Read(R"({"prompt": "a star", "n": null, "size": "auto", "seed": -1})"));
+  v1::GenerateRequest expected;
+  expected.set_prompt("a star");
+  expected.set_bucket_policy(v1::BUCKET_POLICY_SNAP);
+  EXPECT_EQ(request_.DebugString(), expected.DebugString());
+}
+
+TEST_F(OpenAiRequestTest, EveryFieldOfTheProtoGoesByItsName) {
+  ASSERT_OK(Read(R"({"prompt": "a", "num_inference_steps": 7, "guidance_scale": "2.5",
+                     "bucket_policy": "exact", "seeds": [1, 2], "use_karras_sigmas": true,
+                     "guidance_interval": {"start": 0.25, "stop": 0.5}, "request_id": "mine",
+                     "output": {"format": "FORMAT_JPEG", "quality": 50}, "priority": -1})"));
+  EXPECT_EQ(request_.num_inference_steps(), 7);
+  EXPECT_EQ(request_.guidance_scale(), 2.5);
+  EXPECT_EQ(request_.bucket_policy(), v1::BUCKET_POLICY_EXACT);
+  EXPECT_THAT(request_.seeds(), ElementsAre(1u, 2u));
+  EXPECT_TRUE(request_.use_karras_sigmas());
+  EXPECT_EQ(request_.guidance_interval().stop(), 0.5);
+  EXPECT_EQ(request_.request_id(), "mine");
+  EXPECT_EQ(request_.output().quality(), 50);
+  EXPECT_EQ(request_.priority(), -1);
+  EXPECT_EQ(form_.format, "jpeg");
+}
+
+TEST_F(OpenAiRequestTest, PeersNamesAreTheSameFields) {
+  ASSERT_OK(
+      Read(R"({"prompt": "a", "steps": 7, "cfg_scale": 3, "rng_seed": 18446744073709551615})"));
+  EXPECT_EQ(request_.num_inference_steps(), 7);
+  EXPECT_EQ(request_.guidance_scale(), 3);
+  EXPECT_EQ(request_.seed(), 18446744073709551615u);
+  EXPECT_THAT(BadOf(R"({"prompt": "a", "steps": 7, "num_inference_steps": 8})"),
+              ElementsAre("steps"));
+  EXPECT_OK(Read(R"({"prompt": "a", "steps": 7, "num_inference_steps": 7})"));
+  ASSERT_OK(Read(R"({"prompt": "a", "extra_body": {"steps": 9, "prompt": "b"}})"));
+  EXPECT_EQ(request_.num_inference_steps(), 9);
+  EXPECT_EQ(request_.prompt(), "a");
+}
+
+TEST_F(OpenAiRequestTest, BadValuesAreNamedTogether) {
+  EXPECT_THAT(
+      BadOf(R"({"prompt": 1, "n": 1.5, "size": "big", "response_format": {}, "stream": "x",
+                        "output_format": "gif", "partial_images": 4, "output_compression": 101,
+                        "quality": "best", "use_karras_sigmas": "maybe", "bucket_policy": "any"})"),
+      ::testing::UnorderedElementsAre("prompt", "n", "size", "response_format", "stream",
+                                      "output_format", "partial_images", "output_compression",
+                                      "quality", "use_karras_sigmas", "bucket_policy"));
+}
+
+TEST_F(OpenAiRequestTest, SizesAreNeverGuessed) {
+  for (const char* size :
+       {"0x512", "512", "512x", "x512", "-1x512", "512x512x512", "123456x1", "5 x5x"}) {
+    EXPECT_THAT(BadOf(absl::StrCat(R"({"prompt": "a", "size": ")", size, "\"}")),
+                ElementsAre("size"))
+        << size;
+  }
+  ASSERT_OK(Read(R"({"prompt": "a", "size": "512×256"})"));
+  EXPECT_EQ(request_.height(), 256);
+  EXPECT_THAT(BadOf(R"({"prompt": "a", "size": "512x256", "width": 256})"), ElementsAre("width"));
+}
+
+TEST_F(OpenAiRequestTest, UnknownKeysAndWhatThisServerCannotDo) {
+  const absl::Status unknown = Read(R"({"prompt": "a", "true_cfg_scale": 4})");
+  EXPECT_EQ(GetReason(unknown), "UNKNOWN_PARAMETER");
+  EXPECT_EQ(OpenAiError(unknown)["error"]["param"], "true_cfg_scale");
+  EXPECT_EQ(OpenAiError(unknown)["error"]["code"], "unknown_parameter");
+  EXPECT_EQ(GetReason(Read(R"({"prompt": "a", "background": "transparent"})")),
+            "UNSUPPORTED_VALUE");
+  EXPECT_EQ(GetReason(Read(R"({"prompt": "a", "mask": "AAAA"})")), "UNSUPPORTED_VALUE");
+}
+
+TEST_F(OpenAiRequestTest, ModelsAreFoundByEitherName) {
+  ASSERT_OK(Read(R"({"prompt": "a", "model": "sd_refiner"})"));
+  EXPECT_EQ(request_.model(), "refiner");
+  ASSERT_OK(Read(R"({"prompt": "a", "model": "dall-e-3"})"));
+  EXPECT_EQ(request_.model(), "base");
+  EXPECT_TRUE(form_.as_url);
+  ASSERT_OK(Read(R"({"prompt": "a", "model": "dall-e-3", "response_format": "b64_json"})"));
+  EXPECT_FALSE(form_.as_url);
+  const absl::Status unknown = Read(R"({"prompt": "a", "model": "flux"})");
+  EXPECT_EQ(GetReason(unknown), "MODEL_NOT_FOUND");
+  EXPECT_THAT(std::string(unknown.message()), HasSubstr("sd_xl, sd_refiner"));
+}
+
+TEST_F(OpenAiRequestTest, PartialsAreSpreadOverTheSteps) {
+  ASSERT_OK(Read(R"({"prompt": "a", "stream": true, "partial_images": 3})"));
+  EXPECT_EQ(request_.previews().every_n_steps(), 5);  // the model's 20
+  ASSERT_OK(Read(R"({"prompt": "a", "stream": true, "partial_images": 2, "steps": 10})"));
+  EXPECT_EQ(request_.previews().every_n_steps(), 4);
+  ASSERT_OK(Read(R"({"prompt": "a", "partial_images": 2})"));
+  EXPECT_FALSE(request_.has_previews());
+}
+
+TEST_F(OpenAiRequestTest, AnEditByFormIsThatInJson) {
+  const std::string form = absl::StrCat(
+      "--b\r\nContent-Disposition: form-data; name=\"prompt\"\r\n\r\na star\r\n",
+      "--b\r\nContent-Disposition: form-data; name=\"image[]\"; "
+      "filename=\"a.png\"\r\n\r\nbytes\r\n",
+      "--b\r\nContent-Disposition: form-data; name=\"n\"\r\n\r\n2\r\n",
+      "--b\r\nContent-Disposition: form-data; name=\"stream\"\r\n\r\ntrue\r\n",
+      "--b\r\nContent-Disposition: form-data; name=\"seeds\"\r\n\r\n[3, 4]\r\n--b--\r\n");
+  ASSERT_OK(Read(form, ImagesRoute::kEdits, "multipart/form-data; boundary=b"));
+  const v1::GenerateRequest by_form = request_;
+  EXPECT_TRUE(form_.stream);
+  EXPECT_EQ(by_form.image(), "bytes");
+  EXPECT_EQ(by_form.strength(), 0.6);
+  ASSERT_OK(Read(absl::StrCat(R"({"prompt": "a star", "n": 2, "stream": true, "seeds": [3, 4],
+                                  "images": [{"image_url": {"url": "data:image/png;base64,)",
+                              absl::Base64Escape("bytes"), "\"}}]}"),
+                 ImagesRoute::kEdits));
+  EXPECT_EQ(request_.DebugString(), by_form.DebugString());
+}
+
+TEST_F(OpenAiRequestTest, EditsStartFromOnePicture) {
+  EXPECT_THAT(BadOf(R"({"prompt": "a"})", ImagesRoute::kEdits), ElementsAre("image"));
+  EXPECT_THAT(BadOf(R"({"prompt": "a", "image": ["AAAA", "AAAA"]})", ImagesRoute::kEdits),
+              ElementsAre("image"));
+  EXPECT_THAT(BadOf(R"({"prompt": "a", "image": "https://a/b"})", ImagesRoute::kEdits),
+              ::testing::Contains("image"));
+  ASSERT_OK(Read(R"({"prompt": "a", "image": "AAAA", "strength": 0.3})", ImagesRoute::kEdits));
+  EXPECT_EQ(request_.strength(), 0.3);
+  ASSERT_OK(Read(R"({"image": "AAAA"})", ImagesRoute::kVariations));
+  EXPECT_EQ(request_.strength(), 0.7);
+}
+
+TEST_F(OpenAiRequestTest, WhatIsNoObjectIsRefused) {
+  for (const char* body : {"", "[]", "{", "null", "{\"prompt\": \"\xff\"}", "{\"n\": 1e999}"}) {
+    EXPECT_EQ(GetReason(Read(body)), "MALFORMED") << body;
+  }
+  std::string deep(1000, '[');
+  EXPECT_EQ(GetReason(Read("{\"prompt\": " + deep + "}")), "MALFORMED");
+}
+
+}  // namespace
+}  // namespace latentd::server::http
