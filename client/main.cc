@@ -9,8 +9,8 @@
 
 #include "client/commands/commands.h"
 #include "client/words/suggestions.h"
-#include "core/base/stop_signals.h"
-#include "core/base/text.h"
+#include "core/base/process/stop_signals.h"
+#include "core/base/text/text.h"
 
 namespace latentd::client {
 namespace {

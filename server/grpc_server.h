@@ -18,7 +18,7 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/notification.h"
 #include "core/base/clock.h"
-#include "core/base/thread_watch.h"
+#include "core/base/threads/thread_watch.h"
 #include "core/engine/api/hangs.h"
 #include "core/engine/api/status.h"
 #include "core/engine/engine.h"
@@ -47,7 +47,7 @@ class GrpcServer {
   struct Options {
     std::string listen;         // HOST:PORT, unix:PATH
     std::string admin_listen;   // unix:PATH, HOST:PORT with an operator_authority, or empty
-    std::string admin_folder;   // core/base/admin_socket.h, made; empty: none can be had
+    std::string admin_folder;   // core/base/process/admin_socket.h, made; empty: none can be had
     std::string health_listen;  // HOST:PORT, or empty: nowhere
     std::string http_listen;    // the same
     tls::TlsFiles tls_files;    // without a certificate: plain text

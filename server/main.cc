@@ -4,11 +4,11 @@
 #include <string>
 #include <vector>
 
-#include "core/base/fatal.h"
-#include "core/base/status_macros.h"
-#include "core/base/stop_signals.h"
-#include "core/base/thread_limit.h"
-#include "core/base/utf8.h"
+#include "core/base/errors/fatal.h"
+#include "core/base/errors/status_macros.h"
+#include "core/base/process/stop_signals.h"
+#include "core/base/text/utf8.h"
+#include "core/base/threads/thread_limit.h"
 #include "core/engine/api/threads_needed.h"
 #include "core/engine/engine.h"
 #include "server/config/command_line.h"

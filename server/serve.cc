@@ -9,11 +9,11 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "core/base/admin_socket.h"
-#include "core/base/memory_limit.h"
-#include "core/base/status_macros.h"
-#include "core/base/thread_watch.h"
-#include "core/base/threads.h"
+#include "core/base/errors/status_macros.h"
+#include "core/base/process/admin_socket.h"
+#include "core/base/process/memory_limit.h"
+#include "core/base/threads/thread_watch.h"
+#include "core/base/threads/threads.h"
 #include "server/grpc_server.h"
 #include "server/process/background_task.h"
 #include "server/process/client_memory.h"

@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "core/base/status_macros.h"
+#include "core/base/errors/status_macros.h"
 #include "server/process/listen_address.h"
 #include "server/process/plain_text_ports.h"
 

@@ -6,8 +6,8 @@
 #include "absl/status/status.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
-#include "core/base/out_of_memory.h"
-#include "core/base/threads.h"
+#include "core/base/errors/out_of_memory.h"
+#include "core/base/threads/threads.h"
 #include "server/grpc_server.h"
 
 namespace latentd::server {

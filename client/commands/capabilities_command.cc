@@ -11,7 +11,7 @@
 #include "client/output/json_output.h"
 #include "client/rpc/latent_client.h"
 #include "client/words/text.h"
-#include "core/base/stop_signals.h"
+#include "core/base/process/stop_signals.h"
 
 namespace latentd::client {
 namespace {

@@ -7,7 +7,7 @@
 #include "client/options/admin_address.h"
 #include "client/options/request_options.h"
 #include "client/options/tls_options.h"
-#include "core/base/status_macros.h"
+#include "core/base/errors/status_macros.h"
 
 namespace latentd::client {
 

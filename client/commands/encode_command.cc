@@ -13,7 +13,7 @@
 #include "client/options/tls_options.h"
 #include "client/rpc/latent_client.h"
 #include "client/words/option_words.h"
-#include "core/base/stop_signals.h"
+#include "core/base/process/stop_signals.h"
 
 namespace latentd::client {
 namespace {

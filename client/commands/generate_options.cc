@@ -15,7 +15,7 @@
 #include "client/options/tls_options.h"
 #include "client/words/option_words.h"
 #include "client/words/suggestions.h"
-#include "core/base/status_macros.h"
+#include "core/base/errors/status_macros.h"
 
 namespace latentd::client {
 namespace {

@@ -18,8 +18,8 @@
 #include "client/output/progress_display.h"
 #include "client/rpc/latent_client.h"
 #include "client/words/option_words.h"
-#include "core/base/stop_signals.h"
-#include "core/base/text.h"
+#include "core/base/process/stop_signals.h"
+#include "core/base/text/text.h"
 
 namespace latentd::client {
 namespace {

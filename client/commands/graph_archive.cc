@@ -4,7 +4,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "core/base/coding.h"
+#include "core/base/text/coding.h"
 
 namespace latentd::client {
 namespace {

@@ -17,9 +17,9 @@
 #include "client/output/json_output.h"
 #include "client/words/suggestions.h"
 #include "client/words/text.h"
-#include "core/base/admin_socket.h"
-#include "core/base/stop_signals.h"
-#include "core/base/text.h"
+#include "core/base/process/admin_socket.h"
+#include "core/base/process/stop_signals.h"
+#include "core/base/text/text.h"
 
 namespace latentd::client {
 namespace {

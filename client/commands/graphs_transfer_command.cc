@@ -10,7 +10,7 @@
 #include "client/options/files.h"
 #include "client/output/json_output.h"
 #include "client/words/text.h"
-#include "core/base/status_macros.h"
+#include "core/base/errors/status_macros.h"
 
 namespace latentd::client {
 namespace {

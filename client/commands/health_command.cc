@@ -8,7 +8,7 @@
 #include "client/options/tls_options.h"
 #include "client/output/json_output.h"
 #include "client/rpc/latent_client.h"
-#include "core/base/stop_signals.h"
+#include "core/base/process/stop_signals.h"
 
 namespace latentd::client {
 namespace {

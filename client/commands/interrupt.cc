@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "client/output/error_text.h"
-#include "core/base/stop_signals.h"
-#include "core/base/threads.h"
+#include "core/base/process/stop_signals.h"
+#include "core/base/threads/threads.h"
 
 namespace latentd::client {
 namespace {

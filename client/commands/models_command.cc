@@ -12,8 +12,8 @@
 #include "client/output/json_output.h"
 #include "client/rpc/admin_client.h"
 #include "client/words/text.h"
-#include "core/base/admin_socket.h"
-#include "core/base/stop_signals.h"
+#include "core/base/process/admin_socket.h"
+#include "core/base/process/stop_signals.h"
 
 namespace latentd::client {
 namespace {

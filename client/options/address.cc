@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "client/words/suggestions.h"
-#include "core/base/text.h"
+#include "core/base/text/text.h"
 
 namespace latentd::client {
 namespace {

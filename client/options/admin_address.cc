@@ -5,8 +5,8 @@
 #include <cstdlib>
 
 #include "absl/strings/strip.h"
-#include "core/base/admin_socket.h"
-#include "core/base/host_port.h"
+#include "core/base/process/admin_socket.h"
+#include "core/base/text/host_port.h"
 
 namespace latentd::client {
 namespace {

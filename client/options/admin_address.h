@@ -12,8 +12,8 @@ namespace latentd::client {
 std::string DefaultAdminServer();
 
 // If the connection's server is HOST:PORT of this machine, and that server has its socket for
-// operators in `folder` (core/base/admin_socket.h): makes it that socket, in plain text. Other
-// servers stay as they are.
+// operators in `folder` (core/base/process/admin_socket.h): makes it that socket, in plain text.
+// Other servers stay as they are.
 void UseAdminSocket(const std::string& folder, Connection& connection);
 
 }  // namespace latentd::client

@@ -11,9 +11,9 @@
 #include "absl/strings/strip.h"
 #include "client/options/address.h"
 #include "client/words/suggestions.h"
-#include "core/base/duration_text.h"
-#include "core/base/status_macros.h"
-#include "core/base/text.h"
+#include "core/base/errors/status_macros.h"
+#include "core/base/text/duration_text.h"
+#include "core/base/text/text.h"
 
 namespace latentd::client {
 namespace {

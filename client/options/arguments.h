@@ -52,7 +52,7 @@ std::function<absl::Status(const std::string&)> SetString(std::string& target);
 std::function<absl::Status(const std::string&)> SetSwitch(bool& target);
 // As CheckAddress (client/options/address.h).
 std::function<absl::Status(const std::string&)> SetAddress(std::string& target);
-// As ParseDurationText (core/base/duration_text.h); positive.
+// As ParseDurationText (core/base/text/duration_text.h); positive.
 std::function<absl::Status(const std::string&)> SetDuration(absl::Duration& target);
 
 }  // namespace latentd::client

@@ -8,8 +8,8 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "client/options/files.h"
-#include "core/base/status_macros.h"
-#include "core/base/tensor_file.h"
+#include "core/base/errors/status_macros.h"
+#include "core/base/files/tensor_file.h"
 
 namespace latentd::client {
 namespace {

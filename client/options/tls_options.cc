@@ -7,7 +7,7 @@
 #include "absl/time/clock.h"
 #include "client/options/files.h"
 #include "client/output/error_text.h"
-#include "core/base/status_macros.h"
+#include "core/base/errors/status_macros.h"
 #include "core/tls/authority.h"
 #include "core/tls/key_pair.h"
 #include "core/tls/probe.h"

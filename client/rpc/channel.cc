@@ -4,7 +4,7 @@
 #include <grpcpp/security/credentials.h>
 
 #include "absl/strings/match.h"
-#include "core/base/host_port.h"
+#include "core/base/text/host_port.h"
 
 namespace latentd::client {
 namespace {

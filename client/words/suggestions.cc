@@ -10,8 +10,8 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "absl/types/span.h"
-#include "core/base/edit_distance.h"
-#include "core/base/text.h"
+#include "core/base/text/edit_distance.h"
+#include "core/base/text/text.h"
 
 namespace latentd::client {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "core/base/text.h"
+#include "core/base/text/text.h"
 
 namespace latentd::client {
 

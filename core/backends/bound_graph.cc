@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "core/base/status_macros.h"
+#include "core/base/errors/status_macros.h"
 
 namespace latentd::backends {
 namespace {

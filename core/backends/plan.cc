@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
-#include "core/base/status_macros.h"
+#include "core/base/errors/status_macros.h"
 #include "core/graph/recipes.h"
 
 namespace latentd::backends {

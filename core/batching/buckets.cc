@@ -4,8 +4,8 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
-#include "core/base/error_details.h"
-#include "core/base/text.h"
+#include "core/base/errors/error_details.h"
+#include "core/base/text/text.h"
 
 namespace latentd::batching {
 namespace {

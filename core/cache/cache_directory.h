@@ -17,8 +17,8 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "core/base/digest.h"
-#include "core/base/files.h"
+#include "core/base/files/files.h"
+#include "core/base/text/digest.h"
 #include "core/cache/entry_file.h"
 
 namespace latentd::cache {

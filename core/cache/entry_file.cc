@@ -5,8 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/alignment.h"
-#include "core/base/coding.h"
-#include "core/base/status_macros.h"
+#include "core/base/errors/status_macros.h"
+#include "core/base/text/coding.h"
 
 namespace latentd::cache {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "core/base/digest.h"
+#include "core/base/text/digest.h"
 
 namespace latentd::cache {
 

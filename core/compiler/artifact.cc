@@ -5,8 +5,8 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
-#include "core/base/coding.h"
-#include "core/base/status_macros.h"
+#include "core/base/errors/status_macros.h"
+#include "core/base/text/coding.h"
 #include "core/cache/entry_file.h"
 #include "core/graph/graph_bytes.h"
 #include "core/graph/text.h"

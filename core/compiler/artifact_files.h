@@ -16,7 +16,7 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
-#include "core/base/digest.h"
+#include "core/base/text/digest.h"
 #include "core/cache/disk_cache.h"
 #include "core/compiler/artifact.h"
 #include "core/compiler/graph_spec.h"

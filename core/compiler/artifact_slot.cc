@@ -1,9 +1,9 @@
 #include "core/compiler/artifact_slot.h"
 
 #include "absl/strings/str_cat.h"
-#include "core/base/error_details.h"
-#include "core/base/out_of_memory.h"
-#include "core/base/status_macros.h"
+#include "core/base/errors/error_details.h"
+#include "core/base/errors/out_of_memory.h"
+#include "core/base/errors/status_macros.h"
 #include "core/compiler/compile.h"
 #include "core/device/device_fault.h"
 

@@ -3,7 +3,7 @@
 #include <memory>
 #include <utility>
 
-#include "core/base/status_macros.h"
+#include "core/base/errors/status_macros.h"
 #include "core/passes/f8_sites.h"
 #include "core/passes/pipeline.h"
 #include "core/passes/precision.h"

@@ -1,7 +1,7 @@
 #include "core/compiler/finding_files.h"
 
 #include "absl/strings/str_cat.h"
-#include "core/base/status_macros.h"
+#include "core/base/errors/status_macros.h"
 
 namespace latentd::compiler {
 namespace {

@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
-#include "core/base/text.h"
+#include "core/base/text/text.h"
 #include "core/compiler/sources_digest.h"
 #include "core/graph/text.h"
 

@@ -8,7 +8,7 @@
 
 #include "absl/strings/string_view.h"
 #include "core/backends/backend.h"
-#include "core/base/digest.h"
+#include "core/base/text/digest.h"
 #include "core/graph/graph.h"
 #include "core/passes/pipeline.h"
 

@@ -7,7 +7,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "core/base/text.h"
+#include "core/base/text/text.h"
 
 namespace latentd::compiler {
 namespace {

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "core/base/status_macros.h"
+#include "core/base/errors/status_macros.h"
 #include "core/compiler/graph_store.h"
 
 namespace latentd::compiler {

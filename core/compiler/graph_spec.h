@@ -8,7 +8,7 @@
 #include <string>
 
 #include "core/backends/backend.h"
-#include "core/base/digest.h"
+#include "core/base/text/digest.h"
 #include "core/compiler/graph_key.h"
 #include "core/compiler/graph_label.h"
 #include "core/graph/graph.h"

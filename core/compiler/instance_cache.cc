@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "core/backends/bound_graph.h"
-#include "core/base/error_details.h"
-#include "core/base/out_of_memory.h"
-#include "core/base/status_macros.h"
+#include "core/base/errors/error_details.h"
+#include "core/base/errors/out_of_memory.h"
+#include "core/base/errors/status_macros.h"
 #include "core/device/device_fault.h"
 
 namespace latentd::compiler {

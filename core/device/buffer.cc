@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/alignment.h"
-#include "core/base/fatal.h"
+#include "core/base/errors/fatal.h"
 
 namespace latentd::device {
 

@@ -11,7 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "core/base/clock.h"
-#include "core/base/memory_limit.h"
+#include "core/base/process/memory_limit.h"
 #include "core/device/buffer.h"
 
 namespace latentd::device {

@@ -6,7 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
-#include "core/base/error_details.h"
+#include "core/base/errors/error_details.h"
 
 namespace latentd::device {
 

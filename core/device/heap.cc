@@ -7,8 +7,8 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/alignment.h"
-#include "core/base/out_of_memory.h"
-#include "core/base/status_macros.h"
+#include "core/base/errors/out_of_memory.h"
+#include "core/base/errors/status_macros.h"
 
 namespace latentd::device {
 

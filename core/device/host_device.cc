@@ -4,7 +4,7 @@
 #include <cstring>
 #include <utility>
 
-#include "core/base/out_of_memory.h"
+#include "core/base/errors/out_of_memory.h"
 
 namespace latentd::device {
 namespace {

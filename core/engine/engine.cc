@@ -10,8 +10,8 @@
 #include "core/backends/cuda/cuda_backend.h"
 #endif
 #include "core/backends/reference/reference_backend.h"
-#include "core/base/status_macros.h"
-#include "core/base/text.h"
+#include "core/base/errors/status_macros.h"
+#include "core/base/text/text.h"
 #include "core/compiler/compile.h"
 #include "core/engine/api/threads_needed.h"
 #include "core/engine/local_engine.h"

@@ -19,7 +19,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "core/base/clock.h"
-#include "core/base/error_details.h"
+#include "core/base/errors/error_details.h"
 #include "core/engine/api/capabilities.h"
 #include "core/engine/api/config.h"
 #include "core/engine/api/events.h"

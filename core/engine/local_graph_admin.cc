@@ -10,9 +10,9 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
-#include "core/base/error_details.h"
-#include "core/base/status_macros.h"
-#include "core/base/text.h"
+#include "core/base/errors/error_details.h"
+#include "core/base/errors/status_macros.h"
+#include "core/base/text/text.h"
 #include "core/compiler/artifact.h"
 #include "core/engine/api/serving.h"
 #include "core/engine/reports/device_reports.h"

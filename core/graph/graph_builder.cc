@@ -1,7 +1,7 @@
 #include "core/graph/graph_builder.h"
 
 #include "absl/strings/str_cat.h"
-#include "core/base/status_macros.h"
+#include "core/base/errors/status_macros.h"
 #include "core/graph/op_table.h"
 #include "core/graph/verifier.h"
 

@@ -1,6 +1,6 @@
 #include <cmath>
 
-#include "core/base/status_macros.h"
+#include "core/base/errors/status_macros.h"
 #include "core/graph/infer_rules.h"
 
 namespace latentd::graph {

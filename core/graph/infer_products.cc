@@ -1,7 +1,7 @@
 #include <cmath>
 #include <limits>
 
-#include "core/base/status_macros.h"
+#include "core/base/errors/status_macros.h"
 #include "core/graph/infer_rules.h"
 
 namespace latentd::graph {

@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/alignment.h"
-#include "core/base/status_macros.h"
+#include "core/base/errors/status_macros.h"
 #include "core/device/buffer.h"
 
 namespace latentd::graph {

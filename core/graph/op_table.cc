@@ -3,7 +3,7 @@
 #include <iterator>
 
 #include "absl/strings/str_join.h"
-#include "core/base/status_macros.h"
+#include "core/base/errors/status_macros.h"
 #include "core/graph/infer_rules.h"
 
 namespace latentd::graph {

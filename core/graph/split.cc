@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "core/base/status_macros.h"
+#include "core/base/errors/status_macros.h"
 #include "core/graph/graph_builder.h"
 #include "core/graph/op_table.h"
 #include "core/graph/row_split.h"

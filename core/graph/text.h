@@ -22,7 +22,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "core/base/digest.h"
+#include "core/base/text/digest.h"
 #include "core/graph/graph.h"
 
 namespace latentd::graph {

@@ -9,8 +9,8 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "core/base/status_macros.h"
-#include "core/base/text.h"
+#include "core/base/errors/status_macros.h"
+#include "core/base/text/text.h"
 #include "core/graph/op_table.h"
 
 namespace latentd::graph {

@@ -1,7 +1,7 @@
 #include "core/image/encode.h"
 
 #include "absl/strings/str_cat.h"
-#include "core/base/status_macros.h"
+#include "core/base/errors/status_macros.h"
 #include "core/image/jpeg.h"
 #include "core/image/png/png.h"
 #include "core/image/webp.h"

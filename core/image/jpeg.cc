@@ -14,8 +14,8 @@
 #include "absl/functional/function_ref.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "core/base/out_of_memory.h"
-#include "core/base/status_macros.h"
+#include "core/base/errors/out_of_memory.h"
+#include "core/base/errors/status_macros.h"
 
 namespace latentd::image {
 namespace {

@@ -5,8 +5,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
-#include "core/base/text.h"
-#include "core/base/utf8.h"
+#include "core/base/text/text.h"
+#include "core/base/text/utf8.h"
 
 namespace latentd::image {
 namespace {

@@ -9,9 +9,9 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "core/base/out_of_memory.h"
-#include "core/base/status_macros.h"
-#include "core/base/text.h"
+#include "core/base/errors/out_of_memory.h"
+#include "core/base/errors/status_macros.h"
+#include "core/base/text/text.h"
 #include "core/image/pixels/byte_order.h"
 
 namespace latentd::image {

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_split.h"
-#include "core/base/utf8.h"
+#include "core/base/text/utf8.h"
 #include "core/metrics/merge.h"
 
 namespace latentd::metrics {

@@ -6,7 +6,7 @@
 // start, at 0; those of families with a free label are made when they are first asked for. Series
 // live as long as the registry and keep their address: ask once and keep the reference where it is
 // hot. Bounded: what a label cannot be becomes "other", and beyond kMaxSeries of a family every
-// label does. A label's value that is not UTF-8 becomes it (core/base/utf8.h).
+// label does. A label's value that is not UTF-8 becomes it (core/base/text/utf8.h).
 //
 // A registry may be part of another, such as that of one of several devices: what the whole
 // collects is what it counts itself and what its parts do, as MergeOf says (merge.h). What is to

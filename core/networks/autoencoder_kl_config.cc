@@ -3,7 +3,7 @@
 #include <string>
 #include <utility>
 
-#include "core/base/status_macros.h"
+#include "core/base/errors/status_macros.h"
 
 namespace latentd::networks {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "core/base/status_macros.h"
+#include "core/base/errors/status_macros.h"
 #include "core/networks/autoencoder_kl.h"
 #include "core/networks/config_reader.h"
 #include "core/networks/spatio_temporal_resnet.h"

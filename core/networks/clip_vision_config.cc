@@ -1,7 +1,7 @@
 #include "core/networks/clip_vision_config.h"
 
 #include "absl/strings/str_cat.h"
-#include "core/base/status_macros.h"
+#include "core/base/errors/status_macros.h"
 #include "core/networks/config_reader.h"
 
 namespace latentd::networks {

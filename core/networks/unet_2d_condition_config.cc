@@ -4,7 +4,7 @@
 #include <string>
 
 #include "absl/strings/strip.h"
-#include "core/base/status_macros.h"
+#include "core/base/errors/status_macros.h"
 
 namespace latentd::networks {
 namespace {

@@ -4,8 +4,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "core/base/status_macros.h"
-#include "core/base/text.h"
+#include "core/base/errors/status_macros.h"
+#include "core/base/text/text.h"
 #include "core/graph/verifier.h"
 #include "core/passes/common_subexpressions.h"
 #include "core/passes/constant_folding.h"

@@ -13,7 +13,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "core/base/error_details.h"
+#include "core/base/errors/error_details.h"
 #include "core/compiler/graph_store.h"
 #include "core/pipeline/graphs/adapter_sets.h"
 #include "core/pipeline/graphs/loaded_model.h"

@@ -8,7 +8,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "core/base/text.h"
+#include "core/base/text/text.h"
 #include "core/prompts/parse.h"
 
 namespace latentd::prompts {

@@ -11,8 +11,8 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "core/base/edit_distance.h"
-#include "core/base/text.h"
+#include "core/base/text/edit_distance.h"
+#include "core/base/text/text.h"
 #include "core/schedulers/config.h"
 
 namespace latentd::schedulers {

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "core/base/text.h"
+#include "core/base/text/text.h"
 #include "core/tokenizer/unicode.h"
 
 namespace latentd::tokenizer {

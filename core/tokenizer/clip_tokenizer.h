@@ -17,7 +17,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "core/base/file_reader.h"
+#include "core/base/files/file_reader.h"
 
 namespace latentd::tokenizer {
 

@@ -1,7 +1,7 @@
 #include "core/tokenizer/json_field.h"
 
 #include "absl/strings/str_cat.h"
-#include "core/base/text.h"
+#include "core/base/text/text.h"
 
 namespace latentd::tokenizer {
 

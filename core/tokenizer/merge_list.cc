@@ -4,8 +4,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "core/base/status_macros.h"
-#include "core/base/text.h"
+#include "core/base/errors/status_macros.h"
+#include "core/base/text/text.h"
 #include "core/tokenizer/json_field.h"
 
 namespace latentd::tokenizer {

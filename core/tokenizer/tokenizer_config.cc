@@ -6,9 +6,9 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "core/base/json.h"
-#include "core/base/status_macros.h"
-#include "core/base/text.h"
+#include "core/base/errors/status_macros.h"
+#include "core/base/files/json.h"
+#include "core/base/text/text.h"
 #include "core/tokenizer/json_field.h"
 #include "core/tokenizer/vocabulary.h"
 

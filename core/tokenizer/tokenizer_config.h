@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "core/base/file_reader.h"
+#include "core/base/files/file_reader.h"
 #include "core/tokenizer/tokenizer_json.h"
 
 namespace latentd::tokenizer {

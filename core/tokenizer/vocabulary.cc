@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "core/base/text.h"
+#include "core/base/text/text.h"
 
 namespace latentd::tokenizer {
 namespace {

@@ -8,9 +8,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "core/base/clock.h"
-#include "core/base/split_work.h"
-#include "core/base/status_macros.h"
-#include "core/base/threads.h"
+#include "core/base/errors/status_macros.h"
+#include "core/base/threads/split_work.h"
+#include "core/base/threads/threads.h"
 #include "core/weights/file_digests.h"
 
 namespace latentd::weights {

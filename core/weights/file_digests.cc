@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "core/base/coding.h"
+#include "core/base/text/coding.h"
 
 namespace latentd::weights {
 namespace {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "core/base/digest.h"
+#include "core/base/text/digest.h"
 #include "core/weights/archives.h"
 #include "core/weights/file_identity.h"
 

@@ -12,7 +12,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "core/base/files.h"
+#include "core/base/files/files.h"
 
 namespace latentd::weights {
 

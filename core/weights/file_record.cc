@@ -4,8 +4,8 @@
 
 #include <utility>
 
-#include "core/base/file_reader.h"
-#include "core/base/status_macros.h"
+#include "core/base/errors/status_macros.h"
+#include "core/base/files/file_reader.h"
 
 namespace latentd::weights {
 

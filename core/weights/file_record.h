@@ -15,8 +15,8 @@
 #include "absl/container/btree_map.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
-#include "core/base/digest.h"
-#include "core/base/files.h"
+#include "core/base/files/files.h"
+#include "core/base/text/digest.h"
 #include "core/weights/file_identity.h"
 #include "core/weights/watched_file.h"
 

@@ -11,7 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "core/base/digest.h"
+#include "core/base/text/digest.h"
 #include "core/device/buffer.h"
 
 namespace latentd::weights {

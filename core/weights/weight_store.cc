@@ -9,8 +9,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/clock.h"
-#include "core/base/out_of_memory.h"
-#include "core/base/status_macros.h"
+#include "core/base/errors/out_of_memory.h"
+#include "core/base/errors/status_macros.h"
 #include "core/device/host_device.h"
 #include "core/graph/recipes.h"
 #include "core/weights/checkpoint_file.h"

@@ -32,7 +32,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
-#include "core/base/digest.h"
+#include "core/base/text/digest.h"
 #include "core/device/buffer.h"
 #include "core/graph/graph.h"
 #include "core/weights/archives.h"

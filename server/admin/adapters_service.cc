@@ -5,10 +5,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "core/base/error_details.h"
-#include "core/base/status_macros.h"
-#include "core/base/text.h"
-#include "core/base/utf8.h"
+#include "core/base/errors/error_details.h"
+#include "core/base/errors/status_macros.h"
+#include "core/base/text/text.h"
+#include "core/base/text/utf8.h"
 #include "server/admin/worker_call.h"
 #include "server/calls/serialize.h"
 #include "server/calls/unary_answer.h"

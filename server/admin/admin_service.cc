@@ -2,8 +2,8 @@
 
 #include <utility>
 
-#include "core/base/error_details.h"
-#include "core/base/status_macros.h"
+#include "core/base/errors/error_details.h"
+#include "core/base/errors/status_macros.h"
 #include "server/admin/graph_conversion.h"
 #include "server/calls/refused_stream.h"
 #include "server/calls/request_parser.h"

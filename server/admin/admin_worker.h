@@ -6,7 +6,7 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "core/base/worker.h"
+#include "core/base/threads/worker.h"
 
 namespace latentd::server::admin {
 

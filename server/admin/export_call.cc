@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "core/base/error_details.h"
-#include "core/base/out_of_memory.h"
-#include "core/base/status_macros.h"
-#include "core/base/text.h"
+#include "core/base/errors/error_details.h"
+#include "core/base/errors/out_of_memory.h"
+#include "core/base/errors/status_macros.h"
+#include "core/base/text/text.h"
 #include "server/admin/graph_bytes_reader.h"
 #include "server/admin/worker_call.h"
 #include "server/calls/queued_stream.h"

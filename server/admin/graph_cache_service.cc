@@ -3,9 +3,9 @@
 #include <utility>
 #include <vector>
 
-#include "core/base/error_details.h"
-#include "core/base/out_of_memory.h"
-#include "core/base/status_macros.h"
+#include "core/base/errors/error_details.h"
+#include "core/base/errors/out_of_memory.h"
+#include "core/base/errors/status_macros.h"
 #include "server/admin/export_call.h"
 #include "server/admin/graph_conversion.h"
 #include "server/admin/graph_selection.h"

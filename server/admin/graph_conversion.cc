@@ -1,6 +1,6 @@
 #include "server/admin/graph_conversion.h"
 
-#include "core/base/error_details.h"
+#include "core/base/errors/error_details.h"
 #include "server/calls/grpc_status.h"
 
 namespace latentd::server::admin {

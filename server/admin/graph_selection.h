@@ -8,7 +8,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "core/base/status_macros.h"
+#include "core/base/errors/status_macros.h"
 #include "core/engine/api/graph_admin.h"
 #include "latent/v1/graph_cache.pb.h"
 #include "server/calls/request_parser.h"

@@ -1,6 +1,6 @@
 #include "server/admin/health_service.h"
 
-#include "core/base/status_macros.h"
+#include "core/base/errors/status_macros.h"
 #include "server/calls/refused_stream.h"
 #include "server/calls/request_parser.h"
 #include "server/calls/unary_answer.h"

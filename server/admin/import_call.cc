@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
-#include "core/base/out_of_memory.h"
-#include "core/base/status_macros.h"
+#include "core/base/errors/out_of_memory.h"
+#include "core/base/errors/status_macros.h"
 #include "server/admin/graph_conversion.h"
 #include "server/admin/worker_call.h"
 #include "server/calls/grpc_status.h"

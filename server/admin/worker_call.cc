@@ -3,8 +3,8 @@
 #include <string>
 #include <utility>
 
-#include "core/base/error_details.h"
-#include "core/base/out_of_memory.h"
+#include "core/base/errors/error_details.h"
+#include "core/base/errors/out_of_memory.h"
 #include "server/calls/grpc_status.h"
 #include "server/process/log.h"
 

@@ -13,7 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "core/base/status_macros.h"
+#include "core/base/errors/status_macros.h"
 #include "server/admin/admin_worker.h"
 #include "server/calls/request_parser.h"
 #include "server/calls/serialize.h"

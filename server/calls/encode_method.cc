@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "core/base/status_macros.h"
-#include "core/base/tensor_file.h"
+#include "core/base/errors/status_macros.h"
+#include "core/base/files/tensor_file.h"
 #include "server/calls/request_parser.h"
 #include "server/calls/serialize.h"
 

@@ -1,7 +1,7 @@
 // The one place where a status of ours becomes a status of gRPC.
 //
 // The code is the same number. Field violations, reason, facts and retry delay
-// (core/base/error_details.h, error_facts.h) become google.rpc details in
+// (core/base/errors/error_details.h, error_facts.h) become google.rpc details in
 // `grpc-status-details-bin`: BadRequest, ErrorInfo{reason, domain "latentd", metadata} and
 // RetryInfo. Message and details together stay under 4 KiB, since they travel as headers and
 // clients give up at 8: of bad fields that do not fit the number is told ("and N more"), facts that

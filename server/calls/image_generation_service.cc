@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "core/base/status_macros.h"
+#include "core/base/errors/status_macros.h"
 #include "core/engine/api/serving.h"
 #include "server/calls/client_of.h"
 #include "server/calls/encode_method.h"

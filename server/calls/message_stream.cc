@@ -1,6 +1,6 @@
 #include "server/calls/message_stream.h"
 
-#include "core/base/out_of_memory.h"
+#include "core/base/errors/out_of_memory.h"
 #include "server/calls/grpc_status.h"
 
 namespace latentd::server::calls {

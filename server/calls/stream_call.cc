@@ -2,7 +2,7 @@
 
 #include <memory>
 
-#include "core/base/status_macros.h"
+#include "core/base/errors/status_macros.h"
 #include "server/calls/client_of.h"
 #include "server/calls/event_bytes.h"
 #include "server/calls/received_bytes.h"

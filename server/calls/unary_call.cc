@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "core/base/error_details.h"
-#include "core/base/error_facts.h"
-#include "core/base/out_of_memory.h"
+#include "core/base/errors/error_details.h"
+#include "core/base/errors/error_facts.h"
+#include "core/base/errors/out_of_memory.h"
 #include "server/calls/client_of.h"
 #include "server/calls/grpc_status.h"
 #include "server/calls/received_bytes.h"

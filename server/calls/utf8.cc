@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "core/base/utf8.h"
+#include "core/base/text/utf8.h"
 
 namespace latentd::server::calls {
 namespace {

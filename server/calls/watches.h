@@ -17,7 +17,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
-#include "core/base/out_of_memory.h"
+#include "core/base/errors/out_of_memory.h"
 #include "server/calls/message_stream.h"
 #include "server/calls/refused_stream.h"
 #include "server/calls/serialize.h"

@@ -14,9 +14,9 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "core/base/duration_text.h"
-#include "core/base/status_macros.h"
-#include "core/base/text.h"
+#include "core/base/errors/status_macros.h"
+#include "core/base/text/duration_text.h"
+#include "core/base/text/text.h"
 
 namespace latentd::server::config {
 namespace {

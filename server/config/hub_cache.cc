@@ -12,7 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "core/base/files.h"
+#include "core/base/files/files.h"
 
 namespace latentd::server::config {
 namespace {

@@ -14,7 +14,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
-#include "core/base/status_macros.h"
+#include "core/base/errors/status_macros.h"
 #include "server/config/flag_values.h"
 #include "server/config/lora_flag.h"
 

@@ -6,7 +6,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "core/base/status_macros.h"
+#include "core/base/errors/status_macros.h"
 #include "server/config/flag_values.h"
 #include "server/config/lora_flag.h"
 #include "server/config/model_flag.h"

@@ -15,7 +15,7 @@ namespace latentd::server::config {
 
 struct Options {
   std::string listen;          // HOST:PORT or unix:PATH
-  std::string admin_listen;    // the same; empty: a Unix socket (core/base/admin_socket.h)
+  std::string admin_listen;    // the same; empty: a Unix socket (core/base/process/admin_socket.h)
   std::string metrics_listen;  // HOST:PORT; empty: nowhere
   std::string health_listen;   // the same
   std::string http_listen;     // the same

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "core/base/utf8.h"
+#include "core/base/text/utf8.h"
 
 namespace latentd::server::generation {
 

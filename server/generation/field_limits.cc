@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "core/base/error_details.h"
-#include "core/base/error_facts.h"
+#include "core/base/errors/error_details.h"
+#include "core/base/errors/error_facts.h"
 #include "core/pipeline/spec/fields.h"
 #include "latent/v1/image_generation.pb.h"
 #include "server/generation/response_conversion.h"

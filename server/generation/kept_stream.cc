@@ -4,8 +4,8 @@
 #include <utility>
 #include <variant>
 
-#include "core/base/error_details.h"
-#include "core/base/out_of_memory.h"
+#include "core/base/errors/error_details.h"
+#include "core/base/errors/out_of_memory.h"
 
 namespace latentd::server::generation {
 namespace {

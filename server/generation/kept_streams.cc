@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "core/base/error_details.h"
-#include "core/base/error_facts.h"
-#include "core/base/status_macros.h"
+#include "core/base/errors/error_details.h"
+#include "core/base/errors/error_facts.h"
+#include "core/base/errors/status_macros.h"
 
 namespace latentd::server::generation {
 namespace {

@@ -4,7 +4,7 @@
 #include <optional>
 #include <vector>
 
-#include "core/base/error_details.h"
+#include "core/base/errors/error_details.h"
 #include "core/engine/api/generate_spec.h"
 #include "core/pipeline/spec/inputs.h"
 #include "latent/v1/image_generation.pb.h"

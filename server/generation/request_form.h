@@ -7,7 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
-#include "core/base/error_details.h"
+#include "core/base/errors/error_details.h"
 #include "latent/v1/image_generation.pb.h"
 
 namespace latentd::server::generation {

@@ -1,6 +1,6 @@
 #include "server/generation/request_metrics.h"
 
-#include "core/base/error_details.h"
+#include "core/base/errors/error_details.h"
 
 namespace latentd::server::generation {
 namespace {

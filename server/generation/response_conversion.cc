@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/base/utf8.h"
+#include "core/base/text/utf8.h"
 #include "core/engine/api/model_name.h"
 #include "server/generation/adapter_conversion.h"
 #include "server/generation/basic_conversion.h"

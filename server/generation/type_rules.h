@@ -6,7 +6,7 @@
 
 #include <vector>
 
-#include "core/base/error_details.h"
+#include "core/base/errors/error_details.h"
 
 namespace latentd::server::generation {
 

@@ -26,8 +26,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "core/base/error_details.h"
-#include "core/base/out_of_memory.h"
+#include "core/base/errors/error_details.h"
+#include "core/base/errors/out_of_memory.h"
 #include "core/engine/api/serving.h"
 #include "server/generation/caller.h"
 #include "server/http/answer_head.h"

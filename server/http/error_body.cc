@@ -5,9 +5,9 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "core/base/error_details.h"
-#include "core/base/error_facts.h"
-#include "core/base/utf8.h"
+#include "core/base/errors/error_details.h"
+#include "core/base/errors/error_facts.h"
+#include "core/base/text/utf8.h"
 #include "server/http/http_status.h"
 
 namespace latentd::server::http {

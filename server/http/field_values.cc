@@ -13,7 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
-#include "core/base/utf8.h"
+#include "core/base/text/utf8.h"
 #include "server/http/picture_text.h"
 
 namespace latentd::server::http {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
-#include "core/base/error_details.h"
+#include "core/base/errors/error_details.h"
 #include "latent/v1/image_generation.pb.h"
 #include "nlohmann/json.hpp"
 

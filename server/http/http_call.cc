@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "core/base/out_of_memory.h"
+#include "core/base/errors/out_of_memory.h"
 
 namespace latentd::server::http {
 namespace {

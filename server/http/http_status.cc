@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
-#include "core/base/error_details.h"
+#include "core/base/errors/error_details.h"
 
 namespace latentd::server::http {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
-#include "core/base/text.h"
+#include "core/base/text/text.h"
 #include "server/http/error_body.h"
 #include "server/http/proto_json.h"
 

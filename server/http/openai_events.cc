@@ -4,7 +4,7 @@
 #include <variant>
 
 #include "absl/strings/str_cat.h"
-#include "core/base/text.h"
+#include "core/base/text/text.h"
 #include "server/http/error_body.h"
 #include "server/http/openai_answer.h"
 

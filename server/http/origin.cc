@@ -5,8 +5,8 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/strip.h"
-#include "core/base/error_details.h"
-#include "core/base/host_port.h"
+#include "core/base/errors/error_details.h"
+#include "core/base/text/host_port.h"
 #include "server/http/http_status.h"
 
 namespace latentd::server::http {

@@ -7,7 +7,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "core/base/error_details.h"
+#include "core/base/errors/error_details.h"
 #include "server/http/http_status.h"
 #include "server/http/multipart.h"
 

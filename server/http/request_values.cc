@@ -1,9 +1,9 @@
 #include "server/http/request_values.h"
 
 #include "absl/strings/str_cat.h"
-#include "core/base/error_details.h"
-#include "core/base/json.h"
-#include "core/base/status_macros.h"
+#include "core/base/errors/error_details.h"
+#include "core/base/errors/status_macros.h"
+#include "core/base/files/json.h"
 #include "server/http/multipart.h"
 
 namespace latentd::server::http {

@@ -3,7 +3,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "core/base/error_details.h"
+#include "core/base/errors/error_details.h"
 #include "server/http/http_status.h"
 #include "server/http/hugging_face_dialect.h"
 #include "server/http/openai_dialect.h"

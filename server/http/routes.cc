@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "core/base/error_details.h"
-#include "core/base/json.h"
-#include "core/base/utf8.h"
+#include "core/base/errors/error_details.h"
+#include "core/base/files/json.h"
+#include "core/base/text/utf8.h"
 #include "core/engine/api/serving.h"
 #include "server/http/error_body.h"
 #include "server/http/http_status.h"

@@ -6,7 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "core/base/error_details.h"
+#include "core/base/errors/error_details.h"
 #include "core/engine/api/model_name.h"
 #include "server/http/http_status.h"
 

@@ -12,8 +12,8 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
-#include "core/base/out_of_memory.h"
-#include "core/base/threads.h"
+#include "core/base/errors/out_of_memory.h"
+#include "core/base/threads/threads.h"
 
 namespace latentd::server::process {
 namespace {

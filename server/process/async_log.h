@@ -31,7 +31,7 @@ class AsyncLog {
     std::function<std::string(size_t dropped)> dropped_text;
   };
 
-  // A process that gets no thread ends here (core/base/threads.h).
+  // A process that gets no thread ends here (core/base/threads/threads.h).
   explicit AsyncLog(const Options& options);
   // Writes all waiting lines, however long that takes. REQUIRES: no thread logs any more.
   ~AsyncLog();

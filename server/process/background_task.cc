@@ -2,8 +2,8 @@
 
 #include <utility>
 
-#include "core/base/out_of_memory.h"
-#include "core/base/threads.h"
+#include "core/base/errors/out_of_memory.h"
+#include "core/base/threads/threads.h"
 
 namespace latentd::server::process {
 

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "core/base/threads.h"
+#include "core/base/threads/threads.h"
 
 namespace latentd::server::process {
 

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "core/base/process_stat.h"
+#include "core/base/process/process_stat.h"
 #include "server/process/process_metrics.h"
 
 namespace latentd::server::process {

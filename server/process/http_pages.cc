@@ -16,8 +16,8 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
-#include "core/base/out_of_memory.h"
-#include "core/base/utf8.h"
+#include "core/base/errors/out_of_memory.h"
+#include "core/base/text/utf8.h"
 #include "server/process/listen_address.h"
 
 namespace latentd::server::process {

@@ -1,8 +1,8 @@
 // A port of plain HTTP with a few pages of text, for Prometheus and for probes.
 //
 // A page is found by its path, whatever query follows it; GET and HEAD are answered, other methods
-// with 405, other paths with 404. Text is UTF-8 (core/base/utf8.h), and compressed for clients that
-// take gzip. A connection is closed after each answer, which says so.
+// with 405, other paths with 404. Text is UTF-8 (core/base/text/utf8.h), and compressed for clients
+// that take gzip. A connection is closed after each answer, which says so.
 #pragma once
 
 #include <functional>

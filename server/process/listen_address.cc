@@ -14,7 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
-#include "core/base/host_port.h"
+#include "core/base/text/host_port.h"
 
 namespace latentd::server::process {
 namespace {

@@ -14,7 +14,7 @@ bool IsUnixSocket(const std::string& address);
 // place without a word. Other addresses are OK.
 absl::Status CheckUnixSocketIsFree(const std::string& address);
 
-// OK if a Unix socket of any port (core/base/admin_socket.h) can be made in `folder`, else
+// OK if a Unix socket of any port (core/base/process/admin_socket.h) can be made in `folder`, else
 // FAILED_PRECONDITION with the reason. Makes one and removes it.
 absl::Status CheckCanHoldSockets(const std::string& folder);
 

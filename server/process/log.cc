@@ -17,7 +17,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
-#include "core/base/utf8.h"
+#include "core/base/text/utf8.h"
 #include "server/process/async_log.h"
 #include "server/process/handshake_failure.h"
 

@@ -3,9 +3,9 @@
 //   2026-01-02T03:04:05.678 info request id=7f3a... size=512x512 code=OK
 //   {"time":"2026-01-02T03:04:05.678Z","level":"info","message":"request","id":"7f3a...","size":"512x512","code":"OK"}
 //
-// Lines are UTF-8, whatever they are made of (core/base/utf8.h). What people ask for (prompts) is
-// never logged. Lines are written by a thread of their own (server/process/async_log.h): code that
-// ends the process without returning from main waits for the last ones with FlushLog or
+// Lines are UTF-8, whatever they are made of (core/base/text/utf8.h). What people ask for (prompts)
+// is never logged. Lines are written by a thread of their own (server/process/async_log.h): code
+// that ends the process without returning from main waits for the last ones with FlushLog or
 // EndAfterLastLine. An abort does so by itself.
 #pragma once
 

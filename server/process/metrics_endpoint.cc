@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "absl/memory/memory.h"
-#include "core/base/status_macros.h"
-#include "core/base/worker.h"
+#include "core/base/errors/status_macros.h"
+#include "core/base/threads/worker.h"
 #include "server/process/health_pages.h"
 #include "server/process/log.h"
 #include "server/process/process_metrics.h"

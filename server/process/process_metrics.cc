@@ -12,8 +12,8 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "core/base/files.h"
-#include "core/base/process_stat.h"
+#include "core/base/files/files.h"
+#include "core/base/process/process_stat.h"
 
 namespace latentd::server::process {
 namespace {

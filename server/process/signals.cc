@@ -5,9 +5,9 @@
 
 #include <utility>
 
-#include "core/base/out_of_memory.h"
-#include "core/base/stop_signals.h"
-#include "core/base/threads.h"
+#include "core/base/errors/out_of_memory.h"
+#include "core/base/process/stop_signals.h"
+#include "core/base/threads/threads.h"
 #include "server/process/log.h"
 
 namespace latentd::server::process {

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "core/base/utf8.h"
+#include "core/base/text/utf8.h"
 
 namespace latentd::server::process {
 namespace {

@@ -6,8 +6,8 @@
 
 namespace latentd::server::process {
 
-// ToUtf8 (core/base/utf8.h) of every string in it, those of messages in it too. What is packed in
-// an Any is bytes, and not looked into. Thread-safe; a free function without state.
+// ToUtf8 (core/base/text/utf8.h) of every string in it, those of messages in it too. What is packed
+// in an Any is bytes, and not looked into. Thread-safe; a free function without state.
 void MakeUtf8(google::protobuf::Message& message);
 
 }  // namespace latentd::server::process

@@ -6,7 +6,7 @@
 #include <chrono>
 
 #include "absl/strings/str_cat.h"
-#include "core/base/host_port.h"
+#include "core/base/text/host_port.h"
 
 namespace latentd::server::tracing {
 namespace {

@@ -7,9 +7,9 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "core/base/status_macros.h"
-#include "core/base/text.h"
-#include "core/base/utf8.h"
+#include "core/base/errors/status_macros.h"
+#include "core/base/text/text.h"
+#include "core/base/text/utf8.h"
 
 namespace latentd::server::tracing {
 namespace {

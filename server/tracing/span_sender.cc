@@ -4,8 +4,8 @@
 #include <iterator>
 #include <utility>
 
-#include "core/base/out_of_memory.h"
-#include "core/base/threads.h"
+#include "core/base/errors/out_of_memory.h"
+#include "core/base/threads/threads.h"
 #include "server/process/utf8_message.h"
 
 namespace latentd::server::tracing {

@@ -19,7 +19,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/synchronization/mutex.h"
 #include "client/rpc/latent_client.h"
-#include "core/base/digest.h"
+#include "core/base/text/digest.h"
 
 namespace latentd::bench {
 namespace {

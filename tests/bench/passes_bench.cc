@@ -14,7 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/backends/cpu/cpu_backend.h"
 #include "core/backends/reference/evaluate.h"
-#include "core/base/files.h"
+#include "core/base/files/files.h"
 #include "core/graph/split.h"
 #include "core/graph/text.h"
 #include "core/passes/pipeline.h"

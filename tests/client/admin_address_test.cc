@@ -9,7 +9,7 @@
 #include <fstream>
 
 #include "client/commands/command_options.h"
-#include "core/base/files.h"
+#include "core/base/files/files.h"
 #include "tests/support/temporary_directory.h"
 
 namespace latentd::client {

@@ -10,7 +10,7 @@
 #include "client/options/files.h"
 #include "client/options/graph_selection.h"
 #include "client/options/request_options.h"
-#include "core/base/tensor_file.h"
+#include "core/base/files/tensor_file.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temporary_directory.h"
 

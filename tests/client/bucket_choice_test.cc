@@ -5,7 +5,7 @@
 
 #include <random>
 
-#include "core/base/text.h"
+#include "core/base/text/text.h"
 #include "core/batching/buckets.h"
 
 namespace latentd::client {

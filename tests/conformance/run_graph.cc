@@ -8,7 +8,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/strip.h"
 #include "core/backends/reference/evaluate.h"
-#include "core/base/status_macros.h"
+#include "core/base/errors/status_macros.h"
 #include "core/graph/graph_builder.h"
 #include "tests/support/run_executable.h"
 #include "tests/support/stored_weight.h"

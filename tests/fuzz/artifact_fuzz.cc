@@ -12,7 +12,7 @@
 #include "core/backends/bound_graph.h"
 #include "core/backends/cpu/cpu_backend.h"
 #include "core/base/clock.h"
-#include "core/base/status_macros.h"
+#include "core/base/errors/status_macros.h"
 #include "core/compiler/artifact.h"
 #include "core/compiler/compile.h"
 #include "core/graph/graph_builder.h"

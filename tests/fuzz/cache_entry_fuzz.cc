@@ -11,7 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "core/base/clock.h"
-#include "core/base/digest.h"
+#include "core/base/text/digest.h"
 #include "core/cache/disk_cache.h"
 #include "core/cache/entry_file.h"
 #include "core/metrics/registry.h"

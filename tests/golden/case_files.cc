@@ -5,8 +5,8 @@
 #include <limits>
 
 #include "absl/strings/str_cat.h"
-#include "core/base/files.h"
-#include "core/base/status_macros.h"
+#include "core/base/errors/status_macros.h"
+#include "core/base/files/files.h"
 
 namespace latentd::golden {
 

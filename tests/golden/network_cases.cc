@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/backends/reference/evaluate.h"
-#include "core/base/status_macros.h"
+#include "core/base/errors/status_macros.h"
 #include "tests/golden/case_files.h"
 #include "tests/golden/losses.h"
 #include "tests/golden/network_case.h"

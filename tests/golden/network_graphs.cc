@@ -1,7 +1,7 @@
 #include "tests/golden/network_graphs.h"
 
 #include "absl/strings/str_cat.h"
-#include "core/base/status_macros.h"
+#include "core/base/errors/status_macros.h"
 #include "core/graph/graph_builder.h"
 #include "core/networks/autoencoder_kl.h"
 #include "core/networks/autoencoder_temporal.h"

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "core/base/files.h"
-#include "core/base/status_macros.h"
+#include "core/base/errors/status_macros.h"
+#include "core/base/files/files.h"
 #include "core/noise/noise_generator.h"
 #include "core/pipeline/plan/latents_file.h"
 

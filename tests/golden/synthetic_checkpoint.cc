@@ -8,7 +8,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "core/base/status_macros.h"
+#include "core/base/errors/status_macros.h"
 #include "tests/golden/case_files.h"
 #include "tests/golden/synthetic_weights.h"
 #include "tests/support/safetensors_writer.h"

@@ -14,9 +14,9 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/string_view.h"
-#include "core/base/files.h"
-#include "core/base/mapped_file.h"
-#include "core/base/status_macros.h"
+#include "core/base/errors/status_macros.h"
+#include "core/base/files/files.h"
+#include "core/base/files/mapped_file.h"
 #include "core/noise/noise_generator.h"
 
 namespace latentd::golden {

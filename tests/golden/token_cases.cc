@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "core/base/status_macros.h"
+#include "core/base/errors/status_macros.h"
 #include "core/tokenizer/clip_tokenizer.h"
 #include "tests/golden/case_files.h"
 

@@ -10,8 +10,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/backends/reference/evaluate.h"
-#include "core/base/files.h"
-#include "core/base/status_macros.h"
+#include "core/base/errors/status_macros.h"
+#include "core/base/files/files.h"
 #include "core/families/svd/draw_video.h"
 #include "core/image/decode.h"
 #include "core/weights/containers/checkpoint.h"

@@ -147,7 +147,7 @@ class ThreadLimitTest(unittest.TestCase):
         self.assertIn(f"ulimit -d is {1 << 18}", server.lines[-1])
 
     def test_a_server_that_gets_no_more_threads_serves_on(self):
-        """Guard: BringThreads in core/engine/local_engine.cc, TryStartThread in core/base/split_work.cc."""
+        """Guard: BringThreads in core/engine/local_engine.cc, TryStartThread in core/base/threads/split_work.cc."""
         group = self.limited("max")
         server = Server(METRICS, ALLOW_COLD, "--threads=2", prepare=group.enter)
         self.addCleanup(server.kill)

@@ -11,7 +11,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
-#include "core/base/error_details.h"
+#include "core/base/errors/error_details.h"
 #include "core/engine/api/capabilities.h"
 #include "core/engine/api/events.h"
 #include "core/engine/api/generate_spec.h"

@@ -5,8 +5,8 @@
 
 #include <string>
 
-#include "core/base/error_details.h"
-#include "core/base/error_facts.h"
+#include "core/base/errors/error_details.h"
+#include "core/base/errors/error_facts.h"
 #include "tests/server/running_server.h"
 
 namespace latentd::server {

@@ -9,7 +9,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "core/base/admin_socket.h"
+#include "core/base/process/admin_socket.h"
 #include "tests/server/running_server.h"
 
 namespace latentd::server {

@@ -15,7 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
-#include "core/base/files.h"
+#include "core/base/files/files.h"
 #include "core/metrics/families.h"
 
 namespace latentd::testing {

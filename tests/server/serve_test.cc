@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "absl/synchronization/notification.h"
-#include "core/base/stop_signals.h"
+#include "core/base/process/stop_signals.h"
 #include "core/engine/api/serving.h"
 #include "server/process/log.h"
 #include "tests/server/running_server.h"

@@ -9,7 +9,7 @@
 #include <functional>
 #include <string>
 
-#include "core/base/files.h"
+#include "core/base/files/files.h"
 
 namespace latentd::testing {
 

@@ -15,7 +15,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "core/base/files.h"
+#include "core/base/files/files.h"
 #include "core/device/shape.h"
 #include "tests/support/source_directory.h"
 

@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/backends/executable.h"
 #include "core/base/clock.h"
-#include "core/base/status_macros.h"
+#include "core/base/errors/status_macros.h"
 
 namespace latentd::testing {
 

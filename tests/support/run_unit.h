@@ -7,7 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "core/base/clock.h"
-#include "core/base/status_macros.h"
+#include "core/base/errors/status_macros.h"
 #include "core/pipeline/units/units.h"
 
 namespace latentd::testing {

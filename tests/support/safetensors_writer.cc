@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "core/base/coding.h"
+#include "core/base/text/coding.h"
 
 namespace latentd::testing {
 

@@ -12,7 +12,7 @@
 #include <thread>
 #include <utility>
 
-#include "core/base/fatal.h"
+#include "core/base/errors/fatal.h"
 
 namespace latentd::testing {
 namespace {

@@ -7,8 +7,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/adapters/lora/lora_base.h"
-#include "core/base/digest.h"
-#include "core/base/json.h"
+#include "core/base/files/json.h"
+#include "core/base/text/digest.h"
 
 namespace latentd::adapters {
 namespace {

@@ -14,9 +14,9 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "core/base/files.h"
-#include "core/base/status_macros.h"
-#include "core/base/text.h"
+#include "core/base/errors/status_macros.h"
+#include "core/base/files/files.h"
+#include "core/base/text/text.h"
 #include "core/weights/containers/safetensors.h"
 #include "core/weights/file_identity.h"
 

@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/adapters/lora/lora_keys.h"
 #include "core/adapters/textual_inversion/embedding.h"
-#include "core/base/text.h"
+#include "core/base/text/text.h"
 #include "core/weights/containers/recognize/foreign_model.h"
 
 namespace latentd::adapters {

@@ -10,11 +10,11 @@
 #include "absl/strings/strip.h"
 #include "core/adapters/catalogue/adapter_facts.h"
 #include "core/adapters/catalogue/adapter_kind.h"
-#include "core/base/edit_distance.h"
-#include "core/base/error_details.h"
-#include "core/base/error_facts.h"
-#include "core/base/status_macros.h"
-#include "core/base/text.h"
+#include "core/base/errors/error_details.h"
+#include "core/base/errors/error_facts.h"
+#include "core/base/errors/status_macros.h"
+#include "core/base/text/edit_distance.h"
+#include "core/base/text/text.h"
 
 namespace latentd::adapters {
 namespace {

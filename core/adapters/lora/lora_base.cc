@@ -11,8 +11,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "core/adapters/lora/lora_keys.h"
-#include "core/base/json.h"
-#include "core/base/text.h"
+#include "core/base/files/json.h"
+#include "core/base/text/text.h"
 #include "core/weights/containers/safetensors_header.h"
 
 namespace latentd::adapters {

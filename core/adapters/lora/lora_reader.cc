@@ -16,9 +16,9 @@
 #include "core/adapters/lora/module_change.h"
 #include "core/adapters/lora/peft_scales.h"
 #include "core/adapters/lora/tensor_values.h"
-#include "core/base/files.h"
-#include "core/base/status_macros.h"
-#include "core/base/text.h"
+#include "core/base/errors/status_macros.h"
+#include "core/base/files/files.h"
+#include "core/base/text/text.h"
 #include "core/weights/containers/safetensors.h"
 
 namespace latentd::adapters {

@@ -9,8 +9,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "core/adapters/lora/delta_graph.h"
-#include "core/base/digest.h"
-#include "core/base/status_macros.h"
+#include "core/base/errors/status_macros.h"
+#include "core/base/text/digest.h"
 
 namespace latentd::adapters {
 namespace {

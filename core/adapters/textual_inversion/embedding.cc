@@ -9,8 +9,8 @@
 #include "absl/strings/string_view.h"
 #include "core/adapters/lora/lora_keys.h"
 #include "core/adapters/lora/tensor_values.h"
-#include "core/base/status_macros.h"
-#include "core/base/text.h"
+#include "core/base/errors/status_macros.h"
+#include "core/base/text/text.h"
 #include "core/weights/containers/recognize/noise_markers.h"
 
 namespace latentd::adapters {

@@ -11,10 +11,10 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/alignment.h"
-#include "core/base/error_details.h"
-#include "core/base/files.h"
-#include "core/base/memory_limit.h"
-#include "core/base/status_macros.h"
+#include "core/base/errors/error_details.h"
+#include "core/base/errors/status_macros.h"
+#include "core/base/files/files.h"
+#include "core/base/process/memory_limit.h"
 
 namespace latentd::backends::cpu {
 namespace {

@@ -8,8 +8,8 @@
 #include "core/backends/cpu/onednn.h"
 #include "core/backends/cpu/thread_count.h"
 #include "core/backends/lowering/lowering.h"
-#include "core/base/split_work.h"
-#include "core/base/status_macros.h"
+#include "core/base/errors/status_macros.h"
+#include "core/base/threads/split_work.h"
 
 namespace latentd::backends::cpu {
 namespace {

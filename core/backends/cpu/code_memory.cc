@@ -4,7 +4,7 @@
 
 #include <cstddef>
 
-#include "core/base/error_details.h"
+#include "core/base/errors/error_details.h"
 
 namespace latentd::backends::cpu {
 namespace {

@@ -11,7 +11,7 @@
 #include "core/backends/cpu/recipe.h"
 #include "core/backends/cpu/thread_count.h"
 #include "core/backends/lowering/fused_patterns.h"
-#include "core/base/status_macros.h"
+#include "core/base/errors/status_macros.h"
 #include "core/graph/verifier.h"
 
 namespace latentd::backends::cpu {

@@ -5,7 +5,7 @@
 #include "core/backends/cpu/onednn.h"
 #include "core/backends/cpu/thread_count.h"
 #include "core/backends/ports.h"
-#include "core/base/status_macros.h"
+#include "core/base/errors/status_macros.h"
 
 namespace latentd::backends::cpu {
 

@@ -2,7 +2,7 @@
 #include "core/backends/cpu/element.h"
 #include "core/backends/cpu/loop_nest.h"
 #include "core/backends/lowering/functions.h"
-#include "core/base/status_macros.h"
+#include "core/base/errors/status_macros.h"
 
 namespace latentd::backends::cpu {
 

@@ -16,7 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "core/backends/cpu/bound_kernel.h"
-#include "core/base/out_of_memory.h"
+#include "core/base/errors/out_of_memory.h"
 
 namespace latentd::backends::cpu {
 

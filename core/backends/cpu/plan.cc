@@ -5,7 +5,7 @@
 #include "core/backends/cpu/algorithms.h"
 #include "core/backends/cpu/cpu_executable.h"
 #include "core/backends/lowering/plan_bytes.h"
-#include "core/base/status_macros.h"
+#include "core/base/errors/status_macros.h"
 
 namespace latentd::backends::cpu {
 namespace {

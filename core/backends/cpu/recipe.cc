@@ -11,7 +11,7 @@
 #include "core/backends/cpu/bound_program.h"
 #include "core/backends/cpu/packing.h"
 #include "core/base/alignment.h"
-#include "core/base/status_macros.h"
+#include "core/base/errors/status_macros.h"
 #include "core/graph/recipes.h"
 #include "core/weights/stored_tensor.h"
 

@@ -4,7 +4,7 @@
 #include "core/backends/cpu/binders.h"
 #include "core/backends/cpu/element.h"
 #include "core/backends/cpu/packing.h"
-#include "core/base/status_macros.h"
+#include "core/base/errors/status_macros.h"
 
 namespace latentd::backends::cpu {
 namespace {

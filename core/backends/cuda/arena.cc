@@ -1,8 +1,8 @@
 #include "core/backends/cuda/arena.h"
 
 #include "absl/strings/str_cat.h"
-#include "core/base/out_of_memory.h"
-#include "core/base/status_macros.h"
+#include "core/base/errors/out_of_memory.h"
+#include "core/base/errors/status_macros.h"
 #include "core/device/cuda/cuda_status.h"
 
 namespace latentd::backends::cuda {

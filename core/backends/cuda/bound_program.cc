@@ -11,9 +11,9 @@
 #include "core/backends/lowering/lowering.h"
 #include "core/backends/ports.h"
 #include "core/base/alignment.h"
-#include "core/base/split_work.h"
-#include "core/base/status_macros.h"
-#include "core/base/threads.h"
+#include "core/base/errors/status_macros.h"
+#include "core/base/threads/split_work.h"
+#include "core/base/threads/threads.h"
 
 namespace latentd::backends::cuda {
 

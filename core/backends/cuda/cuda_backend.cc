@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/backends/cuda/plan.h"
 #include "core/backends/cuda/recipe.h"
-#include "core/base/status_macros.h"
+#include "core/base/errors/status_macros.h"
 #include "core/device/cuda/cuda_stream.h"
 #include "core/graph/target.h"
 #include "core/graph/verifier.h"

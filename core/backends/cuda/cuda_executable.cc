@@ -5,8 +5,8 @@
 #include "core/backends/cuda/binders/binders.h"
 #include "core/backends/ports.h"
 #include "core/base/clock.h"
-#include "core/base/status_macros.h"
-#include "core/base/threads.h"
+#include "core/base/errors/status_macros.h"
+#include "core/base/threads/threads.h"
 #include "core/device/cuda/cuda_status.h"
 #include "core/device/cuda/cuda_stream.h"
 

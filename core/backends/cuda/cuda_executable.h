@@ -15,7 +15,7 @@
 #include "core/backends/cuda/captured_graph.h"
 #include "core/backends/cuda/staged_graph.h"
 #include "core/backends/executable.h"
-#include "core/base/out_of_memory.h"
+#include "core/base/errors/out_of_memory.h"
 #include "core/device/cuda/cuda_device.h"
 #include "core/weights/weight_set.h"
 

@@ -1,7 +1,7 @@
 #include "core/backends/cuda/plan.h"
 
 #include "core/backends/lowering/plan_bytes.h"
-#include "core/base/status_macros.h"
+#include "core/base/errors/status_macros.h"
 
 namespace latentd::backends::cuda {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "core/backends/cuda/binders/packing.h"
 #include "core/backends/cuda/bound_program.h"
-#include "core/base/status_macros.h"
+#include "core/base/errors/status_macros.h"
 #include "core/device/cuda/cuda_status.h"
 #include "core/graph/recipes.h"
 

@@ -5,7 +5,7 @@
 #include "absl/memory/memory.h"
 #include "core/backends/cuda/binders/binders.h"
 #include "core/base/alignment.h"
-#include "core/base/status_macros.h"
+#include "core/base/errors/status_macros.h"
 #include "core/device/cuda/cuda_status.h"
 
 namespace latentd::backends::cuda {

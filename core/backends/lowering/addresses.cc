@@ -2,8 +2,8 @@
 
 #include <utility>
 
-#include "core/base/split_work.h"
-#include "core/base/status_macros.h"
+#include "core/base/errors/status_macros.h"
+#include "core/base/threads/split_work.h"
 
 namespace latentd::backends::lowering {
 

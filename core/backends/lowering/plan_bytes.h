@@ -9,7 +9,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "core/base/coding.h"
+#include "core/base/text/coding.h"
 #include "core/graph/memory_plan.h"
 
 namespace latentd::backends::lowering {

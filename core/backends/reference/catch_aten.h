@@ -11,7 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "core/base/error_details.h"
+#include "core/base/errors/error_details.h"
 
 namespace latentd::backends::reference {
 

@@ -7,7 +7,7 @@
 #include "core/backends/reference/catch_aten.h"
 #include "core/backends/reference/interpret.h"
 #include "core/backends/reference/tensor_view.h"
-#include "core/base/status_macros.h"
+#include "core/base/errors/status_macros.h"
 
 namespace latentd::backends::reference {
 namespace {

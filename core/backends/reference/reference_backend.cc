@@ -12,7 +12,7 @@
 #include "core/backends/reference/evaluate.h"
 #include "core/backends/reference/interpret.h"
 #include "core/backends/reference/tensor_view.h"
-#include "core/base/status_macros.h"
+#include "core/base/errors/status_macros.h"
 #include "core/device/host_device.h"
 #include "core/graph/recipes.h"
 #include "core/weights/weight_store.h"

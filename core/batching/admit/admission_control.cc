@@ -10,9 +10,9 @@
 #include "absl/hash/hash.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "core/base/error_details.h"
-#include "core/base/error_facts.h"
-#include "core/base/status_macros.h"
+#include "core/base/errors/error_details.h"
+#include "core/base/errors/error_facts.h"
+#include "core/base/errors/status_macros.h"
 
 namespace latentd::batching {
 namespace {

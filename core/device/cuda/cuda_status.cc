@@ -1,7 +1,7 @@
 #include "core/device/cuda/cuda_status.h"
 
 #include "absl/strings/str_cat.h"
-#include "core/base/out_of_memory.h"
+#include "core/base/errors/out_of_memory.h"
 #include "core/device/device_fault.h"
 
 namespace latentd::device::cuda {

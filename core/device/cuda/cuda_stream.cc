@@ -1,6 +1,6 @@
 #include "core/device/cuda/cuda_stream.h"
 
-#include "core/base/status_macros.h"
+#include "core/base/errors/status_macros.h"
 #include "core/device/cuda/cuda_event.h"
 #include "core/device/cuda/cuda_status.h"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "core/base/status_macros.h"
+#include "core/base/errors/status_macros.h"
 #include "core/device/cuda/cuda_status.h"
 
 namespace latentd::device::cuda {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "core/base/thread_watch.h"
+#include "core/base/threads/thread_watch.h"
 #include "core/engine/api/events.h"
 #include "core/pipeline/spec/picture_spec.h"
 

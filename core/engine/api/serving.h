@@ -8,7 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "core/base/error_details.h"
+#include "core/base/errors/error_details.h"
 #include "core/device/device_fault.h"
 #include "core/engine/api/status.h"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <thread>
 
-#include "core/base/threads.h"
+#include "core/base/threads/threads.h"
 
 namespace latentd::engine {
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "core/base/status_macros.h"
+#include "core/base/errors/status_macros.h"
 #include "core/engine/api/serving.h"
 #include "core/engine/requests/arrival.h"
 

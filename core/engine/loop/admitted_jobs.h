@@ -22,7 +22,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "core/base/clock.h"
-#include "core/base/thread_watch.h"
+#include "core/base/threads/thread_watch.h"
 #include "core/batching/predict/unit.h"
 #include "core/batching/queue.h"
 #include "core/engine/api/events.h"

@@ -6,9 +6,9 @@
 #include "absl/algorithm/container.h"
 #include "absl/cleanup/cleanup.h"
 #include "absl/container/inlined_vector.h"
-#include "core/base/out_of_memory.h"
-#include "core/base/split_work.h"
-#include "core/base/status_macros.h"
+#include "core/base/errors/out_of_memory.h"
+#include "core/base/errors/status_macros.h"
+#include "core/base/threads/split_work.h"
 #include "core/engine/requests/picture_file.h"
 
 namespace latentd::engine {

@@ -6,9 +6,9 @@
 #include "absl/algorithm/container.h"
 #include "absl/memory/memory.h"
 #include "absl/synchronization/mutex.h"
-#include "core/base/out_of_memory.h"
-#include "core/base/status_macros.h"
-#include "core/base/threads.h"
+#include "core/base/errors/out_of_memory.h"
+#include "core/base/errors/status_macros.h"
+#include "core/base/threads/threads.h"
 #include "core/device/device_fault.h"
 #include "core/engine/requests/arrival.h"
 

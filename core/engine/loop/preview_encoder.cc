@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "core/base/out_of_memory.h"
-#include "core/base/status_macros.h"
+#include "core/base/errors/out_of_memory.h"
+#include "core/base/errors/status_macros.h"
 #include "core/image/encode.h"
 #include "core/pipeline/units/preview.h"
 

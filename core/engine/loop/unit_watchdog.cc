@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/base/out_of_memory.h"
+#include "core/base/errors/out_of_memory.h"
 
 namespace latentd::engine {
 

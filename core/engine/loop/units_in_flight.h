@@ -18,7 +18,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "core/base/clock.h"
-#include "core/base/thread_watch.h"
+#include "core/base/threads/thread_watch.h"
 #include "core/batching/predict/unit.h"
 #include "core/device/device.h"
 #include "core/engine/loop/enqueue_lead.h"

@@ -17,7 +17,7 @@
 #include "absl/time/time.h"
 #include "core/adapters/catalogue/catalogue.h"
 #include "core/base/clock.h"
-#include "core/base/worker.h"
+#include "core/base/threads/worker.h"
 
 namespace latentd::engine {
 

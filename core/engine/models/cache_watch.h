@@ -12,7 +12,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "core/base/clock.h"
-#include "core/base/worker.h"
+#include "core/base/threads/worker.h"
 #include "core/metrics/registry.h"
 
 namespace latentd::engine {

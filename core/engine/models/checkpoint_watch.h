@@ -13,7 +13,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
-#include "core/base/worker.h"
+#include "core/base/threads/worker.h"
 #include "core/metrics/registry.h"
 #include "core/weights/watched_file.h"
 

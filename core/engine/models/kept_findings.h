@@ -6,7 +6,7 @@
 
 #include "absl/strings/string_view.h"
 #include "core/backends/backend.h"
-#include "core/base/worker.h"
+#include "core/base/threads/worker.h"
 #include "core/cache/disk_cache.h"
 #include "core/metrics/registry.h"
 

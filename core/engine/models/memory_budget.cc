@@ -5,8 +5,8 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
-#include "core/base/error_facts.h"
-#include "core/base/out_of_memory.h"
+#include "core/base/errors/error_facts.h"
+#include "core/base/errors/out_of_memory.h"
 #include "core/pipeline/spec/components.h"
 
 namespace latentd::engine {

@@ -15,11 +15,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "core/base/files.h"
-#include "core/base/memory_limit.h"
-#include "core/base/out_of_memory.h"
-#include "core/base/process_stat.h"
-#include "core/base/status_macros.h"
+#include "core/base/errors/out_of_memory.h"
+#include "core/base/errors/status_macros.h"
+#include "core/base/files/files.h"
+#include "core/base/process/memory_limit.h"
+#include "core/base/process/process_stat.h"
 #include "core/metrics/merge.h"
 
 namespace latentd::engine {

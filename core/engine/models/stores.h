@@ -8,7 +8,7 @@
 
 #include "core/backends/backend.h"
 #include "core/base/clock.h"
-#include "core/base/worker.h"
+#include "core/base/threads/worker.h"
 #include "core/cache/disk_cache.h"
 #include "core/compiler/graph_store.h"
 #include "core/engine/api/config.h"

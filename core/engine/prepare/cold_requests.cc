@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
-#include "core/base/out_of_memory.h"
-#include "core/base/status_macros.h"
+#include "core/base/errors/out_of_memory.h"
+#include "core/base/errors/status_macros.h"
 
 namespace latentd::engine {
 namespace {

@@ -5,10 +5,10 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "core/base/error_details.h"
-#include "core/base/out_of_memory.h"
-#include "core/base/status_macros.h"
-#include "core/base/threads.h"
+#include "core/base/errors/error_details.h"
+#include "core/base/errors/out_of_memory.h"
+#include "core/base/errors/status_macros.h"
+#include "core/base/threads/threads.h"
 #include "core/device/device_fault.h"
 
 namespace latentd::engine {

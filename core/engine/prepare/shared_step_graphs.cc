@@ -5,8 +5,8 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
-#include "core/base/error_details.h"
-#include "core/base/text.h"
+#include "core/base/errors/error_details.h"
+#include "core/base/text/text.h"
 #include "core/engine/reports/graph_selection.h"
 #include "core/weights/checkpoint_file.h"
 

@@ -8,9 +8,9 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
-#include "core/base/error_details.h"
-#include "core/base/status_macros.h"
-#include "core/base/text.h"
+#include "core/base/errors/error_details.h"
+#include "core/base/errors/status_macros.h"
+#include "core/base/text/text.h"
 #include "core/pipeline/loading.h"
 #include "core/weights/checkpoint_file.h"
 

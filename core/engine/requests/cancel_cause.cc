@@ -1,6 +1,6 @@
 #include "core/engine/requests/cancel_cause.h"
 
-#include "core/base/error_details.h"
+#include "core/base/errors/error_details.h"
 #include "core/engine/api/serving.h"
 
 namespace latentd::engine {

@@ -1,8 +1,8 @@
 #include "core/engine/requests/engine_metrics.h"
 
 #include "absl/algorithm/container.h"
-#include "core/base/error_details.h"
-#include "core/base/out_of_memory.h"
+#include "core/base/errors/error_details.h"
+#include "core/base/errors/out_of_memory.h"
 #include "core/device/device_fault.h"
 #include "core/pipeline/units/finite.h"
 

@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "core/base/text.h"
+#include "core/base/text/text.h"
 
 namespace latentd::engine {
 namespace {

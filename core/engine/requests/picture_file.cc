@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "core/base/status_macros.h"
+#include "core/base/errors/status_macros.h"
 #include "core/image/encode.h"
 #include "core/image/parameters.h"
 #include "core/pipeline/plan/latents_file.h"

@@ -4,8 +4,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "core/base/error_details.h"
-#include "core/base/out_of_memory.h"
+#include "core/base/errors/error_details.h"
+#include "core/base/errors/out_of_memory.h"
 #include "core/device/device_fault.h"
 
 namespace latentd::engine {

@@ -6,7 +6,7 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
-#include "core/base/status_macros.h"
+#include "core/base/errors/status_macros.h"
 #include "core/families/svd/video_graphs.h"
 #include "core/families/svd/video_image.h"
 #include "core/noise/noise_generator.h"

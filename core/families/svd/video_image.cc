@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "absl/algorithm/container.h"
-#include "core/base/status_macros.h"
+#include "core/base/errors/status_macros.h"
 #include "core/image/pixels/antialias.h"
 #include "core/image/pixels/resize.h"
 

@@ -5,7 +5,7 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
-#include "core/base/error_details.h"
+#include "core/base/errors/error_details.h"
 #include "core/pipeline/spec/limits.h"
 
 namespace latentd::families::svd {

@@ -1,7 +1,7 @@
 #include "core/image/pixels/pixels.h"
 
 #include "absl/strings/str_cat.h"
-#include "core/base/text.h"
+#include "core/base/text/text.h"
 
 namespace latentd::image {
 

@@ -5,7 +5,7 @@
 #include <numbers>
 #include <vector>
 
-#include "core/base/status_macros.h"
+#include "core/base/errors/status_macros.h"
 
 namespace latentd::image {
 namespace {

@@ -7,9 +7,9 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "core/adapters/lora/merge_loras.h"
-#include "core/base/digest.h"
-#include "core/base/error_details.h"
-#include "core/base/status_macros.h"
+#include "core/base/errors/error_details.h"
+#include "core/base/errors/status_macros.h"
+#include "core/base/text/digest.h"
 
 namespace latentd::pipeline {
 namespace {

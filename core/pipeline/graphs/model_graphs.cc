@@ -6,8 +6,8 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
-#include "core/base/error_details.h"
-#include "core/base/status_macros.h"
+#include "core/base/errors/error_details.h"
+#include "core/base/errors/status_macros.h"
 #include "core/compiler/compile.h"
 #include "core/pipeline/graphs/precision.h"
 

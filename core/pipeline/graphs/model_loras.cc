@@ -7,7 +7,7 @@
 #include "core/adapters/lora/lora_reader.h"
 #include "core/adapters/lora/merge_loras.h"
 #include "core/adapters/lora/model_modules.h"
-#include "core/base/status_macros.h"
+#include "core/base/errors/status_macros.h"
 
 namespace latentd::pipeline {
 namespace {

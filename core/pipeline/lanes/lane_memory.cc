@@ -5,7 +5,7 @@
 
 #include "absl/types/span.h"
 #include "core/base/alignment.h"
-#include "core/base/status_macros.h"
+#include "core/base/errors/status_macros.h"
 #include "core/pipeline/lanes/step_lane.h"
 
 namespace latentd::pipeline {

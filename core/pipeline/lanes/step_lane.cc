@@ -5,7 +5,7 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
-#include "core/base/status_macros.h"
+#include "core/base/errors/status_macros.h"
 #include "core/pipeline/lanes/pinned.h"
 
 namespace latentd::pipeline {

@@ -6,9 +6,9 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "core/base/error_details.h"
-#include "core/base/status_macros.h"
-#include "core/base/text.h"
+#include "core/base/errors/error_details.h"
+#include "core/base/errors/status_macros.h"
+#include "core/base/text/text.h"
 
 namespace latentd::pipeline {
 namespace {

@@ -10,9 +10,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "core/base/error_details.h"
-#include "core/base/status_macros.h"
-#include "core/base/text.h"
+#include "core/base/errors/error_details.h"
+#include "core/base/errors/status_macros.h"
+#include "core/base/text/text.h"
 #include "core/families/family/clip_text.h"
 
 namespace latentd::pipeline {

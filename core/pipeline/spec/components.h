@@ -14,7 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
-#include "core/base/text.h"
+#include "core/base/text/text.h"
 #include "core/device/dtype.h"
 #include "core/pipeline/spec/limits.h"
 #include "core/pipeline/spec/model_table.h"

@@ -4,7 +4,7 @@
 #include <type_traits>
 
 #include "absl/strings/str_cat.h"
-#include "core/base/text.h"
+#include "core/base/text/text.h"
 #include "core/pipeline/spec/components.h"
 #include "core/pipeline/spec/limits.h"
 #include "core/pipeline/spec/unused_parameters.h"

@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "core/base/text.h"
+#include "core/base/text/text.h"
 #include "core/pipeline/spec/validation.h"
 
 namespace latentd::pipeline {

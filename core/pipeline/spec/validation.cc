@@ -3,7 +3,7 @@
 #include <random>
 #include <type_traits>
 
-#include "core/base/text.h"
+#include "core/base/text/text.h"
 #include "core/pipeline/spec/fields.h"
 
 namespace latentd::pipeline {

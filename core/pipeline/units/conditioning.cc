@@ -6,7 +6,7 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
-#include "core/base/status_macros.h"
+#include "core/base/errors/status_macros.h"
 #include "core/families/family/clip_text.h"
 #include "core/pipeline/lanes/pinned.h"
 #include "core/pipeline/plan/embeds.h"

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "core/base/error_details.h"
-#include "core/base/status_macros.h"
-#include "core/base/tensor_file.h"
+#include "core/base/errors/error_details.h"
+#include "core/base/errors/status_macros.h"
+#include "core/base/files/tensor_file.h"
 #include "core/families/family/clip_text.h"
 
 namespace latentd::pipeline {

@@ -1,7 +1,7 @@
 #include "core/pipeline/units/finite.h"
 
 #include "absl/strings/str_cat.h"
-#include "core/base/error_details.h"
+#include "core/base/errors/error_details.h"
 
 namespace latentd::pipeline {
 

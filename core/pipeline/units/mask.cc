@@ -4,8 +4,8 @@
 #include <string>
 #include <utility>
 
-#include "core/base/error_details.h"
-#include "core/base/status_macros.h"
+#include "core/base/errors/error_details.h"
+#include "core/base/errors/status_macros.h"
 #include "core/image/decode.h"
 #include "core/image/pixels/resize.h"
 #include "core/pipeline/units/pixels.h"

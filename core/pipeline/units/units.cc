@@ -4,7 +4,7 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/functional/function_ref.h"
-#include "core/base/status_macros.h"
+#include "core/base/errors/status_macros.h"
 #include "core/pipeline/units/unit_kinds.h"
 
 namespace latentd::pipeline {

@@ -5,7 +5,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "core/base/json.h"
+#include "core/base/files/json.h"
 
 namespace latentd::schedulers {
 namespace {

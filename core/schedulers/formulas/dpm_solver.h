@@ -13,7 +13,7 @@
 
 #include <optional>
 
-#include "core/base/error_details.h"
+#include "core/base/errors/error_details.h"
 #include "core/schedulers/formulas/step_matrix.h"
 #include "core/schedulers/grids/grid.h"
 

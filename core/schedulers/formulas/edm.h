@@ -6,7 +6,7 @@
 
 #include <optional>
 
-#include "core/base/error_details.h"
+#include "core/base/errors/error_details.h"
 #include "core/schedulers/config/scheduler_config.h"
 #include "core/schedulers/formulas/step_matrix.h"
 

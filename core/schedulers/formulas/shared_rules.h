@@ -3,7 +3,7 @@
 
 #include <optional>
 
-#include "core/base/error_details.h"
+#include "core/base/errors/error_details.h"
 #include "core/schedulers/config/scheduler_config.h"
 
 namespace latentd::schedulers {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/base/error_details.h"
+#include "core/base/errors/error_details.h"
 #include "core/schedulers/grids/noise_schedule.h"
 #include "core/schedulers/grids/sigmas.h"
 #include "core/schedulers/grids/timesteps.h"

@@ -11,7 +11,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/base/status_macros.h"
+#include "core/base/errors/status_macros.h"
 #include "core/schedulers/formulas/step_matrix.h"
 #include "core/schedulers/grids/alpha_grid.h"
 #include "core/schedulers/methods/scheduler.h"

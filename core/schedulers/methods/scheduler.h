@@ -8,7 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "core/base/error_details.h"
+#include "core/base/errors/error_details.h"
 #include "core/schedulers/config/scheduler_config.h"
 #include "core/schedulers/formulas/step_coefficients.h"
 #include "core/schedulers/grids/grid.h"

@@ -11,7 +11,7 @@
 #include "absl/container/btree_map.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "core/base/file_reader.h"
+#include "core/base/files/file_reader.h"
 #include "core/weights/archives.h"
 #include "core/weights/containers/component.h"
 #include "core/weights/containers/single_file.h"

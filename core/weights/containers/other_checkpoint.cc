@@ -11,8 +11,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
-#include "core/base/json.h"
-#include "core/base/text.h"
+#include "core/base/files/json.h"
+#include "core/base/text/text.h"
 #include "core/weights/containers/safetensors.h"
 #include "core/weights/containers/single_file.h"
 

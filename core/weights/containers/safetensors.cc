@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "core/base/coding.h"
-#include "core/base/status_macros.h"
-#include "core/base/text.h"
+#include "core/base/errors/status_macros.h"
+#include "core/base/text/coding.h"
+#include "core/base/text/text.h"
 #include "core/weights/checkpoint_file.h"
 #include "core/weights/containers/file_container.h"
 #include "core/weights/containers/safetensors_header.h"

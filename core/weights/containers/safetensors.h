@@ -22,7 +22,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "core/base/mapped_file.h"
+#include "core/base/files/mapped_file.h"
 #include "core/weights/archives.h"
 #include "core/weights/containers/safetensors_header.h"
 #include "core/weights/stored_tensor.h"

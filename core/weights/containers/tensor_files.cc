@@ -11,9 +11,9 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "core/base/json.h"
-#include "core/base/status_macros.h"
-#include "core/base/text.h"
+#include "core/base/errors/status_macros.h"
+#include "core/base/files/json.h"
+#include "core/base/text/text.h"
 #include "core/weights/containers/safetensors.h"
 #include "core/weights/containers/safetensors_header.h"
 

@@ -9,7 +9,7 @@
 
 #include "absl/container/btree_map.h"
 #include "absl/status/statusor.h"
-#include "core/base/file_reader.h"
+#include "core/base/files/file_reader.h"
 #include "core/weights/archives.h"
 #include "core/weights/stored_tensor.h"
 

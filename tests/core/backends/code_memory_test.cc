@@ -7,7 +7,7 @@
 #include <fstream>
 #include <string>
 
-#include "core/base/error_details.h"
+#include "core/base/errors/error_details.h"
 #include "tests/support/status_matchers.h"
 
 namespace latentd::backends::cpu {

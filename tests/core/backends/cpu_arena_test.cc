@@ -9,9 +9,9 @@
 #include <string>
 
 #include "core/backends/cpu/arena.h"
-#include "core/base/error_details.h"
-#include "core/base/files.h"
-#include "core/base/memory_limit.h"
+#include "core/base/errors/error_details.h"
+#include "core/base/files/files.h"
+#include "core/base/process/memory_limit.h"
 #include "tests/core/cache/child_process.h"
 #include "tests/support/status_matchers.h"
 

@@ -13,7 +13,7 @@
 #include "core/backends/cpu/kernel_rules.h"
 #include "core/backends/cpu/plan.h"
 #include "core/backends/lowering/lowering.h"
-#include "core/base/files.h"
+#include "core/base/files/files.h"
 #include "core/graph/split.h"
 #include "core/passes/pipeline.h"
 #include "core/weights/containers/checkpoint.h"

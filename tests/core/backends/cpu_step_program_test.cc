@@ -11,7 +11,7 @@
 #include "core/backends/cpu/cpu_backend.h"
 #include "core/backends/cpu/kernel_rules.h"
 #include "core/backends/lowering/lowering.h"
-#include "core/base/status_macros.h"
+#include "core/base/errors/status_macros.h"
 #include "core/graph/split.h"
 #include "core/passes/pipeline.h"
 #include "core/passes/precision.h"

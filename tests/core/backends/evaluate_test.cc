@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/base/error_details.h"
+#include "core/base/errors/error_details.h"
 #include "core/graph/graph_builder.h"
 #include "tests/core/backends/heap_requests.h"
 #include "tests/support/sanitized.h"

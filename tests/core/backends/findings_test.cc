@@ -12,7 +12,7 @@
 
 #include "absl/synchronization/notification.h"
 #include "core/backends/chooser.h"
-#include "core/base/out_of_memory.h"
+#include "core/base/errors/out_of_memory.h"
 #include "core/device/device_fault.h"
 #include "tests/support/status_matchers.h"
 

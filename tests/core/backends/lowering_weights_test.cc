@@ -15,7 +15,7 @@
 #include "core/backends/cpu/kernel_rules.h"
 #include "core/backends/lowering/addresses.h"
 #include "core/backends/lowering/lowering.h"
-#include "core/base/out_of_memory.h"
+#include "core/base/errors/out_of_memory.h"
 #include "core/device/host_device.h"
 #include "core/graph/graph_builder.h"
 #include "tests/conformance/run_graph.h"

@@ -12,7 +12,7 @@
 #include "absl/strings/str_split.h"
 #include "core/backends/cpu/cpu_backend.h"
 #include "core/backends/reference/reference_backend.h"
-#include "core/base/files.h"
+#include "core/base/files/files.h"
 #include "core/graph/graph_builder.h"
 #include "core/weights/weight_store.h"
 #include "tests/conformance/low_precision.h"

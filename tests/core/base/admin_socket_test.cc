@@ -1,4 +1,4 @@
-#include "core/base/admin_socket.h"
+#include "core/base/process/admin_socket.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "core/base/cgroup.h"
+#include "core/base/process/cgroup.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "core/base/coding.h"
+#include "core/base/text/coding.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "core/base/duration_text.h"
+#include "core/base/text/duration_text.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

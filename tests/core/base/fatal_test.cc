@@ -1,4 +1,4 @@
-#include "core/base/fatal.h"
+#include "core/base/errors/fatal.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "core/base/files.h"
+#include "core/base/files/files.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

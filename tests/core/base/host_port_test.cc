@@ -1,4 +1,4 @@
-#include "core/base/host_port.h"
+#include "core/base/text/host_port.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "core/base/json.h"
+#include "core/base/files/json.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "core/base/mapped_file.h"
+#include "core/base/files/mapped_file.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

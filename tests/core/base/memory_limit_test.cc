@@ -1,4 +1,4 @@
-#include "core/base/memory_limit.h"
+#include "core/base/process/memory_limit.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,11 +1,11 @@
-#include "core/base/memory_room.h"
+#include "core/base/process/memory_room.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <utility>
 
-#include "core/base/error_details.h"
+#include "core/base/errors/error_details.h"
 #include "tests/support/status_matchers.h"
 
 namespace latentd {

@@ -1,4 +1,4 @@
-#include "core/base/process_stat.h"
+#include "core/base/process/process_stat.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "core/base/split_work.h"
+#include "core/base/threads/split_work.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "core/base/tensor_file.h"
+#include "core/base/files/tensor_file.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

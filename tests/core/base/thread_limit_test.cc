@@ -1,4 +1,4 @@
-#include "core/base/thread_limit.h"
+#include "core/base/threads/thread_limit.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

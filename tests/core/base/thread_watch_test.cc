@@ -1,4 +1,4 @@
-#include "core/base/thread_watch.h"
+#include "core/base/threads/thread_watch.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "core/base/worker.h"
+#include "core/base/threads/worker.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/base/error_details.h"
+#include "core/base/errors/error_details.h"
 #include "tests/core/batching/admission_rig.h"
 
 namespace latentd::batching {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "core/base/error_facts.h"
+#include "core/base/errors/error_facts.h"
 #include "core/batching/queue.h"
 #include "tests/support/fake_clock.h"
 #include "tests/support/status_matchers.h"

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "core/base/error_details.h"
-#include "core/base/text.h"
+#include "core/base/errors/error_details.h"
+#include "core/base/text/text.h"
 #include "tests/support/status_matchers.h"
 
 namespace latentd::batching {

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "core/base/error_details.h"
+#include "core/base/errors/error_details.h"
 #include "core/batching/queue.h"
 #include "tests/support/fake_clock.h"
 

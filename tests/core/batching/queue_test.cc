@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "core/base/error_details.h"
+#include "core/base/errors/error_details.h"
 #include "tests/support/fake_clock.h"
 #include "tests/support/status_matchers.h"
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "core/base/digest.h"
+#include "core/base/text/digest.h"
 #include "core/cache/disk_cache.h"
 #include "core/metrics/registry.h"
 #include "tests/support/fake_clock.h"

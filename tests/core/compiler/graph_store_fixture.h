@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/synchronization/mutex.h"
-#include "core/base/error_details.h"
+#include "core/base/errors/error_details.h"
 #include "core/compiler/graph_store.h"
 #include "core/weights/weight_store.h"
 #include "tests/core/compiler/fake_backend.h"

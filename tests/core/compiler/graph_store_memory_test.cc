@@ -1,5 +1,5 @@
 // Memory of the graph store, its users, and eviction.
-#include "core/base/out_of_memory.h"
+#include "core/base/errors/out_of_memory.h"
 #include "tests/core/compiler/graph_store_fixture.h"
 
 namespace latentd::compiler {

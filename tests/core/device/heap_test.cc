@@ -17,8 +17,8 @@
 #include <vector>
 
 #include "core/base/alignment.h"
-#include "core/base/error_details.h"
-#include "core/base/out_of_memory.h"
+#include "core/base/errors/error_details.h"
+#include "core/base/errors/out_of_memory.h"
 #include "tests/support/status_matchers.h"
 
 namespace latentd::device {

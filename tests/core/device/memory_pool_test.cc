@@ -8,8 +8,8 @@
 #include <set>
 #include <vector>
 
-#include "core/base/error_details.h"
-#include "core/base/out_of_memory.h"
+#include "core/base/errors/error_details.h"
+#include "core/base/errors/out_of_memory.h"
 #include "tests/support/status_matchers.h"
 
 namespace latentd::device {

@@ -6,7 +6,7 @@
 
 #include <filesystem>
 
-#include "core/base/error_details.h"
+#include "core/base/errors/error_details.h"
 #include "tests/core/engine/demo_engine.h"
 #include "tests/support/source_directory.h"
 #include "tests/support/status_matchers.h"

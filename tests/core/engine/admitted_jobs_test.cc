@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/base/error_details.h"
+#include "core/base/errors/error_details.h"
 #include "tests/core/engine/loop_rig.h"
 
 namespace latentd::engine {

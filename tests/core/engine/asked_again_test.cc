@@ -6,7 +6,7 @@
 #include <string>
 
 #include "absl/synchronization/notification.h"
-#include "core/base/error_details.h"
+#include "core/base/errors/error_details.h"
 #include "core/engine/local_engine.h"
 #include "tests/core/engine/loop_rig.h"
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "core/base/error_details.h"
-#include "core/base/error_facts.h"
+#include "core/base/errors/error_details.h"
+#include "core/base/errors/error_facts.h"
 #include "core/pipeline/plan/latents_file.h"
 #include "tests/core/engine/demo_engine.h"
 #include "tests/support/inputs.h"

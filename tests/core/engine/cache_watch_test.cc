@@ -15,7 +15,7 @@
 #include <utility>
 
 #include "absl/synchronization/mutex.h"
-#include "core/base/error_details.h"
+#include "core/base/errors/error_details.h"
 #include "tests/core/engine/demo_engine.h"
 #include "tests/support/fake_clock.h"
 #include "tests/support/temporary_directory.h"

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "absl/synchronization/mutex.h"
-#include "core/base/error_details.h"
-#include "core/base/files.h"
+#include "core/base/errors/error_details.h"
+#include "core/base/files/files.h"
 #include "core/weights/checkpoint_file.h"
 #include "tests/core/engine/demo_engine.h"
 #include "tests/support/in_place_edit.h"

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "absl/time/clock.h"
-#include "core/base/error_details.h"
-#include "core/base/error_facts.h"
+#include "core/base/errors/error_details.h"
+#include "core/base/errors/error_facts.h"
 #include "core/image/encode.h"
 #include "tests/core/engine/demo_engine.h"
 #include "tests/support/inputs.h"

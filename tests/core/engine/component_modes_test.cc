@@ -6,7 +6,7 @@
 #include <map>
 #include <string>
 
-#include "core/base/error_details.h"
+#include "core/base/errors/error_details.h"
 #include "core/image/decode.h"
 #include "tests/core/engine/demo_engine.h"
 #include "tests/support/inputs.h"

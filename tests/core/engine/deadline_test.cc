@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/base/error_details.h"
+#include "core/base/errors/error_details.h"
 #include "core/engine/loop/picture_loop.h"
 #include "tests/core/engine/loop_rig.h"
 

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "absl/synchronization/notification.h"
-#include "core/base/error_details.h"
+#include "core/base/errors/error_details.h"
 #include "tests/core/engine/loop_rig.h"
 #include "tests/support/separate_device.h"
 #include "tests/support/temporary_directory.h"

@@ -5,7 +5,7 @@
 #include <atomic>
 #include <memory>
 
-#include "core/base/error_details.h"
+#include "core/base/errors/error_details.h"
 #include "tests/core/engine/demo_engine.h"
 #include "tests/support/status_matchers.h"
 

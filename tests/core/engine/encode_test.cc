@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "core/base/error_details.h"
-#include "core/base/tensor_file.h"
+#include "core/base/errors/error_details.h"
+#include "core/base/files/tensor_file.h"
 #include "core/metrics/families.h"
 #include "tests/core/engine/demo_engine.h"
 

@@ -23,7 +23,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "core/base/error_details.h"
+#include "core/base/errors/error_details.h"
 #include "tests/core/engine/loop_rig.h"
 #include "tests/support/sanitized.h"
 #include "tests/support/separate_device.h"

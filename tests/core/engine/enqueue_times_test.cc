@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "core/base/thread_watch.h"
+#include "core/base/threads/thread_watch.h"
 #include "core/engine/loop/picture_loop.h"
 #include "core/engine/loop/units_in_flight.h"
 #include "tests/core/engine/loop_rig.h"

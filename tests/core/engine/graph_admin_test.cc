@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "core/base/error_details.h"
-#include "core/base/text.h"
+#include "core/base/errors/error_details.h"
+#include "core/base/text/text.h"
 #include "tests/core/engine/demo_engine.h"
 #include "tests/support/sanitized.h"
 #include "tests/support/status_matchers.h"

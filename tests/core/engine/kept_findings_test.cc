@@ -16,7 +16,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/synchronization/mutex.h"
 #include "core/backends/chooser.h"
-#include "core/base/status_macros.h"
+#include "core/base/errors/status_macros.h"
 #include "tests/core/engine/demo_engine.h"
 #include "tests/support/safetensors_writer.h"
 #include "tests/support/status_matchers.h"

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "core/base/error_details.h"
-#include "core/base/error_facts.h"
+#include "core/base/errors/error_details.h"
+#include "core/base/errors/error_facts.h"
 #include "core/engine/api/config.h"
 #include "core/engine/api/events.h"
 #include "core/engine/api/generate_spec.h"

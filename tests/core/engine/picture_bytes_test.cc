@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/synchronization/notification.h"
-#include "core/base/error_details.h"
+#include "core/base/errors/error_details.h"
 #include "core/noise/noise_generator.h"
 #include "core/pipeline/plan/latents_file.h"
 #include "tests/core/engine/loop_rig.h"

@@ -14,7 +14,7 @@
 
 #include "absl/synchronization/barrier.h"
 #include "absl/synchronization/notification.h"
-#include "core/base/error_details.h"
+#include "core/base/errors/error_details.h"
 #include "tests/core/engine/loop_rig.h"
 
 namespace latentd::engine {

@@ -16,7 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/barrier.h"
 #include "absl/synchronization/notification.h"
-#include "core/base/error_details.h"
+#include "core/base/errors/error_details.h"
 #include "core/device/device_fault.h"
 #include "core/weights/weight_store.h"
 #include "tests/core/compiler/fake_backend.h"

@@ -27,7 +27,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/types/span.h"
-#include "core/base/error_details.h"
+#include "core/base/errors/error_details.h"
 #include "core/image/encode.h"
 #include "core/schedulers/schedule.h"
 #include "tests/core/engine/loop_rig.h"

@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "core/base/error_details.h"
+#include "core/base/errors/error_details.h"
 #include "tests/core/engine/loop_rig.h"
 
 namespace latentd::engine {

@@ -15,7 +15,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
-#include "core/base/error_details.h"
+#include "core/base/errors/error_details.h"
 #include "core/device/device_fault.h"
 #include "tests/core/engine/loop_rig.h"
 #include "tests/support/separate_device.h"

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/base/error_details.h"
+#include "core/base/errors/error_details.h"
 #include "core/device/device_fault.h"
 #include "tests/core/engine/demo_engine.h"
 #include "tests/support/fake_clock.h"

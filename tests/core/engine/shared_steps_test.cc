@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/base/error_details.h"
+#include "core/base/errors/error_details.h"
 #include "core/engine/loop/picture_loop.h"
 #include "core/image/encode.h"
 #include "core/pipeline/spec/inputs.h"

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "absl/synchronization/barrier.h"
-#include "core/base/error_details.h"
-#include "core/base/text.h"
+#include "core/base/errors/error_details.h"
+#include "core/base/text/text.h"
 #include "tests/core/engine/demo_engine.h"
 #include "tests/support/fake_clock.h"
 #include "tests/support/safetensors_writer.h"

@@ -5,7 +5,7 @@
 #include <limits>
 #include <set>
 
-#include "core/base/error_details.h"
+#include "core/base/errors/error_details.h"
 #include "tests/core/engine/demo_engine.h"
 #include "tests/core/pipeline/doctored_checkpoint.h"
 #include "tests/support/temporary_directory.h"

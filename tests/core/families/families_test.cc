@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "core/base/text.h"
+#include "core/base/text/text.h"
 #include "core/families/sdxl/sdxl.h"
 #include "tests/core/pipeline/rig.h"
 #include "tests/support/temporary_directory.h"

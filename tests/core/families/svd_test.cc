@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "core/base/error_details.h"
+#include "core/base/errors/error_details.h"
 #include "core/families/svd/draw_video.h"
 #include "core/families/svd/video_configs.h"
 #include "core/families/svd/video_graphs.h"

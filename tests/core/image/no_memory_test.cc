@@ -1,8 +1,8 @@
 // A lack of memory is the machine's fault, not the picture's: clients may try again.
 #include <gtest/gtest.h>
 
-#include "core/base/error_details.h"
-#include "core/base/out_of_memory.h"
+#include "core/base/errors/error_details.h"
+#include "core/base/errors/out_of_memory.h"
 #include "core/image/decode.h"
 #include "core/image/encode.h"
 #include "tests/core/image/pictures.h"

@@ -13,7 +13,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "core/base/files.h"
+#include "core/base/files/files.h"
 #include "core/metrics/merge.h"
 #include "tests/support/source_directory.h"
 #include "tests/support/status_matchers.h"

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "core/base/files.h"
+#include "core/base/files/files.h"
 #include "core/networks/autoencoder_kl_config.h"
 #include "core/networks/autoencoder_tiny.h"
 #include "core/networks/clip_text_config.h"

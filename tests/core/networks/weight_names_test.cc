@@ -10,7 +10,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/strip.h"
-#include "core/base/files.h"
+#include "core/base/files/files.h"
 #include "core/weights/containers/safetensors.h"
 #include "tests/golden/network_graphs.h"
 #include "tests/support/source_directory.h"

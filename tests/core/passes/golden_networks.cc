@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "core/base/status_macros.h"
+#include "core/base/errors/status_macros.h"
 #include "core/graph/split.h"
 #include "core/weights/containers/safetensors.h"
 #include "tests/conformance/run_graph.h"

@@ -4,7 +4,7 @@
 #include <set>
 #include <string>
 
-#include "core/base/error_details.h"
+#include "core/base/errors/error_details.h"
 #include "core/image/encode.h"
 #include "tests/core/pipeline/rig.h"
 

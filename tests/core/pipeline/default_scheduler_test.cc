@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "core/base/error_details.h"
+#include "core/base/errors/error_details.h"
 #include "tests/core/pipeline/rig.h"
 #include "tests/support/temporary_directory.h"
 

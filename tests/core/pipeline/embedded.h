@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "core/base/tensor_file.h"
+#include "core/base/files/tensor_file.h"
 #include "core/pipeline/units/embeds_file.h"
 #include "tests/core/pipeline/rig.h"
 

@@ -13,7 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/backends/cpu/cpu_backend.h"
-#include "core/base/files.h"
+#include "core/base/files/files.h"
 #include "core/image/encode.h"
 #include "tests/core/pipeline/embedded.h"
 #include "tests/support/source_directory.h"

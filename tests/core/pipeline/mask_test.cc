@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/base/error_details.h"
+#include "core/base/errors/error_details.h"
 #include "core/image/encode.h"
 #include "tests/support/status_matchers.h"
 

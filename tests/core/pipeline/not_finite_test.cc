@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/base/error_details.h"
+#include "core/base/errors/error_details.h"
 #include "core/image/encode.h"
 #include "core/pipeline/units/finite.h"
 #include "tests/core/pipeline/rig.h"

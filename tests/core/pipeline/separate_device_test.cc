@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "core/backends/cpu/cpu_backend.h"
-#include "core/base/error_details.h"
+#include "core/base/errors/error_details.h"
 #include "core/image/encode.h"
 #include "tests/core/pipeline/rig.h"
 #include "tests/support/temporary_directory.h"

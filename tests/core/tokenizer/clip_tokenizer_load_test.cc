@@ -7,7 +7,7 @@
 #include <string>
 
 #include "absl/strings/str_replace.h"
-#include "core/base/files.h"
+#include "core/base/files/files.h"
 #include "core/tokenizer/clip_tokenizer.h"
 #include "tests/core/tokenizer/tokenizer_folder.h"
 #include "tests/support/status_matchers.h"

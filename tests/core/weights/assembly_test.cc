@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
-#include "core/base/status_macros.h"
+#include "core/base/errors/status_macros.h"
 #include "core/weights/containers/checkpoint.h"
 #include "core/weights/containers/safetensors.h"
 #include "tests/support/safetensors_writer.h"

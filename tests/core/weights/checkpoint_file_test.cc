@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "core/base/error_details.h"
+#include "core/base/errors/error_details.h"
 #include "core/weights/containers/safetensors.h"
 #include "tests/support/in_place_edit.h"
 #include "tests/support/safetensors_writer.h"

@@ -8,7 +8,7 @@
 #include <optional>
 #include <string>
 
-#include "core/base/error_details.h"
+#include "core/base/errors/error_details.h"
 #include "core/graph/graph_builder.h"
 #include "core/weights/checkpoint_file.h"
 #include "core/weights/containers/safetensors.h"

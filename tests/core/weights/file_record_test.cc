@@ -9,7 +9,7 @@
 #include <memory>
 #include <string>
 
-#include "core/base/error_details.h"
+#include "core/base/errors/error_details.h"
 #include "tests/support/in_place_edit.h"
 #include "tests/support/safetensors_writer.h"
 #include "tests/support/status_matchers.h"

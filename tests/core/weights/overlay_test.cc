@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-#include "core/base/error_details.h"
+#include "core/base/errors/error_details.h"
 #include "core/graph/graph_builder.h"
 #include "core/weights/checkpoint_file.h"
 #include "core/weights/containers/safetensors.h"

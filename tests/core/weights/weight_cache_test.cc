@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "core/base/files.h"
+#include "core/base/files/files.h"
 #include "core/graph/graph_builder.h"
 #include "core/weights/containers/safetensors.h"
 #include "core/weights/weight_store.h"

@@ -8,7 +8,7 @@
 
 #include <optional>
 
-#include "core/base/stop_signals.h"
+#include "core/base/process/stop_signals.h"
 #include "server/process/log.h"
 #include "server/process/signals.h"
 #include "tests/server/running_server.h"

@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "absl/synchronization/notification.h"
-#include "core/base/memory_room.h"
+#include "core/base/process/memory_room.h"
 #include "tests/server/running_server.h"
 #include "tests/support/recording_sink.h"
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "absl/synchronization/notification.h"
-#include "core/base/error_details.h"
+#include "core/base/errors/error_details.h"
 #include "server/generation/kept_streams.h"
 #include "server/generation/outbox.h"
 #include "tests/server/running_server.h"

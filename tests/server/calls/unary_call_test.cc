@@ -8,9 +8,9 @@
 #include <thread>
 #include <vector>
 
-#include "core/base/error_details.h"
-#include "core/base/error_facts.h"
-#include "core/base/tensor_file.h"
+#include "core/base/errors/error_details.h"
+#include "core/base/errors/error_facts.h"
+#include "core/base/files/tensor_file.h"
 #include "tests/server/running_server.h"
 
 namespace latentd::server::calls {

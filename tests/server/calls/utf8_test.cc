@@ -6,8 +6,8 @@
 
 #include <random>
 
-#include "core/base/error_details.h"
-#include "core/base/utf8.h"
+#include "core/base/errors/error_details.h"
+#include "core/base/text/utf8.h"
 #include "latent/v1/image_generation.pb.h"
 #include "server/calls/request_parser.h"
 #include "tests/support/status_matchers.h"

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "core/base/error_details.h"
-#include "core/base/error_facts.h"
+#include "core/base/errors/error_details.h"
+#include "core/base/errors/error_facts.h"
 #include "tests/server/fake_engine.h"
 #include "tests/support/fake_clock.h"
 #include "tests/support/status_matchers.h"

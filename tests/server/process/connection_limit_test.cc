@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "core/base/files.h"
+#include "core/base/files/files.h"
 #include "tests/support/status_matchers.h"
 
 namespace latentd::server::process {

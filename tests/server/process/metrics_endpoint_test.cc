@@ -19,7 +19,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "core/base/files.h"
+#include "core/base/files/files.h"
 #include "server/process/log.h"
 #include "server/process/process_metrics.h"
 #include "tests/server/fake_engine.h"

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "core/base/files.h"
+#include "core/base/files/files.h"
 
 namespace latentd::server::process {
 namespace {

@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "core/base/files.h"
+#include "core/base/files/files.h"
 
 namespace latentd::server::process {
 namespace {

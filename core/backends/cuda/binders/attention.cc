@@ -12,7 +12,7 @@
 #include "core/backends/cuda/kernels/long_attention.h"
 #include "core/backends/cuda/kernels/short_attention.h"
 #include "core/base/alignment.h"
-#include "core/base/status_macros.h"
+#include "core/base/errors/status_macros.h"
 
 namespace latentd::backends::cuda {
 namespace {

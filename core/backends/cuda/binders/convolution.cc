@@ -12,7 +12,7 @@
 #include "core/backends/cuda/kernels/patches.h"
 #include "core/backends/cuda/kernels/strided.h"
 #include "core/base/alignment.h"
-#include "core/base/status_macros.h"
+#include "core/base/errors/status_macros.h"
 
 namespace latentd::backends::cuda {
 namespace {

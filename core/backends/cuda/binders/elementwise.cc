@@ -6,7 +6,7 @@
 #include "core/backends/cuda/binders/binders.h"
 #include "core/backends/cuda/kernels/strided.h"
 #include "core/backends/lowering/functions.h"
-#include "core/base/status_macros.h"
+#include "core/base/errors/status_macros.h"
 
 namespace latentd::backends::cuda {
 namespace {

@@ -3,7 +3,7 @@
 #include "core/backends/cuda/binders/product.h"
 #include "core/backends/cuda/kernels/elementwise.h"
 #include "core/backends/cuda/kernels/row_norms.h"
-#include "core/base/status_macros.h"
+#include "core/base/errors/status_macros.h"
 
 namespace latentd::backends::cuda {
 namespace {

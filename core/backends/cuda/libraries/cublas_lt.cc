@@ -7,9 +7,9 @@
 #include "absl/strings/str_cat.h"
 #include "core/backends/cuda/libraries/product_trial.h"
 #include "core/backends/cuda/libraries/shared_library.h"
-#include "core/base/coding.h"
-#include "core/base/out_of_memory.h"
-#include "core/base/status_macros.h"
+#include "core/base/errors/out_of_memory.h"
+#include "core/base/errors/status_macros.h"
+#include "core/base/text/coding.h"
 #include "core/device/cuda/cuda_status.h"
 
 namespace latentd::backends::cuda {

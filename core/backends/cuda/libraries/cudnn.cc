@@ -19,7 +19,7 @@
 #include "absl/strings/strip.h"
 #include "absl/synchronization/mutex.h"
 #include "core/backends/cuda/libraries/shared_library.h"
-#include "core/base/status_macros.h"
+#include "core/base/errors/status_macros.h"
 #include "core/device/cuda/cuda_status.h"
 #include "core/device/device_fault.h"
 

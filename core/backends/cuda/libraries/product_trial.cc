@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "absl/memory/memory.h"
-#include "core/base/status_macros.h"
+#include "core/base/errors/status_macros.h"
 #include "core/device/cuda/cuda_status.h"
 
 namespace latentd::backends::cuda {

@@ -10,7 +10,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "core/base/status_macros.h"
+#include "core/base/errors/status_macros.h"
 #include "core/device/cuda/cuda_status.h"
 
 namespace latentd::backends::cuda {

@@ -7,7 +7,7 @@
 
 #include "absl/container/inlined_vector.h"
 #include "core/backends/cuda/libraries/trial_memory.h"
-#include "core/base/status_macros.h"
+#include "core/base/errors/status_macros.h"
 
 namespace latentd::backends::cuda {
 namespace {

@@ -3,7 +3,7 @@
 #include <bit>
 #include <cstdint>
 
-#include "core/base/coding.h"
+#include "core/base/text/coding.h"
 
 namespace latentd::backends::cuda {
 namespace {

@@ -15,7 +15,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/backends/cuda/trial/trial_packets.h"
-#include "core/base/status_macros.h"
+#include "core/base/errors/status_macros.h"
 #include "core/device/device_fault.h"
 
 namespace latentd::backends::cuda {

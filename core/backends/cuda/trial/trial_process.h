@@ -25,7 +25,7 @@
 #include "core/backends/chooser.h"
 #include "core/backends/cuda/libraries/cublas_lt.h"
 #include "core/backends/cuda/trial/trial_packets.h"
-#include "core/base/files.h"
+#include "core/base/files/files.h"
 
 namespace latentd::backends::cuda {
 

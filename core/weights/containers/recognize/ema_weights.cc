@@ -6,7 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
-#include "core/base/text.h"
+#include "core/base/text/text.h"
 #include "core/weights/containers/recognize/refuse_file.h"
 
 namespace latentd::weights {

@@ -7,7 +7,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "core/base/text.h"
+#include "core/base/text/text.h"
 
 namespace latentd::weights {
 namespace {

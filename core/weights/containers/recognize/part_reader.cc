@@ -8,7 +8,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "core/base/text.h"
+#include "core/base/text/text.h"
 #include "core/weights/scaled_source.h"
 
 namespace latentd::weights {

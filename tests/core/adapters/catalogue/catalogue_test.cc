@@ -14,7 +14,7 @@
 
 #include "absl/container/btree_map.h"
 #include "absl/strings/str_cat.h"
-#include "core/base/error_details.h"
+#include "core/base/errors/error_details.h"
 #include "core/weights/containers/safetensors.h"
 #include "tests/support/safetensors_writer.h"
 #include "tests/support/status_matchers.h"

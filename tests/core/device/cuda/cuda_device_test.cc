@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "core/base/error_details.h"
+#include "core/base/errors/error_details.h"
 #include "core/device/cuda/cuda_status.h"
 #include "core/device/cuda/cuda_stream.h"
 #include "core/device/device_fault.h"

@@ -12,7 +12,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_split.h"
-#include "core/base/files.h"
+#include "core/base/files/files.h"
 #include "tests/core/weights/containers/published_file.h"
 #include "tests/support/source_directory.h"
 #include "tests/support/status_matchers.h"
