@@ -33,7 +33,7 @@
 #include "server/http/routes/routes.h"
 #include "server/http/service.h"
 #include "server/http/tls_contexts.h"
-#include "server/process/listen_address.h"
+#include "server/process/ports/listen_address.h"
 
 namespace latentd::server::http {
 namespace {

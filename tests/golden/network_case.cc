@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "core/base/errors/status_macros.h"
-#include "core/networks/clip_text_config.h"
+#include "core/networks/config/clip_text_config.h"
 #include "core/weights/containers/safetensors.h"
 #include "tests/golden/case_files.h"
 #include "tests/golden/network_graphs.h"
@@ -55,7 +55,7 @@ std::map<std::string, device::Shape> WeightShapes(const std::vector<graph::Graph
 }
 
 // True for parameters that change nothing: attention to one token is the same whatever asks
-// (core/networks/transformer_spatio_temporal.h).
+// (core/networks/layers/transformer_spatio_temporal.h).
 bool IsUnread(absl::string_view class_name, absl::string_view parameter) {
   constexpr absl::string_view kOfOneToken[] = {".norm2.", ".attn2.to_q.", ".attn2.to_k."};
   return class_name == "UNetSpatioTemporalConditionModel" &&

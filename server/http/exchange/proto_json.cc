@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "server/process/utf8_message.h"
+#include "server/process/logs/utf8_message.h"
 
 namespace latentd::server::http {
 

@@ -7,7 +7,7 @@
 #include "core/engine/engine.h"
 #include "server/http/calls/running_calls.h"
 #include "server/http/routes/router.h"
-#include "server/process/health.h"
+#include "server/process/lifetime/health.h"
 
 namespace latentd::server::http {
 
