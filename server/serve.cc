@@ -165,9 +165,9 @@ std::string AdminFolder(const config::Options& options) {
   if (made.ok()) return folder;
   process::Log(
       v1::WARNING,
-      absl::StrCat(
-          "GraphCache, Admin and Models are off, since there is no place for their socket: ",
-          made.message(), "; --admin-listen=unix:PATH names another"));
+      absl::StrCat("GraphCache, Admin, Models and Adapters are off, since there is no place for "
+                   "their socket: ",
+                   made.message(), "; --admin-listen=unix:PATH names another"));
   return "";
 }
 

@@ -42,7 +42,7 @@ int64_t BytesPerElement(const Source& source, const std::string& folder,
   if (folder == "vae") return device::SizeOf(device::DType::kF32);
   const device::DType dtype = DTypeOf(
       options.precision, folder == "unet" ? FlagNameOf(kUnetName, source.model.name) : folder);
-  // Of fp8's weights some have 8 bits.
+  // Some of fp8's weights have 8 bits.
   if (dtype == device::DType::kF8E4M3) return device::SizeOf(device::DType::kBF16);
   const bool widened = dtype == device::DType::kF16 && options.holds_fp16_in_fp32;
   return device::SizeOf(widened ? device::DType::kF32 : dtype);

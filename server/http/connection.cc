@@ -411,7 +411,7 @@ class StreamConnection final : public Connection,
       if (!piece) return;
       if (piece->broken) Gone();
       if (!gone_) return Write(*std::move(piece));
-      if (piece->last) EndCall();
+      if (piece->last && call_ != nullptr) EndCall();  // Gone may have ended it
     }
   }
 

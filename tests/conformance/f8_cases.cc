@@ -22,7 +22,7 @@ OpCase RowNorm(const std::string& name, const std::string& input, const Shape& s
           }};
 }
 
-// Of absolute values, times a factor.
+// Scales of absolute values, times a factor.
 OpCase F8Scale(const std::string& name, float factor) {
   return {absl::StrCat("f8_scale_", name), Op::kF8Scale, [=](GraphBuilder& b) {
             const Value x = b.Input("x", DType::kF32, {700}, Rate::kStep);
@@ -78,7 +78,7 @@ OpCase F8Linear(const std::string& name, const Shape& x, int64_t out, DType to, 
           }};
 }
 
-// What is quantised is f32, so that one rounding decides.
+// The operand that is quantised is f32, so that one rounding decides.
 OpCase QuantizedLayerNorm(const Shape& shape) {
   return {absl::StrCat("layer_norm_f8_", shape[-1]), Op::kFused, [=](GraphBuilder& b) {
             const std::vector<Value> operands = {

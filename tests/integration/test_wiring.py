@@ -393,7 +393,7 @@ class FlagsTest(WiringTestCase):
         (self.folder / "latentd").mkdir(mode=0o755)
         server = Server(buckets="64x64", environment={"XDG_RUNTIME_DIR": str(self.folder)}).start()
         self.addCleanup(server.kill)
-        line = server.wait_for_log(lambda entry: entry["message"].startswith("GraphCache, Admin and Models are off"))
+        line = server.wait_for_log(lambda entry: entry["message"].startswith("GraphCache, Admin, Models and Adapters are off"))
         self.assertEqual(line["level"], "warning")
         self.assertIn("--admin-listen=unix:PATH", line["message"])
         self.assertNotIn("latent.v1.Admin", self.connect(server.address).services())

@@ -64,7 +64,9 @@ class AdapterSetsTest : public ::testing::Test {
   }
 
   static AdapterStatus StatusOf(Engine& engine, const std::string& name) {
-    for (const AdapterStatus& adapter : *engine.graphs().ListAdapters()) {
+    const auto adapters = engine.graphs().ListAdapters();
+    EXPECT_OK(adapters);
+    for (const AdapterStatus& adapter : *adapters) {
       if (adapter.facts.name == name) return adapter;
     }
     ADD_FAILURE() << name;
