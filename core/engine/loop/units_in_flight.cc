@@ -39,7 +39,8 @@ bool HadWork(const pipeline::PendingUnit& done) {
 int RowsToLearnFrom(const pipeline::PendingUnit& done) {
   if (!done.done->Wait().ok()) return 0;
   if (done.kind == batching::UnitKind::kStep) return done.computed_rows;
-  if (done.kind == batching::UnitKind::kText) return done.parts.front().encodes_all ? 1 : 0;
+  if (done.kind == batching::UnitKind::kText)
+    return done.parts.front().encodes_all ? done.parts.front().text_times : 0;
   return HadWork(done) ? 1 : 0;
 }
 
