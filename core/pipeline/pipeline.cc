@@ -14,6 +14,7 @@
 #include "core/image/decode.h"
 #include "core/pipeline/plan/adapters.h"
 #include "core/pipeline/plan/embeds.h"
+#include "core/pipeline/plan/prompts.h"
 #include "core/pipeline/plan/state_bytes.h"
 #include "core/pipeline/spec/limits.h"
 #include "core/pipeline/spec/presets.h"
@@ -57,26 +58,6 @@ absl::StatusOr<PlannedStage> MakeStage(const LoadedModel& model, const PictureSp
                                               "; at most ", kMaxEvaluations, " are possible")}});
   }
   return stage;
-}
-
-absl::Status PlanPrompts(PictureSpec& resolved, const Inputs& inputs,
-                         adapters::Catalogue* catalogue, std::vector<PlannedStage>& stages) {
-  for (PlannedStage& stage : stages) {
-    const LoadedModel& model = *stage.model;
-    resolved.words = WordsFor(catalogue, model, resolved);
-    RETURN_IF_ERROR(CheckEmbeds(model, inputs));
-    const bool guided = UsesGuidance(resolved) && !model.configs().embeds_guidance();
-    for (const bool negative : {true, false}) {
-      if (negative && !guided) continue;
-      ASSIGN_OR_RETURN(stage.prompts.emplace_back(),
-                       model.family().row(model.configs(), resolved, negative));
-    }
-    RETURN_IF_ERROR(PlanChunks(inputs, stage));
-    if (!stage.takes_vectors()) continue;
-    for (families::RowInputs& row : stage.prompts) families::TakeVectors(model.configs(), row);
-  }
-  resolved.words = nullptr;
-  return absl::OkStatus();
 }
 
 // True where steps are at the timesteps of trailing, or of a named grid that has about the same.

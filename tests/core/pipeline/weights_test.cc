@@ -11,6 +11,8 @@ using ::latentd::testing::IsOk;
 using ::latentd::testing::StatusIs;
 using prompts::Syntax;
 using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::Field;
 using ::testing::HasSubstr;
 
 constexpr auto kInvalidArgument = absl::StatusCode::kInvalidArgument;
@@ -117,6 +119,25 @@ TEST_F(WeightsTest, OfCompelBelowOneRunMaskedEncodersThatOthersDoNotNeed) {
   EXPECT_GE(one->state_bytes - plain->state_bytes, rig_.pipeline->first().graphs().text_bytes());
   EXPECT_GT(two->state_bytes, one->state_bytes);
   EXPECT_EQ(rig_.Start(With(Syntax::kCompel, "a- red circle-"))->ahead().stages.front().text, 3);
+}
+
+TEST_F(WeightsTest, OfCompelBelowOneAreRefusedWhereTheyTakeTooManyRuns) {
+  const auto prompt_of = [&](int64_t pieces) {
+    std::string prompt;
+    for (int64_t i = 0; i < pieces; ++i) prompt += "a- a ";
+    return With(Syntax::kCompel, prompt);
+  };
+  const int64_t most = kMaxBlends / rig_.pipeline->first().graphs().text_count();
+  PictureSpec spec = prompt_of(most);
+  spec.long_prompt = prompts::LongPrompt::kChunk;
+  ASSERT_OK_AND_ASSIGN(const auto plan, rig_.Resolve(spec));
+  EXPECT_LE(plan->blends(), kMaxBlends);
+  spec = prompt_of(most + 1);
+  spec.long_prompt = prompts::LongPrompt::kChunk;
+  EXPECT_THAT(
+      GetFieldViolations(rig_.Resolve(spec).status()),
+      ElementsAre(AllOf(Field(&FieldViolation::field, "prompt"),
+                        Field(&FieldViolation::description, HasSubstr("weights below 1")))));
 }
 
 TEST(PromptBlendsTest, HaveGraphsAtEachBucketWhereTheyAreAskedFor) {
