@@ -30,7 +30,7 @@ TEST(OriginTest, OtherNamesAreNot) {
     EXPECT_EQ(GetReason(CheckPost({{"Host", host}}, true)), kWrongHost) << host;
     EXPECT_TRUE(CheckPost({{"Host", host}}, false).ok()) << host;
   }
-  // Whatever is asked for.
+  // To read, too.
   EXPECT_EQ(GetReason(CheckOrigin({.method = "GET", .headers = {{"Host", "evil.example"}}}, true)),
             kWrongHost);
 }

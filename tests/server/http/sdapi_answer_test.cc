@@ -1,5 +1,4 @@
-// What the web UI's clients are answered: pictures with their info, and the lists that they ask
-// for.
+// Answers to clients of the web UI: pictures with their info, and the lists that they ask for.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
