@@ -10,8 +10,8 @@
 #include "core/base/process/admin_socket.h"
 #include "core/base/process/memory_room.h"
 #include "server/generation/response_conversion.h"
-#include "server/process/listen_address.h"
-#include "server/process/log.h"
+#include "server/process/logs/log.h"
+#include "server/process/ports/listen_address.h"
 
 namespace latentd::server {
 namespace {

@@ -17,9 +17,9 @@
 #include "server/config/help_text.h"
 #include "server/config/hub_cache.h"
 #include "server/config/options.h"
-#include "server/process/log.h"
-#include "server/process/server_threads.h"
-#include "server/process/signals.h"
+#include "server/process/lifetime/server_threads.h"
+#include "server/process/lifetime/signals.h"
+#include "server/process/logs/log.h"
 #include "server/serve.h"
 
 namespace latentd::server {

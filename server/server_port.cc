@@ -13,8 +13,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/errors/status_macros.h"
-#include "server/process/listen_address.h"
-#include "server/process/plain_text_ports.h"
+#include "server/process/ports/listen_address.h"
+#include "server/process/ports/plain_text_ports.h"
 
 namespace latentd::server {
 namespace {

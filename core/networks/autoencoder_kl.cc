@@ -1,6 +1,6 @@
 #include "core/networks/autoencoder_kl.h"
 
-#include "core/networks/resnet_block.h"
+#include "core/networks/layers/resnet_block.h"
 
 namespace latentd::networks {
 namespace {

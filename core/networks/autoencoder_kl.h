@@ -3,7 +3,7 @@
 // Neither scales latents: see AutoencoderKlConfig.
 #pragma once
 
-#include "core/networks/autoencoder_kl_config.h"
+#include "core/networks/config/autoencoder_kl_config.h"
 
 namespace latentd::networks {
 

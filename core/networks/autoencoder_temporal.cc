@@ -4,8 +4,8 @@
 
 #include "core/base/errors/status_macros.h"
 #include "core/networks/autoencoder_kl.h"
-#include "core/networks/config_reader.h"
-#include "core/networks/spatio_temporal_resnet.h"
+#include "core/networks/config/config_reader.h"
+#include "core/networks/layers/spatio_temporal_resnet.h"
 
 namespace latentd::networks {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "core/networks/layers.h"
+#include "core/networks/layers/layers.h"
 
 namespace latentd::networks {
 

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "core/base/errors/status_macros.h"
-#include "core/networks/config_reader.h"
+#include "core/networks/config/config_reader.h"
 
 namespace latentd::networks {
 namespace {

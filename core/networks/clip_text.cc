@@ -1,6 +1,6 @@
 #include "core/networks/clip_text.h"
 
-#include "core/networks/clip_layer.h"
+#include "core/networks/layers/clip_layer.h"
 
 namespace latentd::networks {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "core/networks/clip_text_config.h"
+#include "core/networks/config/clip_text_config.h"
 
 namespace latentd::networks {
 

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "core/networks/clip_layer.h"
+#include "core/networks/layers/clip_layer.h"
 
 namespace latentd::networks {
 namespace {

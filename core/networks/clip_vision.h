@@ -1,7 +1,7 @@
 // CLIPVisionModelWithProjection: an image to one vector in the space that CLIP's texts are in.
 #pragma once
 
-#include "core/networks/clip_vision_config.h"
+#include "core/networks/config/clip_vision_config.h"
 
 namespace latentd::networks {
 

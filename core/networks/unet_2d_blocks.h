@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "core/networks/unet_2d_condition_config.h"
+#include "core/networks/config/unet_2d_condition_config.h"
 
 namespace latentd::networks {
 

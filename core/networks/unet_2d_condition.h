@@ -2,7 +2,7 @@
 // and time.
 #pragma once
 
-#include "core/networks/unet_2d_condition_config.h"
+#include "core/networks/config/unet_2d_condition_config.h"
 
 namespace latentd::networks {
 

@@ -2,8 +2,8 @@
 
 #include <vector>
 
-#include "core/networks/spatio_temporal_resnet.h"
-#include "core/networks/transformer_spatio_temporal.h"
+#include "core/networks/layers/spatio_temporal_resnet.h"
+#include "core/networks/layers/transformer_spatio_temporal.h"
 
 namespace latentd::networks {
 namespace {

@@ -2,8 +2,8 @@
 // conditioned on one vector of an image, numbers and time.
 #pragma once
 
-#include "core/networks/layers.h"
-#include "core/networks/unet_spatio_temporal_config.h"
+#include "core/networks/config/unet_spatio_temporal_config.h"
+#include "core/networks/layers/layers.h"
 
 namespace latentd::networks {
 

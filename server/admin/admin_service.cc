@@ -9,7 +9,7 @@
 #include "server/calls/request_parser.h"
 #include "server/calls/unary_answer.h"
 #include "server/generation/basic_conversion.h"
-#include "server/process/log.h"
+#include "server/process/logs/log.h"
 
 namespace latentd::server::admin {
 namespace {

@@ -12,7 +12,7 @@
 #include "core/engine/engine.h"
 #include "latent/v1/admin.grpc.pb.h"
 #include "server/calls/watches.h"
-#include "server/process/client_memory.h"
+#include "server/process/memory/client_memory.h"
 
 namespace latentd::server::admin {
 

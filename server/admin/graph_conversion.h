@@ -11,7 +11,7 @@
 #include "latent/v1/admin.pb.h"
 #include "latent/v1/graph_cache.pb.h"
 #include "server/generation/basic_conversion.h"
-#include "server/process/client_memory.h"
+#include "server/process/memory/client_memory.h"
 
 namespace latentd::server::admin {
 

@@ -18,7 +18,7 @@
 
 #include "grpc/health/v1/health.grpc.pb.h"
 #include "server/calls/watches.h"
-#include "server/process/health.h"
+#include "server/process/lifetime/health.h"
 
 namespace latentd::server::admin {
 

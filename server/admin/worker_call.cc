@@ -6,7 +6,7 @@
 #include "core/base/errors/error_details.h"
 #include "core/base/errors/out_of_memory.h"
 #include "server/calls/grpc_status.h"
-#include "server/process/log.h"
+#include "server/process/logs/log.h"
 
 namespace latentd::server::admin {
 

@@ -6,7 +6,7 @@
 
 #include "absl/strings/string_view.h"
 #include "server/calls/utf8.h"
-#include "server/process/utf8_message.h"
+#include "server/process/logs/utf8_message.h"
 
 namespace latentd::server::calls {
 namespace {

@@ -1,5 +1,5 @@
 // A message as the bytes that gRPC sends: the one place where messages become bytes, so that no
-// string in them can keep a client from reading the rest (server/process/utf8_message.h).
+// string in them can keep a client from reading the rest (server/process/logs/utf8_message.h).
 #pragma once
 
 #include <google/protobuf/message.h>

@@ -7,7 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "core/base/errors/error_details.h"
 #include "core/base/text/text.h"
-#include "server/process/log.h"
+#include "server/process/logs/log.h"
 
 namespace latentd::server::generation {
 namespace {

@@ -30,12 +30,12 @@
 #include "core/base/errors/out_of_memory.h"
 #include "core/engine/api/serving.h"
 #include "server/generation/caller.h"
-#include "server/http/answer_head.h"
-#include "server/http/http_call.h"
-#include "server/http/http_status.h"
-#include "server/http/origin.h"
+#include "server/http/calls/http_call.h"
+#include "server/http/exchange/answer_head.h"
+#include "server/http/exchange/http_status.h"
+#include "server/http/exchange/origin.h"
 #include "server/http/peer_certificate.h"
-#include "server/http/request_limits.h"
+#include "server/http/routes/request_limits.h"
 
 namespace latentd::server::http {
 namespace {

@@ -30,10 +30,10 @@
 #include "core/base/text/host_port.h"
 #include "core/base/threads/threads.h"
 #include "server/http/connection.h"
-#include "server/http/routes.h"
+#include "server/http/routes/routes.h"
 #include "server/http/service.h"
 #include "server/http/tls_contexts.h"
-#include "server/process/listen_address.h"
+#include "server/process/ports/listen_address.h"
 
 namespace latentd::server::http {
 namespace {

@@ -9,7 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "server/generation/active_calls.h"
-#include "server/process/health.h"
+#include "server/process/lifetime/health.h"
 #include "server/tls/tls.h"
 
 namespace latentd::server::http {

@@ -6,8 +6,8 @@
 
 #include "server/generation/active_calls.h"
 #include "server/http/body_budget.h"
-#include "server/http/router.h"
-#include "server/http/running_calls.h"
+#include "server/http/calls/running_calls.h"
+#include "server/http/routes/router.h"
 #include "server/tls/client_check.h"
 
 namespace latentd::server::http {

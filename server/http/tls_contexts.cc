@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "core/tls/pem.h"
-#include "server/process/log.h"
+#include "server/process/logs/log.h"
 
 namespace latentd::server::http {
 namespace {

@@ -13,7 +13,7 @@
 #include "absl/strings/string_view.h"
 #include "core/base/clock.h"
 #include "core/tls/authority.h"
-#include "server/process/rate_limit.h"
+#include "server/process/logs/rate_limit.h"
 #include "server/tls/followed_files.h"
 
 namespace latentd::server::tls {

@@ -7,7 +7,7 @@
 #include "core/base/errors/status_macros.h"
 #include "core/metrics/families.h"
 #include "core/tls/pem.h"
-#include "server/process/log.h"
+#include "server/process/logs/log.h"
 
 namespace latentd::server::tls {
 namespace {

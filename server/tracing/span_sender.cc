@@ -6,7 +6,7 @@
 
 #include "core/base/errors/out_of_memory.h"
 #include "core/base/threads/threads.h"
-#include "server/process/utf8_message.h"
+#include "server/process/logs/utf8_message.h"
 
 namespace latentd::server::tracing {
 namespace {

@@ -20,7 +20,7 @@
 #include "core/base/clock.h"
 #include "core/metrics/registry.h"
 #include "otlp/trace_service.pb.h"
-#include "server/process/log.h"
+#include "server/process/logs/log.h"
 
 namespace latentd::server::tracing {
 

@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "core/base/errors/status_macros.h"
-#include "core/networks/clip_text_config.h"
+#include "core/networks/config/clip_text_config.h"
 #include "core/weights/containers/safetensors.h"
 #include "tests/golden/case_files.h"
 #include "tests/golden/network_graphs.h"

@@ -25,7 +25,7 @@ def latent(server, *arguments):
 
 
 class FileNamesTest(unittest.TestCase):
-    """Guard: server/calls/serialize.cc for messages, core/metrics/registry.cc for metrics, server/process/log.cc for the log."""
+    """Guard: server/calls/serialize.cc for messages, core/metrics/registry.cc for metrics, server/process/logs/log.cc for the log."""
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()

@@ -12,7 +12,7 @@
 #include "absl/synchronization/notification.h"
 #include "core/base/process/stop_signals.h"
 #include "core/engine/api/serving.h"
-#include "server/process/log.h"
+#include "server/process/logs/log.h"
 #include "tests/server/running_server.h"
 #include "tests/support/temporary_directory.h"
 

@@ -1,8 +1,9 @@
 // Bytes as text. File names, the contents of files, the environment and the names of callers are
 // bytes; what the process says is text in UTF-8, and one wrong byte makes a reader refuse all of
 // it: a message, a scrape, a line of JSON. So every place where text leaves the process passes it
-// through here: server/calls/serialize.h and server/process/utf8_message.h for messages,
-// server/process/log.h for the log, core/metrics/registry.h for metrics, and the pages for probes.
+// through here: server/calls/serialize.h and server/process/logs/utf8_message.h for messages,
+// server/process/logs/log.h for the log, core/metrics/registry.h for metrics, and the pages for
+// probes.
 //
 // Thread-safe: free functions without state.
 #pragma once

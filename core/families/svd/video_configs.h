@@ -8,8 +8,8 @@
 
 #include "absl/status/statusor.h"
 #include "core/networks/autoencoder_temporal.h"
-#include "core/networks/clip_vision_config.h"
-#include "core/networks/unet_spatio_temporal_config.h"
+#include "core/networks/config/clip_vision_config.h"
+#include "core/networks/config/unet_spatio_temporal_config.h"
 #include "core/schedulers/config.h"
 #include "core/weights/containers/checkpoint.h"
 

@@ -1,4 +1,4 @@
-#include "core/networks/config_reader.h"
+#include "core/networks/config/config_reader.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -7,10 +7,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/files/files.h"
-#include "core/networks/autoencoder_kl_config.h"
 #include "core/networks/autoencoder_tiny.h"
-#include "core/networks/clip_text_config.h"
-#include "core/networks/unet_2d_condition_config.h"
+#include "core/networks/config/autoencoder_kl_config.h"
+#include "core/networks/config/clip_text_config.h"
+#include "core/networks/config/unet_2d_condition_config.h"
 #include "tests/support/source_directory.h"
 #include "tests/support/status_matchers.h"
 

@@ -9,8 +9,8 @@
 #include <optional>
 
 #include "core/base/process/stop_signals.h"
-#include "server/process/log.h"
-#include "server/process/signals.h"
+#include "server/process/lifetime/signals.h"
+#include "server/process/logs/log.h"
 #include "tests/server/running_server.h"
 
 namespace latentd::server::admin {

@@ -1,4 +1,4 @@
-#include "server/http/answer_body.h"
+#include "server/http/exchange/answer_body.h"
 
 #include <gtest/gtest.h>
 
@@ -6,8 +6,8 @@
 #include <string>
 
 #include "absl/strings/escaping.h"
-#include "server/http/answer_head.h"
-#include "server/http/picture_text.h"
+#include "server/http/exchange/answer_head.h"
+#include "server/http/request/picture_text.h"
 
 namespace latentd::server::http {
 namespace {

@@ -1,4 +1,4 @@
-#include "server/http/multipart.h"
+#include "server/http/exchange/multipart.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

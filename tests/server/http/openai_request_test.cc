@@ -1,4 +1,4 @@
-#include "server/http/openai_request.h"
+#include "server/http/openai/openai_request.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/errors/error_details.h"
-#include "server/http/error_body.h"
+#include "server/http/exchange/error_body.h"
 #include "tests/support/status_matchers.h"
 
 namespace latentd::server::http {

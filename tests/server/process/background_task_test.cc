@@ -1,4 +1,4 @@
-#include "server/process/background_task.h"
+#include "server/process/lifetime/background_task.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "server/process/client_memory.h"
+#include "server/process/memory/client_memory.h"
 
 #include <gtest/gtest.h>
 

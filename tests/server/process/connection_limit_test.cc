@@ -1,4 +1,4 @@
-#include "server/process/connection_limit.h"
+#include "server/process/ports/connection_limit.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

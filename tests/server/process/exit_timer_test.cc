@@ -1,4 +1,4 @@
-#include "server/process/exit_timer.h"
+#include "server/process/lifetime/exit_timer.h"
 
 #include <gtest/gtest.h>
 

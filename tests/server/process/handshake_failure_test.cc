@@ -1,10 +1,10 @@
-#include "server/process/handshake_failure.h"
+#include "server/process/logs/handshake_failure.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
-#include "server/process/rate_limit.h"
+#include "server/process/logs/rate_limit.h"
 #include "tests/support/fake_clock.h"
 
 namespace latentd::server::process {

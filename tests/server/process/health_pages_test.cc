@@ -1,5 +1,5 @@
 // /healthz and /readyz of a real server, beside what its gRPC health says.
-#include "server/process/health_pages.h"
+#include "server/process/ports/health_pages.h"
 
 #include <gmock/gmock.h>
 #include <grpcpp/client_context.h>
@@ -7,7 +7,7 @@
 #include <memory>
 #include <string>
 
-#include "server/process/metrics_endpoint.h"
+#include "server/process/ports/metrics_endpoint.h"
 #include "tests/server/running_server.h"
 #include "tests/server/scrape.h"
 

@@ -1,4 +1,4 @@
-#include "server/process/health.h"
+#include "server/process/lifetime/health.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

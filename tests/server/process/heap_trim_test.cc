@@ -1,4 +1,4 @@
-#include "server/process/heap_trim.h"
+#include "server/process/memory/heap_trim.h"
 
 #include <gtest/gtest.h>
 

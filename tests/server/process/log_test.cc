@@ -1,4 +1,4 @@
-#include "server/process/log.h"
+#include "server/process/logs/log.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -14,7 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "server/process/async_log.h"
+#include "server/process/logs/async_log.h"
 #include "tests/server/full_pipe.h"
 #include "tests/server/no_memory.h"
 #include "tests/support/recording_sink.h"

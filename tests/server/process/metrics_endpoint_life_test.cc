@@ -10,7 +10,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
-#include "server/process/metrics_endpoint.h"
+#include "server/process/ports/metrics_endpoint.h"
 #include "tests/server/fake_engine.h"
 #include "tests/server/scrape.h"
 #include "tests/support/status_matchers.h"

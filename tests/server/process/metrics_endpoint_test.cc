@@ -1,5 +1,5 @@
 // A real scrape, docs/metrics.md and core/metrics/families.h, held against each other.
-#include "server/process/metrics_endpoint.h"
+#include "server/process/ports/metrics_endpoint.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -20,8 +20,8 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "core/base/files/files.h"
-#include "server/process/log.h"
-#include "server/process/process_metrics.h"
+#include "server/process/logs/log.h"
+#include "server/process/memory/process_metrics.h"
 #include "tests/server/fake_engine.h"
 #include "tests/server/full_pipe.h"
 #include "tests/server/scrape.h"

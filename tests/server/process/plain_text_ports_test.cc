@@ -1,4 +1,4 @@
-#include "server/process/plain_text_ports.h"
+#include "server/process/ports/plain_text_ports.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "server/process/process_metrics.h"
+#include "server/process/memory/process_metrics.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-#include "server/process/startup_log.h"
+#include "server/process/logs/startup_log.h"
 
 #include <gmock/gmock.h>
 

@@ -1,4 +1,4 @@
-#include "server/process/utf8_message.h"
+#include "server/process/logs/utf8_message.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,0 +1,83 @@
+#include "server/http/hugging_face/hugging_face_dialect.h"
+
+#include <string>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "core/base/errors/status_macros.h"
+#include "core/image/format.h"
+#include "server/http/exchange/http_status.h"
+#include "server/http/request/field_values.h"
+#include "server/http/request/request_builder.h"
+#include "server/http/request/request_values.h"
+
+namespace latentd::server::http {
+namespace {
+
+namespace v1 = ::latent::v1;
+using nlohmann::json;
+
+void ReadTargetSize(const json& value, RequestBuilder& builder) {
+  if (!value.is_object()) return builder.Refuse("target_size", "must be an object");
+  for (const char* side : {"width", "height"}) {
+    if (value.contains(side)) builder.Set(side, value[side], "target_size");
+  }
+}
+
+v1::Format FormatOf(absl::string_view accept) {
+  if (absl::StrContains(accept, "image/jpeg")) return v1::FORMAT_JPEG;
+  return absl::StrContains(accept, "image/webp") ? v1::FORMAT_WEBP : v1::FORMAT_PNG;
+}
+
+}  // namespace
+
+absl::Status HuggingFaceDialect::Read(const Request& http, v1::GenerateRequest& request) {
+  ASSIGN_OR_RETURN(const RequestValues values, ReadValues(http));
+  RequestBuilder builder(request);
+  const json parameters = values.object.value("parameters", json::object());
+  if (!parameters.is_object()) builder.Refuse("parameters", "must be an object");
+  const json inputs = values.object.value("inputs", json());
+  const bool from_image =
+      parameters.is_object() && parameters.contains("prompt") && !parameters["prompt"].is_null();
+  builder.Set(from_image ? "image" : "prompt", inputs, "inputs");
+  for (const auto& [name, value] : parameters.items()) {
+    if (value.is_null()) continue;
+    if (name == "target_size") {
+      ReadTargetSize(value, builder);
+    } else if (IsField(name)) {
+      builder.Set(name, value, name);
+    } else {
+      builder.RefuseUnknown(name);
+    }
+  }
+  if (request.num_images_per_prompt() > 1 || request.seeds_size() > 1) {
+    builder.Refuse("num_images_per_prompt", "must be 1: the answer is one picture");
+  }
+  if (!builder.IsSet("bucket_policy")) request.set_bucket_policy(v1::BUCKET_POLICY_SNAP);
+  if (!builder.IsSet("output")) request.mutable_output()->set_format(FormatOf(http.Find("accept")));
+  names_ = builder.names();
+  RETURN_IF_ERROR(FindModel(models_, request.model()).status());
+  return builder.status();
+}
+
+Answer HuggingFaceDialect::Show(const Drawn& drawn) const {
+  const engine::Image& image = drawn.image(0);
+  const absl::string_view mime_type = image::MimeType(image.format);
+  Answer answer = {.content_type = std::string(mime_type),
+                   .headers = {{"x-seed", absl::StrCat(image.seed)}}};
+  answer.body.AddBytes(image.bytes, drawn.images.front());
+  return answer;
+}
+
+Answer HuggingFaceDialect::Refuse(const absl::Status& status) const {
+  return HuggingFaceRefusal(status, names_);
+}
+
+Answer HuggingFaceRefusal(const absl::Status& status, const FieldNames& names) {
+  return {.code = StatusOf(status).code,
+          .headers = ErrorHeaders(status),
+          .body = AnswerBody(ToText(HuggingFaceError(status, names))),
+          .close = ClosesConnection(status)};
+}
+
+}  // namespace latentd::server::http

@@ -1,0 +1,324 @@
+#include "server/http/openai/openai_request.h"
+
+#include <algorithm>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
+#include "core/base/errors/error_details.h"
+#include "core/base/errors/status_macros.h"
+#include "server/http/request/field_values.h"
+#include "server/http/request/picture_text.h"
+#include "server/http/request/request_builder.h"
+#include "server/http/request/request_values.h"
+
+namespace latentd::server::http {
+namespace {
+
+namespace v1 = ::latent::v1;
+using nlohmann::json;
+
+constexpr double kEditStrength = 0.6, kVariationStrength = 0.7;
+constexpr int kMostPartials = 3;
+constexpr int kDefaultSteps = 50;
+
+// Other names of fields, which peers and OpenAI have.
+constexpr std::pair<absl::string_view, absl::string_view> kOtherNames[] = {
+    {"n", "num_images_per_prompt"},
+    {"steps", "num_inference_steps"},
+    {"step", "num_inference_steps"},
+    {"cfg_scale", "guidance_scale"},
+    {"rng_seed", "seed"},
+    {"denoising_strength", "strength"},
+};
+
+// Fields that change no picture, and are not looked at.
+const std::set<std::string>& WithoutEffect() {
+  static const auto& names = *new std::set<std::string>{
+      "style", "moderation", "user", "input_fidelity", "safety_identifier", "metadata"};
+  return names;
+}
+
+struct Size {
+  int32_t width, height;
+};
+
+// "1024x768", with any of the signs that clients write.
+std::optional<Size> ParseSize(const std::string& text) {
+  const std::vector<std::string> sides =
+      absl::StrSplit(absl::StrReplaceAll(text, {{"×", "x"}, {"*", "x"}, {"X", "x"}}), 'x');
+  Size size = {};
+  const bool is_size = sides.size() == 2 && sides[0].size() <= 5 && sides[1].size() <= 5 &&
+                       absl::SimpleAtoi(sides[0], &size.width) &&
+                       absl::SimpleAtoi(sides[1], &size.height) && size.width > 0 &&
+                       size.height > 0;
+  return is_size ? std::optional(size) : std::nullopt;
+}
+
+// The picture in "data:...", {"image_url": "data:..."} or {"image_url": {"url": "data:..."}}; null:
+// there is none.
+const json* PictureText(const json& value) {
+  if (value.is_string()) return &value;
+  if (!value.is_object()) return nullptr;
+  const auto url = value.find("image_url");
+  if (url != value.end()) return PictureText(*url);
+  const auto inner = value.find("url");
+  return inner == value.end() ? nullptr : PictureText(*inner);
+}
+
+class ImagesReader {
+ public:
+  ImagesReader(ImagesRoute route, const std::vector<ServedModel>& models,
+               v1::GenerateRequest& request, ImagesForm& form)
+      : route_(route), models_(models), builder_(request), form_(form) {}
+
+  absl::Status Read(const Request& http) {
+    ASSIGN_OR_RETURN(RequestValues values, ReadValues(http));
+    json& object = values.object;
+    if (const auto extra = object.find("extra_body"); extra != object.end()) MergeExtra(object);
+    for (auto& [name, bytes] : values.files) ReadFile(name, std::move(bytes));
+    RETURN_IF_ERROR(ReadModel(object));
+    for (const auto& [name, value] : object.items()) {
+      if (!value.is_null()) ReadKey(name, value);
+    }
+    SetDefaults();
+    form_.names = builder_.names();
+    return builder_.status();
+  }
+
+ private:
+  // An object that users of plain HTTP nest, as the clients' documentation has it.
+  static void MergeExtra(json& object) {
+    const json extra = std::move(object["extra_body"]);
+    object.erase("extra_body");
+    if (!extra.is_object()) return;
+    for (const auto& [name, value] : extra.items()) {
+      if (!object.contains(name)) object[name] = value;
+    }
+  }
+
+  void ReadFile(const std::string& name, std::string bytes) {
+    if (name == "image" || name == "image[]" || name == "image[0]") {
+      return builder_.SetImage(std::move(bytes), "image");
+    }
+    if (absl::StartsWith(name, "mask") && name != "mask_image") return RefuseMask("mask");
+    if (name == "mask_image") {
+      builder_.Call("mask_image", name);
+      builder_.request().set_mask_image(std::move(bytes));
+    } else if (name == "latents") {
+      builder_.Call("latents", name);
+      builder_.request().set_latents(std::move(bytes));
+    } else {
+      builder_.RefuseUnknown(name);
+    }
+  }
+
+  absl::Status ReadModel(json& object) {
+    const json value = std::move(object["model"]);
+    object.erase("model");
+    if (value.is_null()) return UseModel("");
+    if (!value.is_string()) return InvalidFields({{"model", "must be a text"}});
+    const auto& name = value.get_ref<const std::string&>();
+    form_.as_url = name == "dall-e-2" || name == "dall-e-3";
+    return UseModel(name);
+  }
+
+  absl::Status UseModel(const std::string& name) {
+    ASSIGN_OR_RETURN(const ServedModel model, FindModel(models_, name));
+    builder_.Call("model", "model");
+    if (!name.empty()) builder_.request().set_model(model.component);
+    default_steps_ = model.default_steps > 0 ? model.default_steps : kDefaultSteps;
+    return absl::OkStatus();
+  }
+
+  void ReadKey(const std::string& name, const json& value) {
+    if (ReadOwn(name, value)) return;
+    for (const auto& [other, field] : kOtherNames) {
+      if (name == other) return SetOther(field, value, name);
+    }
+    if (name == "seed") return SetOther(name, value, name);
+    if (IsField(name)) return builder_.Set(name, value, name);
+    builder_.RefuseUnknown(name);
+  }
+
+  // Fields of OpenAI's own kind. False: it is none.
+  bool ReadOwn(const std::string& name, const json& value) {
+    if (WithoutEffect().count(name) > 0) return true;
+    if (name == "size") return ReadSize(value), true;
+    if (name == "response_format") return ReadResponseFormat(value), true;
+    if (name == "output_format") return ReadOutputFormat(value), true;
+    if (name == "output_compression") return ReadCompression(value), true;
+    if (name == "background") return ReadBackground(value), true;
+    if (name == "quality") return ReadQuality(value), true;
+    if (name == "stream") return ReadStream(value), true;
+    if (name == "partial_images") return ReadPartials(value), true;
+    if (name == "image" || name == "images" || name == "image[]")
+      return ReadImage(name, value), true;
+    if (name == "mask" || name == "mask[]") return RefuseMask(name), true;
+    return false;
+  }
+
+  // A seed of -1 is any.
+  void SetOther(absl::string_view field, const json& value, const std::string& name) {
+    if (field == "seed" && IntegerOf(value) == -1) return;
+    builder_.Set(field, value, name);
+  }
+
+  void ReadSize(const json& value) {
+    const std::string text = value.is_string() ? value.get<std::string>() : Excerpt(value);
+    if (text.empty() || text == "auto") return;
+    const std::optional<Size> size = ParseSize(text);
+    if (!size) {
+      return builder_.Refuse("size",
+                             absl::StrCat("must be auto or WIDTHxHEIGHT, is ", Excerpt(value)));
+    }
+    builder_.Set("width", size->width, "size");
+    builder_.Set("height", size->height, "size");
+  }
+
+  std::string TextOf(const json& value) const {
+    return value.is_string() ? value.get<std::string>() : "";
+  }
+
+  void ReadResponseFormat(const json& value) {
+    const std::string text = TextOf(value);
+    if (text != "url" && text != "b64_json") {
+      return builder_.Refuse("response_format",
+                             absl::StrCat("must be url or b64_json, is ", Excerpt(value)));
+    }
+    form_.as_url = text == "url";
+  }
+
+  void ReadOutputFormat(const json& value) {
+    const std::string text = TextOf(value);
+    v1::Output& output = *builder_.request().mutable_output();
+    builder_.Call("output.format", "output_format");
+    if (text == "png") {
+      output.set_format(v1::FORMAT_PNG);
+    } else if (text == "jpeg" || text == "jpg") {
+      output.set_format(v1::FORMAT_JPEG);
+    } else if (text == "webp") {
+      output.set_format(v1::FORMAT_WEBP);
+    } else {
+      builder_.Refuse("output_format",
+                      absl::StrCat("must be png, jpeg or webp, is ", Excerpt(value)));
+    }
+  }
+
+  void ReadCompression(const json& value) {
+    const std::optional<int64_t> quality = IntegerOf(value);
+    if (!quality || *quality < 0 || *quality > 100) {
+      return builder_.Refuse("output_compression",
+                             absl::StrCat("must be from 0 to 100, is ", Excerpt(value)));
+    }
+    compression_ = std::max<int>(static_cast<int>(*quality), 1);
+  }
+
+  void ReadBackground(const json& value) {
+    const std::string text = TextOf(value);
+    if (text == "auto" || text == "opaque") return;
+    builder_.RefuseUnsupported("background", "must be auto or opaque: pictures have no alpha");
+  }
+
+  void ReadQuality(const json& value) {
+    static const auto& known =
+        *new std::set<std::string>{"auto", "low", "medium", "high", "standard", "hd"};
+    form_.quality = TextOf(value);
+    if (known.count(form_.quality) > 0) return;
+    builder_.Refuse("quality",
+                    absl::StrCat("must be auto, low, medium, high, standard or hd (all of "
+                                 "them without effect), is ",
+                                 Excerpt(value)));
+  }
+
+  void ReadStream(const json& value) {
+    const std::optional<bool> stream = BooleanOf(value);
+    if (!stream) return builder_.Refuse("stream", "must be true or false");
+    form_.stream = *stream;
+  }
+
+  void ReadPartials(const json& value) {
+    const std::optional<int64_t> partials = IntegerOf(value);
+    if (!partials || *partials < 0 || *partials > kMostPartials) {
+      return builder_.Refuse("partial_images", absl::StrCat("must be from 0 to ", kMostPartials,
+                                                            ", is ", Excerpt(value)));
+    }
+    form_.partial_images = static_cast<int>(*partials);
+  }
+
+  void ReadImage(const std::string& name, const json& value) {
+    if (value.is_array()) {
+      for (const json& each : value) ReadImage(name, each);
+      return;
+    }
+    const json* text = PictureText(value);
+    if (text == nullptr) return builder_.Refuse(name, "must be a text: base64, or a data: URL");
+    auto bytes = PictureOf(text->get_ref<const std::string&>());
+    if (!bytes.ok()) return builder_.Refuse(name, std::string(bytes.status().message()));
+    builder_.SetImage(*std::move(bytes), name);
+  }
+
+  void RefuseMask(const std::string& name) {
+    builder_.RefuseUnsupported(
+        name,
+        "is not taken, whose transparent parts are drawn over; mask_image is, whose white parts "
+        "are");
+  }
+
+  void SetDefaults() {
+    v1::GenerateRequest& request = builder_.request();
+    if (!builder_.IsSet("bucket_policy")) request.set_bucket_policy(v1::BUCKET_POLICY_SNAP);
+    SetOutput(request);
+    if (route_ != ImagesRoute::kGenerations) SetEdit(request);
+    // Partials of S steps are evenly spread, and none is of the last one.
+    const bool shows = form_.stream && form_.partial_images > 0 && !request.has_previews();
+    if (!shows) return;
+    const int steps =
+        request.has_num_inference_steps() ? request.num_inference_steps() : default_steps_;
+    const int parts = form_.partial_images + 1;
+    request.mutable_previews()->set_every_n_steps(std::max(1, (steps + parts - 1) / parts));
+  }
+
+  void SetOutput(v1::GenerateRequest& request) {
+    const v1::Format format = request.output().format();
+    const bool takes_quality = format == v1::FORMAT_JPEG || format == v1::FORMAT_WEBP;
+    if (compression_ && takes_quality) request.mutable_output()->set_quality(*compression_);
+    if (format == v1::FORMAT_JPEG) form_.format = "jpeg";
+    if (format == v1::FORMAT_WEBP) form_.format = "webp";
+  }
+
+  void SetEdit(v1::GenerateRequest& request) {
+    const bool edits = route_ == ImagesRoute::kEdits;
+    if (!request.has_image()) builder_.Refuse("image", "is missing: the picture to start from");
+    if (!edits && !request.prompt().empty()) {
+      builder_.Refuse("prompt", "is for edits: variations have none");
+    }
+    // No request has an empty prompt; a blank is encoded to the same.
+    if (!edits && request.prompt().empty()) request.set_prompt(" ");
+    const bool says =
+        request.has_strength() || request.has_denoising_start() || request.has_mask_image();
+    if (!says) request.set_strength(edits ? kEditStrength : kVariationStrength);
+  }
+
+  const ImagesRoute route_;
+  const std::vector<ServedModel>& models_;
+  RequestBuilder builder_;
+  ImagesForm& form_;
+  int default_steps_ = kDefaultSteps;
+  std::optional<int> compression_;
+};
+
+}  // namespace
+
+absl::Status ReadImagesRequest(const Request& http, ImagesRoute route,
+                               const std::vector<ServedModel>& models, v1::GenerateRequest& request,
+                               ImagesForm& form) {
+  return ImagesReader(route, models, request, form).Read(http);
+}
+
+}  // namespace latentd::server::http

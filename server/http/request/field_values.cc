@@ -1,0 +1,170 @@
+#include "server/http/request/field_values.h"
+
+#include <google/protobuf/descriptor.h>
+#include <google/protobuf/util/json_util.h>
+
+#include <cmath>
+#include <limits>
+#include <string>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
+#include "core/base/text/utf8.h"
+#include "server/http/request/picture_text.h"
+
+namespace latentd::server::http {
+namespace {
+
+namespace v1 = ::latent::v1;
+using google::protobuf::EnumDescriptor;
+using google::protobuf::FieldDescriptor;
+using nlohmann::json;
+
+constexpr size_t kExcerptBytes = 64;
+
+const FieldDescriptor* Find(absl::string_view name) {
+  return v1::GenerateRequest::descriptor()->FindFieldByName(std::string(name));
+}
+
+// "snap" of BUCKET_POLICY_SNAP.
+std::string ShortNameOf(const EnumDescriptor& type, int index) {
+  const absl::string_view prefix = absl::StripSuffix(type.value(0)->name(), "UNSPECIFIED");
+  return absl::AsciiStrToLower(absl::StripPrefix(type.value(index)->name(), prefix));
+}
+
+// The value's name in the proto, where `text` is its short one; else the text.
+std::string FullNameOf(const EnumDescriptor& type, const std::string& text) {
+  for (int i = 1; i < type.value_count(); ++i) {
+    if (absl::AsciiStrToLower(text) == ShortNameOf(type, i)) return type.value(i)->name();
+  }
+  return text;
+}
+
+std::string NamesOf(const EnumDescriptor& type) {
+  std::vector<std::string> names;
+  for (int i = 1; i < type.value_count(); ++i) names.push_back(ShortNameOf(type, i));
+  return absl::StrJoin(names, ", ");
+}
+
+// The right kind of value, in words.
+std::string TypeText(const FieldDescriptor& field) {
+  if (field.is_repeated()) {
+    return field.message_type() == nullptr ? "a list of numbers" : "a list of objects";
+  }
+  switch (field.cpp_type()) {
+    case FieldDescriptor::CPPTYPE_ENUM:
+      return absl::StrCat("one of ", NamesOf(*field.enum_type()));
+    case FieldDescriptor::CPPTYPE_MESSAGE:
+      return absl::StrCat("an object as protobuf's JSON has ", field.message_type()->full_name());
+    case FieldDescriptor::CPPTYPE_BOOL:
+      return "true or false";
+    case FieldDescriptor::CPPTYPE_DOUBLE:
+      return "a number";
+    case FieldDescriptor::CPPTYPE_UINT64:
+      return "a whole number from 0 on";
+    case FieldDescriptor::CPPTYPE_STRING:
+      return "a text";
+    default:
+      return "a whole number";
+  }
+}
+
+// Texts of a form, and short names, as protobuf's JSON has them.
+json ToProtoJson(const FieldDescriptor& field, const json& value) {
+  if (!value.is_string()) return value;
+  const std::string& text = value.get_ref<const std::string&>();
+  const bool is_list = field.is_repeated();
+  if (is_list || field.cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
+    json parsed = json::parse(text, nullptr, /*allow_exceptions=*/false);
+    return parsed.is_discarded() ? value : parsed;
+  }
+  if (field.cpp_type() == FieldDescriptor::CPPTYPE_BOOL) {
+    const std::optional<bool> boolean = BooleanOf(value);
+    return boolean ? json(*boolean) : value;
+  }
+  if (field.cpp_type() == FieldDescriptor::CPPTYPE_ENUM) {
+    return FullNameOf(*field.enum_type(), text);
+  }
+  return value;
+}
+
+bool SetBytes(const FieldDescriptor& field, const json& value, v1::GenerateRequest& request,
+              std::vector<FieldViolation>& violations) {
+  if (field.type() != FieldDescriptor::TYPE_BYTES) return false;
+  if (!value.is_string()) {
+    violations.push_back({field.name(), "must be a text: base64, or a data: URL"});
+    return true;
+  }
+  auto bytes = PictureOf(value.get_ref<const std::string&>());
+  if (bytes.ok()) {
+    request.GetReflection()->SetString(&request, &field, *std::move(bytes));
+  } else {
+    violations.push_back({field.name(), std::string(bytes.status().message())});
+  }
+  return true;
+}
+
+}  // namespace
+
+bool IsField(absl::string_view name) { return Find(name) != nullptr; }
+
+void SetField(absl::string_view name, const json& value, v1::GenerateRequest& request,
+              std::vector<FieldViolation>& violations) {
+  const FieldDescriptor& field = *Find(name);
+  if (value.is_null() || SetBytes(field, value, request, violations)) return;
+  const json object = {{field.name(), ToProtoJson(field, value)}};
+  v1::GenerateRequest one;
+  const auto parsed = google::protobuf::util::JsonStringToMessage(
+      object.dump(-1, ' ', false, json::error_handler_t::replace), &one);
+  // A number for a text, too, which protobuf takes.
+  const bool is_text = field.cpp_type() == FieldDescriptor::CPPTYPE_STRING;
+  if (parsed.ok() && (!is_text || value.is_string())) {
+    request.MergeFrom(one);
+    return;
+  }
+  violations.push_back(
+      {field.name(), absl::StrCat("must be ", TypeText(field), ", is ", Excerpt(value))});
+}
+
+std::optional<double> NumberOf(const json& value) {
+  if (value.is_number()) return value.get<double>();
+  double number = 0;
+  if (!value.is_string()) return std::nullopt;
+  if (!absl::SimpleAtod(value.get_ref<const std::string&>(), &number)) return std::nullopt;
+  if (!std::isfinite(number)) return std::nullopt;
+  return number;
+}
+
+std::optional<int64_t> IntegerOf(const json& value) {
+  if (value.is_number_unsigned()) {
+    const auto number = value.get<uint64_t>();
+    if (number > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) return std::nullopt;
+    return static_cast<int64_t>(number);
+  }
+  if (value.is_number_integer()) return value.get<int64_t>();
+  const std::optional<double> number = NumberOf(value);
+  constexpr double kExact = 9007199254740992.0;  // 2^53
+  if (!number || std::trunc(*number) != *number || std::abs(*number) > kExact) return std::nullopt;
+  return static_cast<int64_t>(*number);
+}
+
+std::optional<bool> BooleanOf(const json& value) {
+  if (value.is_boolean()) return value.get<bool>();
+  if (!value.is_string()) return std::nullopt;
+  const std::string text = absl::AsciiStrToLower(value.get_ref<const std::string&>());
+  if (text == "true" || text == "1") return true;
+  if (text == "false" || text == "0") return false;
+  return std::nullopt;
+}
+
+std::string Excerpt(const json& value) {
+  std::string text = value.dump(-1, ' ', false, json::error_handler_t::replace);
+  if (text.size() <= kExcerptBytes) return text;
+  return absl::StrCat(ToUtf8(absl::string_view(text).substr(0, kExcerptBytes)), "...");
+}
+
+}  // namespace latentd::server::http

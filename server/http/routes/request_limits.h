@@ -1,0 +1,32 @@
+// Judgement of a request before its body is read.
+//
+// Thread-safe: free functions without state.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "server/http/exchange/exchange.h"
+#include "server/http/routes/router.h"
+
+namespace latentd::server::http {
+
+// Most bytes of a body, given the most of a request for pictures by gRPC: in base64 a picture is a
+// third larger.
+int64_t MostBodyBytes(const Route& route, const Request& request, int64_t max_request_bytes);
+
+// INVALID_ARGUMENT, reason TOO_LARGE or WRONG_MEDIA_TYPE. `length` is that of the body, where it is
+// said.
+absl::Status CheckBody(const Request& request, std::optional<uint64_t> length, int64_t most);
+
+// Time that a body of so many bytes may take to come.
+absl::Duration TimeFor(int64_t bytes);
+
+// When the request is to be done, by the clock on the wall, as the header x-request-timeout says in
+// seconds; InfiniteFuture: it says nothing that can be read.
+absl::Time DeadlineOf(const Request& request, absl::Time now);
+
+}  // namespace latentd::server::http

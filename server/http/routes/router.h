@@ -1,0 +1,48 @@
+// The table of paths: what is answered at once, and what is a request for pictures.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "server/http/calls/dialect.h"
+#include "server/http/exchange/exchange.h"
+
+namespace latentd::server::http {
+
+struct Route {
+  std::string method;        // "GET", which is HEAD too; "POST"
+  std::string path;          // "/v1/models"; one that ends with "/*" is of all that begin so
+  bool open_to_all = false;  // without a certificate, too
+  bool has_picture = false;  // its body may be as large as a request for pictures
+  // One of these. `caller` is as of server/generation/caller.h.
+  std::function<Answer(const Request& request, const std::string& caller)> answer = nullptr;
+  std::function<std::unique_ptr<Dialect>()> dialect = nullptr;
+};
+
+// Immutable, thread-safe.
+class Router {
+ public:
+  explicit Router(std::vector<Route> routes) : routes_(std::move(routes)) {}
+
+  struct Found {
+    const Route* route = nullptr;
+    absl::Status status;  // why there is none: no such path, or none of that method
+    std::string allow;    // the methods of that path
+  };
+  // A slash at the end of a path is of no matter.
+  Found Find(absl::string_view method, absl::string_view path) const;
+
+ private:
+  const std::vector<Route> routes_;
+};
+
+// An error as the clients of a path read it: OpenAI's, AUTOMATIC1111's below /sdapi, Hugging Face's
+// at /hf. Thread-safe.
+Answer RefuseAt(absl::string_view path, const absl::Status& status);
+
+}  // namespace latentd::server::http

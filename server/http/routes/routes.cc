@@ -1,0 +1,170 @@
+#include "server/http/routes/routes.h"
+
+#include <functional>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/errors/error_details.h"
+#include "core/base/files/json.h"
+#include "core/base/text/utf8.h"
+#include "core/engine/api/serving.h"
+#include "server/http/exchange/error_body.h"
+#include "server/http/exchange/http_status.h"
+#include "server/http/hugging_face/hugging_face_dialect.h"
+#include "server/http/openai/openai_answer.h"
+#include "server/http/openai/openai_dialect.h"
+#include "server/http/sdapi/sdapi_dialect.h"
+#include "server/http/sdapi/sdapi_lists.h"
+
+namespace latentd::server::http {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using Routes = std::vector<Route>;
+
+// Empty until the checkpoints are loaded.
+engine::Capabilities CapabilitiesOf(const engine::Engine& engine) {
+  return engine::CheckServing(engine.status()).ok() ? engine.capabilities()
+                                                    : engine::Capabilities();
+}
+
+std::vector<ServedModel> ServedBy(const engine::Engine& engine) {
+  return ModelsOf(CapabilitiesOf(engine));
+}
+
+Answer Say(const Json& json) { return {.body = AnswerBody(ToText(json))}; }
+
+Route Get(std::string path, std::function<Answer(const Request&, const std::string&)> answer) {
+  return {.method = "GET", .path = std::move(path), .answer = std::move(answer)};
+}
+
+Route Draw(std::string path, std::function<std::unique_ptr<Dialect>()> dialect) {
+  return {.method = "POST",
+          .path = std::move(path),
+          .has_picture = true,
+          .dialect = std::move(dialect)};
+}
+
+Answer Probe(const std::string& why_not) {
+  return {.code = why_not.empty() ? 200 : 503,
+          .content_type = "text/plain; charset=utf-8",
+          .body = AnswerBody(ToUtf8(why_not.empty() ? "ok\n" : absl::StrCat(why_not, "\n")))};
+}
+
+void AddProbes(const process::Health& health, Routes& routes) {
+  for (const char* path : {"/healthz", "/v2/health/live"}) {
+    routes.push_back(
+        Get(path, [&](const auto&, const auto&) { return Probe(health.WhyNotAlive()); }));
+  }
+  for (const char* path : {"/readyz", "/v2/health/ready"}) {
+    routes.push_back(
+        Get(path, [&](const auto&, const auto&) { return Probe(health.WhyNotReady()); }));
+  }
+  for (Route& route : routes) route.open_to_all = true;
+}
+
+// Runtimes take the list for a sign of readiness.
+Answer ListModels(const engine::Engine& engine, const process::Health& health) {
+  const std::string why_not = health.WhyNotReady();
+  if (why_not.empty()) return Say(ModelList(ServedBy(engine)));
+  return OpenAiRefusal(WithRetryDelay(
+      WithReason(absl::UnavailableError(absl::StrCat("not ready: ", why_not)), "LOADING"),
+      absl::Seconds(2)));
+}
+
+Answer ShowModel(const engine::Engine& engine, absl::string_view name) {
+  const auto model = FindModel(ServedBy(engine), name);
+  return model.ok() ? Say(ModelEntry(*model)) : OpenAiRefusal(model.status());
+}
+
+void AddOpenAi(const std::string& prefix, engine::Engine& engine, const process::Health& health,
+               Routes& routes) {
+  const auto images = [&](const char* name, ImagesRoute route) {
+    routes.push_back(Draw(absl::StrCat(prefix, "/images/", name), [&engine, route] {
+      return std::make_unique<OpenAiDialect>(route, ServedBy(engine));
+    }));
+  };
+  images("generations", ImagesRoute::kGenerations);
+  images("edits", ImagesRoute::kEdits);
+  images("variations", ImagesRoute::kVariations);
+  const std::string models = absl::StrCat(prefix, "/models");
+  routes.push_back(
+      Get(models, [&](const auto&, const auto&) { return ListModels(engine, health); }));
+  routes.push_back(Get(models + "/*", [&engine, models](const Request& request, const auto&) {
+    return ShowModel(engine, absl::string_view(request.path).substr(models.size() + 1));
+  }));
+}
+
+Route Post(std::string path, std::function<Answer(const Request&, const std::string&)> answer) {
+  return {.method = "POST", .path = std::move(path), .answer = std::move(answer)};
+}
+
+// A checkpoint that is not served is not taken; all else is passed over.
+Answer SetOptions(const engine::Engine& engine, const Request& request) {
+  const auto options = ParseJsonObject(request.body, "the body", request.body.size());
+  if (!options.ok()) return SdapiRefusal(WithReason(options.status(), "MALFORMED"));
+  const auto named = options->find("sd_model_checkpoint");
+  if (named == options->end() || !named->is_string()) return Say(nullptr);
+  const auto model = FindModel(ServedBy(engine), named->get_ref<const std::string&>());
+  return model.ok() ? Say(nullptr) : SdapiRefusal(model.status());
+}
+
+void AddSdapi(engine::Engine& engine, const RunningCalls& running, const std::string& version,
+              Routes& routes) {
+  const auto at = [](const char* name) { return absl::StrCat("/sdapi/v1/", name); };
+  for (const bool from_image : {false, true}) {
+    routes.push_back(Draw(at(from_image ? "img2img" : "txt2img"), [&engine, from_image, version] {
+      return std::make_unique<SdapiDialect>(from_image, ServedBy(engine), version);
+    }));
+  }
+  routes.push_back(Get(at("options"), [&](const auto&, const auto&) {
+    return Say(SdapiOptions(ServedBy(engine)));
+  }));
+  routes.push_back(Post(at("options"), [&](const Request& request, const auto&) {
+    return SetOptions(engine, request);
+  }));
+  routes.push_back(Get(at("sd-models"), [&](const auto&, const auto&) {
+    return Say(SdapiModels(ServedBy(engine)));
+  }));
+  routes.push_back(Get(at("samplers"), [&](const auto&, const auto&) {
+    return Say(SdapiSamplers(CapabilitiesOf(engine)));
+  }));
+  routes.push_back(Get(at("schedulers"), [&](const auto&, const auto&) {
+    return Say(SdapiSchedulers(CapabilitiesOf(engine)));
+  }));
+  routes.push_back(Get(at("progress"), [&](const auto&, const std::string& caller) {
+    return Say(SdapiProgress(running.Of(caller)));
+  }));
+  for (const char* name : {"interrupt", "skip"}) {
+    routes.push_back(Post(at(name), [&](const auto&, const std::string& caller) {
+      for (const auto& call : running.Of(caller)) call->Interrupt();
+      return Say(Json::object());
+    }));
+  }
+  for (const char* name : {"refresh-checkpoints", "reload-checkpoint", "unload-checkpoint"}) {
+    routes.push_back(Post(at(name), [](const auto&, const auto&) { return Say(Json::object()); }));
+  }
+  for (const char* name :
+       {"sd-vae", "sd-modules", "loras", "prompt-styles", "hypernetworks", "face-restorers",
+        "upscalers", "latent-upscale-modes", "embeddings", "scripts", "cmd-flags"}) {
+    routes.push_back(
+        Get(at(name), [name](const auto&, const auto&) { return Say(SdapiNothing(name)); }));
+  }
+}
+
+}  // namespace
+
+Routes MakeRoutes(engine::Engine& engine, const process::Health& health,
+                  const RunningCalls& running, const std::string& version) {
+  Routes routes;
+  AddProbes(health, routes);
+  // Clients leave the first out, or have the prefix of another server.
+  for (const char* prefix : {"/v1", "", "/v3"}) AddOpenAi(prefix, engine, health, routes);
+  AddSdapi(engine, running, version, routes);
+  routes.push_back(
+      Draw("/hf", [&engine] { return std::make_unique<HuggingFaceDialect>(ServedBy(engine)); }));
+  return routes;
+}
+
+}  // namespace latentd::server::http
