@@ -224,7 +224,7 @@ bool Queue::GoesBeforeTheStep(UnitKind kind, const Entry& entry, const Unit& ste
     return between.prepared != 0 && between.prepared != entry.request;
   };
   if (!has_run()) return true;
-  const absl::Duration cost = costs_.Of(kind, lane);
+  const absl::Duration cost = costs_.Of(kind, lane, entry.need.text_times());
   const absl::Duration taken = costs_.Of(UnitKind::kStep, lane, RowsOf(step));
   return cost > absl::ZeroDuration() && between.expected + cost <= taken;
 }
@@ -310,6 +310,7 @@ void Queue::BeginTurn(const Unit& unit) {
 }
 
 int Queue::RowsOf(const Unit& unit) const {
+  if (unit.kind == UnitKind::kText) return EntryOf(unit.pictures.front()).need.text_times();
   int rows = 0;
   for (PictureId picture : unit.pictures) rows += EntryOf(picture).need.next_rows();
   return rows;

@@ -152,6 +152,7 @@ class Queue {
   void Start(const Unit& unit);
   void StartRequest(PictureId request, int device);
   const Entry& EntryOf(PictureId picture) const { return *entries_.find(picture)->second; }
+  // Rows as Costs counts them.
   int RowsOf(const Unit& unit) const;
 
   const Clock& clock_;

@@ -280,8 +280,8 @@ absl::StatusOr<std::unique_ptr<const Pipeline>> LoadPipeline(const LoadOptions& 
     adapters = std::make_unique<AdapterSets>(*options.adapters, graphs);
   }
   return Pipeline::Create(std::move(table), std::move(models), options.components,
-                          {options.row_counts, options.max_shared_pixels}, options.prompt_chunks,
-                          std::move(adapters));
+                          {options.row_counts, options.max_shared_pixels},
+                          {options.prompt_chunks, options.prompt_blends}, std::move(adapters));
 }
 
 }  // namespace latentd::pipeline

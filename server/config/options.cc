@@ -206,6 +206,7 @@ absl::Status SetGraphs(const v1::ServerConfig& config, engine::Config& engine) {
   engine.max_shared_pixels = config.max_shared_pixels();
   RETURN_IF_ERROR(CheckRange("prompt-chunks", config.prompt_chunks(), 1, prompts::kMaxChunks));
   engine.prompt_chunks = config.prompt_chunks();
+  engine.prompt_blends = config.prompt_blends();
   ASSIGN_OR_RETURN(engine.components, ToModes("components", config.components()));
   RETURN_IF_ERROR(SetPrecision(config, engine));
   ASSIGN_OR_RETURN(engine.vae_tiling_above, ToArea("vae-tiling-above", config.vae_tiling_above()));
@@ -339,6 +340,7 @@ v1::ServerConfig DefaultConfig() {
   config.set_graph_memory("1GiB");
   config.set_max_shared_pixels(engine::kDefaultSharedPixels);
   config.set_prompt_chunks(1);
+  config.set_prompt_blends(false);
   config.set_compile_at_start(true);
   config.set_allow_cold_requests(false);
   config.set_forbid_compile_after_ready(false);

@@ -24,6 +24,7 @@ from test_graphs import latent
 
 HERE = pathlib.Path(__file__).resolve().parent
 CHUNK = 2  # latent.v1.LongPrompt
+COMPEL = 4  # latent.v1.PromptSyntax
 DRAINING = 5  # latent.v1.ServerState
 DEBUG, ERROR = 1, 4  # latent.v1.LogLevel
 
@@ -54,6 +55,7 @@ FLAGS = {
     "--rows": "test_wiring.FlagsTest.test_rows_are_those_that_graphs_are_compiled_for",
     "--max-shared-pixels": "test_wiring.FlagsTest.test_max_shared_pixels_bounds_the_rows_of_a_size",
     "--prompt-chunks": "test_wiring.FlagsTest.test_prompt_chunks_are_ready_for_long_prompts_beside_short_ones",
+    "--prompt-blends": "test_wiring.FlagsTest.test_prompt_blends_are_ready_for_weights_below_one",
     "--vae-tiling-above": "test_graphs.MemoryTest.test_large_pictures_are_decoded_in_tiles_above_a_threshold",
     "--cache-dir": "test_graphs.RestartTest.test_a_restart_compiles_nothing_and_draws_the_same",
     "--cache-max-bytes": "test_wiring.FlagsTest.test_cache_max_bytes_bounds_the_directory",
@@ -315,6 +317,17 @@ class FlagsTest(WiringTestCase):
         refused = self.refusal(api, **longer)
         self.assertEqual(refused.code(), grpc.StatusCode.FAILED_PRECONDITION)
         self.assertIn("not ready for prompts of 3 chunks", refused.details())
+
+    def test_prompt_blends_are_ready_for_weights_below_one(self):
+        less = {"prompt": "a red-- circle", "prompt_syntax": COMPEL}
+        _, without = self.start("--forbid-compile-after-ready")
+        refused = self.refusal(without, **less)
+        self.assertEqual(refused.code(), grpc.StatusCode.FAILED_PRECONDITION)
+        self.assertIn("without --prompt-blends", refused.details())
+        _, api = self.start("--prompt-blends", "--forbid-compile-after-ready")
+        picture = self.picture(api, **less)
+        self.assertNotEqual(picture, self.picture(api, prompt="a red circle"))
+        self.assertEqual(picture, self.picture(api, **less))
 
     def test_cache_max_bytes_bounds_the_directory(self):
         cache = self.folder / "cache"

@@ -73,7 +73,7 @@ ForecastPicture PictureOf(const Entry& entry) {
                           .begun = entry.started};
   // The first picture of a request encodes for the others too.
   if (entry.is_first_of_request()) return picture;
-  for (Ahead::Stage& stage : picture.ahead.stages) stage.text = false;
+  for (Ahead::Stage& stage : picture.ahead.stages) stage.text = 0;
   picture.ahead.before.clear();
   return picture;
 }

@@ -12,7 +12,8 @@ Playback::Playback(absl::Span<const ForecastPicture> pictures, const Costs& cost
 
 void Playback::SkipEmptyStages(Player& player) {
   for (; !player.past_stages() && player.now().runs.empty(); ++player.stage) {
-    if (player.now().text) now_ += costs_.Of(UnitKind::kText, player.now().lane);
+    if (player.now().text == 0) continue;
+    now_ += costs_.Of(UnitKind::kText, player.now().lane, player.now().text);
   }
 }
 
@@ -54,7 +55,7 @@ void Playback::BeginStage(Player& player) {
   if (std::exchange(player.began_stage, true)) return;
   BeginOnce(player);
   const Ahead::Stage& stage = player.now();
-  if (stage.text) now_ += costs_.Of(UnitKind::kText, stage.lane);
+  if (stage.text > 0) now_ += costs_.Of(UnitKind::kText, stage.lane, stage.text);
   const bool is_known = costs_.Of(UnitKind::kStep, stage.lane) > absl::ZeroDuration();
   OutlookOf(player).known = OutlookOf(player).known && is_known;
 }

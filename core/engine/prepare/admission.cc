@@ -181,12 +181,21 @@ absl::Status Admission::NoSuchBucket(const pipeline::PictureSpec& resolved,
                    *models_.buckets);
 }
 
+bool Admission::ReadsPrompts(const pipeline::Plan& plan) const {
+  const pipeline::ReadyPrompts& ready = models_.pipeline->ready_prompts();
+  return plan.chunks() <= ready.chunks && (ready.blends || plan.blends() == 0);
+}
+
 // " for prompts of 2 chunks (...)", or nothing.
-std::string Admission::ForLongPromptsText(const pipeline::Plan& plan) const {
-  const int chunks = plan.chunks();
-  if (chunks <= models_.pipeline->prompt_chunks()) return "";
-  return absl::StrCat(" for prompts of ", chunks, " chunks (--prompt-chunks of the server is ",
-                      models_.pipeline->prompt_chunks(), ")");
+std::string Admission::ForPromptsText(const pipeline::Plan& plan) const {
+  const pipeline::ReadyPrompts& ready = models_.pipeline->ready_prompts();
+  if (ReadsPrompts(plan)) return "";
+  if (plan.chunks() <= ready.chunks) {
+    return " for weights below 1 in Compel's syntax (the server was started without "
+           "--prompt-blends)";
+  }
+  return absl::StrCat(" for prompts of ", plan.chunks(),
+                      " chunks (--prompt-chunks of the server is ", ready.chunks, ")");
 }
 
 // "80x64 is not ready", or "80x64 is not one of 96x64, 64x64" where it is no bucket.
@@ -195,7 +204,7 @@ std::string Admission::NotReadyText(const pipeline::Plan& plan) const {
   const std::vector<pipeline::Size> configured = models_.buckets->ConfiguredOf(bucket.model);
   const std::string name = models_.buckets->NameOf(bucket);
   if (absl::c_linear_search(configured, bucket.size)) {
-    return absl::StrCat(name, " is not ready", ForLongPromptsText(plan));
+    return absl::StrCat(name, " is not ready", ForPromptsText(plan));
   }
   std::vector<std::string> names;
   for (const pipeline::Size& bucket : configured) names.push_back(SizeText(bucket));
@@ -261,8 +270,8 @@ absl::Status Admission::CheckRoom(const ModelBucket& bucket) const {
 // True where the budget has been asked for what it needs: at start, or when its bucket was added.
 bool Admission::IsServed(const pipeline::Plan& plan) const {
   const ModelBucket bucket = BucketOf(plan);
-  return plan.adapters == 0 && plan.chunks() <= models_.pipeline->prompt_chunks() &&
-         models_.buckets->IsServed(bucket) && !models_.buckets->IsOnDemand(bucket);
+  return plan.adapters == 0 && ReadsPrompts(plan) && models_.buckets->IsServed(bucket) &&
+         !models_.buckets->IsOnDemand(bucket);
 }
 
 absl::Status Admission::CheckNotRefused(const pipeline::Plan& plan) const {
