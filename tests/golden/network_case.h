@@ -23,7 +23,7 @@ struct NetworkCase {
 };
 
 // True for parameters that change nothing: attention to one token is the same whatever asks
-// (core/networks/transformer_spatio_temporal.h).
+// (core/networks/layers/transformer_spatio_temporal.h).
 bool IsUnread(absl::string_view class_name, absl::string_view parameter);
 
 // `path` is that of the case's files without their endings. FAILED_PRECONDITION if the graphs'
