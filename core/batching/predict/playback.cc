@@ -7,7 +7,18 @@ namespace latentd::batching {
 
 Playback::Playback(absl::Span<const ForecastPicture> pictures, const Costs& costs)
     : costs_(costs), outlooks_(pictures.size()) {
-  for (const ForecastPicture& picture : pictures) players_.push_back(Player{&picture});
+  for (const ForecastPicture& picture : pictures) {
+    outlooks_[players_.size()].known = picture.ready_in < absl::InfiniteDuration();
+    players_.push_back(Player{&picture});
+  }
+}
+
+absl::Duration Playback::UntilNextIsReady() const {
+  absl::Duration until = absl::InfiniteDuration();
+  for (const Player& player : players_) {
+    if (!IsReady(player)) until = std::min(until, player.picture->ready_in - now_);
+  }
+  return until;
 }
 
 void Playback::SkipEmptyStages(Player& player) {

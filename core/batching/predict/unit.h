@@ -99,6 +99,9 @@ struct Need {
   bool joined = false;   // it has its rows of the lane
   bool preview = false;  // there is a kPreview to run beside what is next
   Ahead ahead;
+  // Foreseen end of kWait, in the clock's monotonic time: when its graphs will be ready. In the
+  // infinite future: not known.
+  absl::Time ready = absl::InfinitePast();
 
   // Time that its prompts take to be encoded, in that of plain ones.
   int text_times() const { return std::max(1, ahead.stages.front().text); }
