@@ -508,6 +508,11 @@ absl::StatusOr<Pipeline::Pictures> Pipeline::Start(SharedPlan plan, SharedInputs
   return pictures;
 }
 
+std::unique_ptr<const Picture> Pipeline::Sketch(const SharedPlan& plan) const {
+  auto request = std::make_shared<Request>(plan, /*inputs=*/nullptr, ModelsOf(plan->spec));
+  return std::make_unique<const Picture>(std::move(request), /*index=*/0);
+}
+
 absl::Status Pipeline::CheckLatents(const Inputs& inputs, const Plan& plan) const {
   if (inputs.latents.empty()) return absl::OkStatus();
   const absl::Status fits =

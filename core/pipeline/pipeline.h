@@ -116,6 +116,10 @@ class Pipeline {
   absl::StatusOr<Pictures> Start(SharedPlan plan, SharedInputs inputs = nullptr,
                                  compiler::Purpose purpose = {}) const;
 
+  // The first image of such a plan without executables, which is never run: for what is ahead of it
+  // (Picture::ahead) while its graphs are made ready.
+  std::unique_ptr<const Picture> Sketch(const SharedPlan& plan) const;
+
   // The open files of what draws, each once for each model that reads it, and of what was read
   // beside.
   std::vector<std::shared_ptr<const weights::WatchedFile>> CheckpointFiles() const;

@@ -27,6 +27,9 @@ using pipeline::BucketPolicy;
 // The most that an error lists.
 constexpr size_t kMostSizes = 20;
 
+// Client threads build no graph and read no file.
+constexpr auto kKnown = pipeline::ModelGraphs::IfUnknown::kRefuse;
+
 // Stands for all graphs of a size in messages.
 compiler::GraphLabel LabelOf(const pipeline::Plan& plan) {
   return {.component = "a picture of",
@@ -233,23 +236,46 @@ absl::Status Admission::CheckCold(const pipeline::Plan& plan) const {
   return compiled.ok() ? compiled : ColdBucket(plan, compiled);
 }
 
-absl::Status Admission::CheckLoadTime(const pipeline::Plan& plan, absl::Duration slack) const {
-  using pipeline::Pipeline;
-  constexpr auto kKnown = pipeline::ModelGraphs::IfUnknown::kRefuse;
-  // Adapters that were never merged take about as long as the model did.
+void Admission::AddLoadTime(const pipeline::Plan& plan, LoadTime& load) const {
   absl::StatusOr<GraphHandles> graphs = models_.pipeline->HandlesOf(plan, kKnown);
+  // Adapters that were never merged take about as long as the model did.
   const bool is_new = plan.adapters != 0 && IsCold(graphs.status());
-  if (is_new) graphs = models_.pipeline->HandlesOf(plan, kKnown, Pipeline::Of::kModels);
-  RETURN_IF_ERROR(graphs.status());
-  absl::Duration load;
+  if (is_new) graphs = models_.pipeline->HandlesOf(plan, kKnown, pipeline::Pipeline::Of::kModels);
+  load.known = load.known && graphs.ok() && !is_new;
+  if (!graphs.ok()) return;
   for (const compiler::GraphHandle& graph : *graphs) {
+    if (!is_new && absl::c_linear_search(load.counted, graph)) continue;
+    if (!is_new) load.counted.push_back(graph);
     const compiler::GraphStatus info = store_.StatusOf(graph);
-    if (is_new || info.state != compiler::GraphState::kReady) load += info.load_time;
+    if (!is_new && info.state == compiler::GraphState::kReady) continue;
+    load.time += info.load_time;
+    const bool is_learned = info.load_time > absl::ZeroDuration();
+    load.known = load.known && is_learned && info.state != compiler::GraphState::kCold;
   }
-  if (load <= slack) return absl::OkStatus();
+}
+
+Room Admission::RoomFor(const pipeline::Plan& plan) const {
+  const absl::StatusOr<GraphHandles> graphs = models_.pipeline->HandlesOf(plan, kKnown);
+  if (!graphs.ok() || !CheckNotRefused(plan).ok()) return Room::kNone;
+  backends::MemoryNeeds together;
+  for (const compiler::GraphHandle& graph : *graphs) {
+    if (store_.StatusOf(graph).state == compiler::GraphState::kReady) continue;
+    const auto needs = store_.Predict(graph);
+    if (!needs.ok()) return Room::kNone;
+    AddTo(together, *needs);
+  }
+  const compiler::GraphLabel label = LabelOf(plan);
+  if (store_.CheckRoom(label, together, store_.MarkWanted(*graphs)).ok()) return Room::kNow;
+  return store_.CheckRoomOnceIdle(label, together, *graphs).ok() ? Room::kOnceDrawn : Room::kNone;
+}
+
+absl::Status Admission::CheckLoadTime(const pipeline::Plan& plan, absl::Duration slack) const {
+  LoadTime load;
+  AddLoadTime(plan, load);
+  if (load.time <= slack) return absl::OkStatus();
   return WithReason(
       absl::DeadlineExceededError(absl::StrCat(
-          "the model has to be loaded first, which takes some ", absl::FormatDuration(load),
+          "the model has to be loaded first, which takes some ", absl::FormatDuration(load.time),
           ", and the deadline is in ", absl::FormatDuration(slack))),
       "PREDICTED_OVERRUN");
 }
