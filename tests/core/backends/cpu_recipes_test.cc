@@ -148,12 +148,17 @@ absl::StatusOr<Buffer> MakePlain(CpuBackend& backend, const Graph& recipe,
   return Make(backend, recipe, sources, "", result.dtype, result.shape);
 }
 
+// True for recipes that compute, and so round as their backend does: those of a video's frames'
+// positions. Golden networks and videos compare what they make.
+bool Computes(const Graph& recipe) { return !recipe.Select(Op::kTimestepEmbedding).empty(); }
+
 TEST(CpuRecipes, OfTheNetworksAreTheReferencesToTheBit) {
   ASSERT_OK_AND_ASSIGN(const auto backend, CpuBackend::Create());
   const Recipes recipes = RecipesOfNetworks(backend->target());
   std::set<Op> ops;
   for (const auto& [text, recipe] : recipes) {
     SCOPED_TRACE(text);
+    if (Computes(recipe)) continue;
     for (const graph::Node& node : recipe.nodes()) ops.insert(node.op);
     const std::vector<ConstBuffer> sources = RandomSources(recipe);
     ASSERT_OK_AND_ASSIGN(const Buffer made, MakePlain(*backend, recipe, sources));
