@@ -203,6 +203,7 @@ GrpcServer::Options ServerOptions(const config::Options& options, const std::str
           .health_listen = options.health_listen,
           .http_listen = options.http_listen,
           .tls_files = options.tls_files,
+          .api_key_file = options.api_key_file,
           .max_request_bytes = options.max_request_bytes,
           .received_bytes = received_bytes,
           .stall_limit = options.stall_timeout,

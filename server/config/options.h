@@ -20,6 +20,7 @@ struct Options {
   std::string health_listen;   // the same
   std::string http_listen;     // the same
   tls::TlsFiles tls_files;
+  std::string api_key_file;  // empty: callers need no key
   std::optional<tracing::Endpoint> otlp_endpoint;  // nothing: spans go nowhere
   engine::Config engine;
   bool allow_import = false;

@@ -258,7 +258,22 @@ class StreamConnection final : public Connection,
 
   absl::Status CheckClient() {
     caller_ = generation::HostOf(peer_);
-    if (service_.clients == nullptr || route_->open_to_all) return absl::OkStatus();
+    if (route_->open_to_all) return absl::OkStatus();
+    absl::Status judged = CheckCertificate();
+    return judged.ok() ? CheckKey() : judged;
+  }
+
+  absl::Status CheckKey() {
+    const generation::KeyCheck& caller_of_key = service_.environment.caller_of_key;
+    if (caller_of_key == nullptr) return absl::OkStatus();
+    absl::StatusOr<std::string> caller =
+        caller_of_key(request_.Find("authorization"), request_.Find("x-api-key"));
+    if (caller.ok()) caller_ = *std::move(caller);
+    return caller.status();
+  }
+
+  absl::Status CheckCertificate() {
+    if (service_.clients == nullptr) return absl::OkStatus();
     absl::Status judged = service_.clients->Check(certificate_.certificate, certificate_.chain);
     if (!judged.ok()) return judged;
     const std::vector<absl::string_view> names(certificate_.names.begin(),

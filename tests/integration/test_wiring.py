@@ -73,6 +73,7 @@ FLAGS = {
     "--tls-key": "test_tls.MutualTlsTest.test_a_client_with_a_certificate_is_served",
     "--tls-client-ca": "test_tls.MutualTlsTest.test_everybody_else_is_told_why_not",
     "--admin-tls-client-ca": "test_tls.MutualTlsTest.test_no_method_of_operators_is_for_others",
+    "--api-key-file": "test_api_keys.ApiKeysTest.test_a_key_opens_both_ways_in",
     "--threads": "test_wiring.FlagsTest.test_threads_are_those_of_the_key",
     "--memory": "test_graphs.MemoryTest.test_what_cannot_fit_is_refused_and_the_server_goes_on",
     "--picture-memory": "test_wiring.FlagsTest.test_picture_memory_bounds_what_a_request_brings",
