@@ -172,6 +172,7 @@ absl::Status GrpcServer::ListenOverHttp(const Options& options) {
   ASSIGN_OR_RETURN(http_, http::HttpServer::Listen({.listen = options.http_listen,
                                                     .max_request_bytes = options.max_request_bytes,
                                                     .tls = tls_.get(),
+                                                    .cors_origins = options.http_cors_origins,
                                                     .version = options.version},
                                                    environment_, health_));
   return absl::OkStatus();

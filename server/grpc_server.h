@@ -51,7 +51,8 @@ class GrpcServer {
     std::string admin_folder;   // core/base/process/admin_socket.h, made; empty: none can be had
     std::string health_listen;  // HOST:PORT, or empty: nowhere
     std::string http_listen;    // the same
-    tls::TlsFiles tls_files;    // without a certificate: plain text
+    std::vector<std::string> http_cors_origins;  // server/http/exchange/origin.h
+    tls::TlsFiles tls_files;                     // without a certificate: plain text
     // Keys that callers at `listen` and `http_listen` need one of (server/tls/api_key_file.h);
     // empty: none.
     std::string api_key_file;

@@ -202,6 +202,7 @@ GrpcServer::Options ServerOptions(const config::Options& options, const std::str
           .admin_folder = AdminFolder(options),
           .health_listen = options.health_listen,
           .http_listen = options.http_listen,
+          .http_cors_origins = options.http_cors_origins,
           .tls_files = options.tls_files,
           .api_key_file = options.api_key_file,
           .max_request_bytes = options.max_request_bytes,

@@ -102,6 +102,9 @@ Where
   --health-listen=ADDRESS HOST:PORT for probes: grpc.health.v1 alone, always in plain text (default: nowhere)
   --http-listen=ADDRESS   HOST:PORT over HTTP: pictures by OpenAI's Images API, AUTOMATIC1111's and Hugging Face's (default:
                           nowhere). Speaks TLS and asks for certificates as --listen does; docs/http.md has its paths
+  --http-cors-origins=LIST
+                          pages of these origins may ask there: https://app.example.org,http://localhost:3000; * is any (default:
+                          none but its own)
 
 Who may call (PEM files but the last, read again when they change)
   --tls-cert=FILE         speak TLS at --listen and --admin-listen, with this certificate; those that lead to its

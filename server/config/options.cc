@@ -232,6 +232,8 @@ absl::Status SetAddresses(const v1::ServerConfig& config, Options& options) {
   if (!options.http_listen.empty()) {
     RETURN_IF_ERROR(CheckTcpAddress("http-listen", options.http_listen));
   }
+  ASSIGN_OR_RETURN(options.http_cors_origins,
+                   ToOrigins("http-cors-origins", config.http_cors_origins()));
   options.admin_listen = config.admin_listen();
   if (options.admin_listen.empty()) return absl::OkStatus();
   RETURN_IF_ERROR(CheckAddress("admin-listen", options.admin_listen));

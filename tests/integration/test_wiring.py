@@ -69,6 +69,7 @@ FLAGS = {
     "--metrics-listen": "test_metrics.MetricsTest.test_only_metrics_are_there",
     "--health-listen": "test_wiring.FlagsTest.test_health_listen_answers_health_alone",
     "--http-listen": "test_http.HttpTest.test_a_picture_is_that_of_grpc",
+    "--http-cors-origins": "test_http.HttpTest.test_a_page_of_an_allowed_origin_may_ask",
     "--tls-cert": "test_tls.MutualTlsTest.test_a_client_with_a_certificate_is_served",
     "--tls-key": "test_tls.MutualTlsTest.test_a_client_with_a_certificate_is_served",
     "--tls-client-ca": "test_tls.MutualTlsTest.test_everybody_else_is_told_why_not",
