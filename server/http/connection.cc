@@ -34,6 +34,7 @@
 #include "server/http/exchange/answer_head.h"
 #include "server/http/exchange/http_status.h"
 #include "server/http/exchange/origin.h"
+#include "server/http/exchange/target.h"
 #include "server/http/peer_certificate.h"
 #include "server/http/routes/request_limits.h"
 
@@ -72,16 +73,7 @@ std::string PeerName(const Tcp::endpoint& peer) {
 Request RequestOf(const Parser::value_type& message) {
   Request request;
   request.method = TextOf(message.method_string());
-  std::string target = TextOf(message.target());
-  // "http://host/path", as proxies are asked.
-  if (const size_t scheme = target.find("://");
-      scheme != std::string::npos && !absl::StartsWith(target, "/")) {
-    const size_t path = target.find('/', scheme + 3);
-    target = path == std::string::npos ? "/" : target.substr(path);
-  }
-  const size_t question = target.find('?');
-  request.path = target.substr(0, question);
-  if (question != std::string::npos) request.query = target.substr(question + 1);
+  SetTarget(TextOf(message.target()), request);
   for (const auto& field : message) {
     request.headers.emplace_back(TextOf(field.name_string()), TextOf(field.value()));
   }
