@@ -186,12 +186,13 @@ absl::Status SetCallers(const v1::ServerConfig& config, engine::Config& engine) 
   constexpr absl::string_view kFlag = "caller-max-priority";
   ASSIGN_OR_RETURN(engine.priorities.named,
                    ToCallerPriorities(kFlag, config.caller_max_priority()));
-  if (!config.tls_client_ca().empty()) return absl::OkStatus();
+  if (!config.tls_client_ca().empty() || !config.api_key_file().empty()) return absl::OkStatus();
   for (const auto& [caller, priority] : engine.priorities.named) {
     if (IsHost(caller)) continue;
     return WrongValue(kFlag, absl::StrCat(caller, "=", priority),
-                      "given together with --tls-client-ca: without it no certificate names a "
-                      "caller, and each is its host, such as ipv4:192.0.2.7");
+                      "given together with --tls-client-ca or --api-key-file: without them neither "
+                      "certificate nor key names a caller, and each is its host, such as "
+                      "ipv4:192.0.2.7");
   }
   return absl::OkStatus();
 }
@@ -232,6 +233,8 @@ absl::Status SetAddresses(const v1::ServerConfig& config, Options& options) {
   if (!options.http_listen.empty()) {
     RETURN_IF_ERROR(CheckTcpAddress("http-listen", options.http_listen));
   }
+  ASSIGN_OR_RETURN(options.http_cors_origins,
+                   ToOrigins("http-cors-origins", config.http_cors_origins()));
   options.admin_listen = config.admin_listen();
   if (options.admin_listen.empty()) return absl::OkStatus();
   RETURN_IF_ERROR(CheckAddress("admin-listen", options.admin_listen));
@@ -292,6 +295,7 @@ bool IsTcp(const std::string& address) {
 absl::Status SetTls(const v1::ServerConfig& config, Options& options) {
   options.tls_files = {config.tls_cert(), config.tls_key(), config.tls_client_ca(),
                        config.admin_tls_client_ca()};
+  options.api_key_file = config.api_key_file();
   const tls::TlsFiles& files = options.tls_files;
   const bool have = !files.certificate.empty();
   RETURN_IF_ERROR(CheckNeeds("tls-cert", files.certificate, !files.key.empty(), "tls-key"));

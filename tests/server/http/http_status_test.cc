@@ -119,6 +119,8 @@ TEST(HttpStatusTest, DelaysAreRoundedUpToSeconds) {
   EXPECT_THAT(headers(absl::ZeroDuration()),
               ElementsAre(Pair("Retry-After", "1"), Pair("retry-after-ms", "1")));
   EXPECT_THAT(ErrorHeaders(absl::UnavailableError("why")), IsEmpty());
+  EXPECT_THAT(ErrorHeaders(absl::UnauthenticatedError("who")),
+              ElementsAre(Pair("WWW-Authenticate", "Bearer, Basic realm=\"latentd\"")));
   EXPECT_THAT(ErrorHeaders(absl::InternalError("why")),
               ElementsAre(Pair("x-should-retry", "false")));
 }

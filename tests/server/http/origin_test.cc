@@ -1,5 +1,6 @@
 #include "server/http/exchange/origin.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
@@ -11,6 +12,11 @@
 
 namespace latentd::server::http {
 namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::Pair;
 
 absl::Status CheckPost(std::vector<Header> headers, bool loopback_only = false) {
   return CheckOrigin({.method = "POST", .headers = std::move(headers)}, loopback_only);
@@ -60,6 +66,57 @@ TEST(OriginTest, ReadingIsForAll) {
                                        {"Sec-Fetch-Site", "cross-site"}}},
                           false)
                   .ok());
+}
+
+const Origins& Allowed() {
+  static const auto& origins = *new Origins{"https://app.example", "http://localhost:3000"};
+  return origins;
+}
+
+Request From(const char* method, const char* origin) {
+  return {.method = method,
+          .headers = {{"Host", "a.example"},
+                      {"Origin", origin},
+                      {"Sec-Fetch-Site", "cross-site"},
+                      {"Access-Control-Request-Method", "POST"}}};
+}
+
+TEST(OriginTest, AnAllowedPageMayPost) {
+  EXPECT_TRUE(CheckOrigin(From("POST", "https://app.example"), false, Allowed()).ok());
+  EXPECT_TRUE(CheckOrigin(From("POST", "http://localhost:3000"), false, Allowed()).ok());
+  EXPECT_TRUE(CheckOrigin(From("POST", "http://any.example"), false, {"*"}).ok());
+  for (const char* other : {"http://app.example", "https://app.example:444", "https://app.example/",
+                            "https://app.example.evil", "http://localhost", "null", ""}) {
+    EXPECT_FALSE(CheckOrigin(From("POST", other), false, Allowed()).ok()) << other;
+  }
+  // The host is judged all the same.
+  EXPECT_EQ(GetReason(CheckOrigin(From("POST", "https://app.example"), true, Allowed())),
+            kWrongHost);
+}
+
+TEST(OriginTest, OnlyAnAllowedPageMayRead) {
+  EXPECT_THAT(CorsHeaders(From("GET", "https://app.example"), Allowed()),
+              ElementsAre(Pair("Vary", "Origin"),
+                          Pair("Access-Control-Allow-Origin", "https://app.example"),
+                          Pair("Access-Control-Expose-Headers", "x-request-id, retry-after-ms")));
+  EXPECT_THAT(CorsHeaders(From("GET", "https://evil.example"), Allowed()),
+              ElementsAre(Pair("Vary", "Origin")));
+  EXPECT_THAT(CorsHeaders(From("GET", "https://app.example"), {}), IsEmpty());
+}
+
+TEST(OriginTest, APreflightIsThatOfAnAllowedPage) {
+  EXPECT_TRUE(IsPreflight(From("OPTIONS", "https://app.example"), Allowed()));
+  EXPECT_FALSE(IsPreflight(From("OPTIONS", "https://evil.example"), Allowed()));
+  EXPECT_FALSE(IsPreflight(From("POST", "https://app.example"), Allowed()));
+  EXPECT_FALSE(IsPreflight({.method = "OPTIONS", .headers = {{"Origin", "https://app.example"}}},
+                           Allowed()));
+  const Answer answer = PreflightAnswer();
+  EXPECT_EQ(answer.code, 204);
+  EXPECT_EQ(answer.body.size(), 0);
+  EXPECT_THAT(answer.headers, Contains(Pair("Access-Control-Allow-Methods", "GET, POST")));
+  for (const Header& header : answer.headers) {
+    EXPECT_NE(header.first, "Access-Control-Allow-Credentials");
+  }
 }
 
 }  // namespace
