@@ -16,6 +16,7 @@ enum class Kernel : uint8_t {
   kLinearGeglu,          // x, weight, bias or absent
   kMatmul,               // a, b
   kAttention,            // query, key, value
+  kAttentionF8,          // query, key, value, scale
   kGroupNorm,            // x, gamma, beta, what is added to x before or absent: for each row its
                          // channels, dense, the rows at any distance
   kLayerNorm,            // x, gamma, beta
@@ -33,9 +34,10 @@ enum class Kernel : uint8_t {
   kIncrement,
   kBinary,  // strided, broadcast to the output's shape
   kF8Scale,
-  kQuantize,  // x, scale
-  kF8Linear,  // x, weight, scale, bias or absent, residual or absent
-  kCopy,      // strided on both sides
+  kQuantize,       // x, scale
+  kF8Linear,       // x, weight, scale, bias or absent, residual or absent
+  kF8LinearGeglu,  // x, weight, scale, bias or absent, the result's scale
+  kCopy,           // strided on both sides
   kUpsample,
   kEmbedding,
   kSelect,
@@ -53,6 +55,7 @@ inline constexpr size_t kKernels = static_cast<size_t>(Kernel::kSchedulerStep) +
   X(LinearGeglu)           \
   X(Matmul)                \
   X(Attention)             \
+  X(AttentionF8)           \
   X(GroupNorm)             \
   X(LayerNorm)             \
   X(LayerNormF8)           \
@@ -71,6 +74,7 @@ inline constexpr size_t kKernels = static_cast<size_t>(Kernel::kSchedulerStep) +
   X(F8Scale)               \
   X(Quantize)              \
   X(F8Linear)              \
+  X(F8LinearGeglu)         \
   X(Copy)                  \
   X(Upsample)              \
   X(Embedding)             \
