@@ -18,13 +18,13 @@ using ::latentd::testing::StatusIs;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-constexpr Lane kOther{.network = 1, .width = 64, .height = 64};
+constexpr Lane kOtherModel{.network = 1, .width = 64, .height = 64};
 
 // A step takes a second for each row.
 class LoadingForecastTest : public ::testing::TestWithParam<Sharing> {
  protected:
   LoadingForecastTest() {
-    for (const Lane& lane : {kLane, kOther}) {
+    for (const Lane& lane : {kLane, kOtherModel}) {
       costs_.Measure(UnitKind::kStep, lane, 1, absl::Seconds(1));
     }
   }
@@ -51,7 +51,7 @@ TEST_P(LoadingForecastTest, AloneBeginsWhenItIsReady) {
 }
 
 TEST_P(LoadingForecastTest, OthersDrawMeanwhileWhicheverIsFirst) {
-  for (const Lane& lane : {kLane, kOther}) {
+  for (const Lane& lane : {kLane, kOtherModel}) {
     const ForecastPicture loading = Picture(lane, 5, absl::Seconds(7)), ready = Picture(kLane, 4);
     for (const bool first : {true, false}) {
       const auto outlooks = first ? Play({loading, ready}) : Play({ready, loading});
@@ -88,7 +88,7 @@ TEST_P(LoadingForecastTest, ChangesNothingUntilItIsReady) {
     absl::Duration first = absl::InfiniteDuration(), work, last;
     for (int i = 0; i < 6; ++i) {
       const absl::Duration in = below(2) == 0 ? absl::Seconds(1 + below(20)) : absl::ZeroDuration();
-      all.push_back(Picture(below(2) == 0 ? kLane : kOther, 1 + below(9), in));
+      all.push_back(Picture(below(2) == 0 ? kLane : kOtherModel, 1 + below(9), in));
       work += absl::Seconds(1) * all.back().ahead.stages[0].evaluations();
       last = std::max(last, in);
       if (in > absl::ZeroDuration()) {
@@ -124,15 +124,15 @@ class LoadingTest : public AdmissionRig {
  protected:
   LoadingTest() {
     Learn();
-    const Unit step{.kind = UnitKind::kStep, .lane = kOther, .pictures = {0}};
+    const Unit step{.kind = UnitKind::kStep, .lane = kOtherModel, .pictures = {0}};
     for (int i = 0; i < 4; ++i) queue_.Measure(step, 1, absl::Seconds(1));
   }
 
   static Need NeedOf(int steps, UnitKind kind, absl::Time ready) {
     return {.kind = kind,
-            .lane = kOther,
+            .lane = kOtherModel,
             .lane_rows = 1,
-            .ahead = {.stages = {{{kOther, true, {{steps}}}}}, .after = {UnitKind::kDecode}},
+            .ahead = {.stages = {{{kOtherModel, true, {{steps}}}}}, .after = {UnitKind::kDecode}},
             .ready = ready};
   }
   absl::StatusOr<Prospect> AskCold(Queue& queue, int steps, absl::Duration loads,
