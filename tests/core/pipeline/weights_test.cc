@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "absl/algorithm/container.h"
+#include "core/pipeline/plan/prompts.h"
 #include "tests/core/pipeline/rig.h"
 
 namespace latentd::pipeline {
