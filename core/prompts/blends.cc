@@ -68,7 +68,7 @@ std::vector<std::vector<Blend>> BlendsOf(const Chunks& chunks, LongPrompt long_p
     // The state without a piece that the chunk has not is that of the chunk as it is.
     double before = 1;
     for (const auto& [piece, count] : counts) {
-      const auto is_its = [piece](const LightPart& one) { return one.piece == piece; };
+      const auto is_its = [piece = piece](const LightPart& one) { return one.piece == piece; };
       if (absl::c_none_of(found[i], is_its)) before += count;
     }
     for (const LightPart& one : found[i]) {
