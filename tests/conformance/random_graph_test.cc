@@ -316,7 +316,8 @@ TEST_F(RandomGraphs, SplitByRateIntoPartsThatGiveTheSame) {
 // refuses (f8_cases.cc).
 constexpr Op kF8Ops[] = {Op::kRowNorm, Op::kF8Scale, Op::kQuantize, Op::kF8Linear};
 constexpr absl::string_view kF8Names[] = {graph::kF8LinearEpilogue, graph::kLayerNormF8,
-                                          graph::kGegluF8, "f8_results"};
+                                          graph::kGegluF8,          graph::kF8LinearGeglu,
+                                          graph::kAttentionF8,      "f8_results"};
 
 template <typename T, size_t kSize>
 bool IsAmong(const T (&all)[kSize], const T& one) {
