@@ -14,7 +14,7 @@ namespace latentd::testing {
 
 TensorToWrite F32Tensor(std::string name, std::vector<int64_t> shape, std::vector<float> values) {
   std::string bytes(values.size() * sizeof(float), '\0');
-  std::memcpy(bytes.data(), values.data(), bytes.size());
+  if (!values.empty()) std::memcpy(bytes.data(), values.data(), bytes.size());
   return {std::move(name), "F32", std::move(shape), std::move(bytes)};
 }
 
