@@ -84,7 +84,8 @@ bool IsEmbedding(const TensorMap& tensors) {
   if (PairOf(tensors) != nullptr) return tensors.size() <= 2 * std::size(kPairs);
   if (tensors.size() != 1) return false;
   const auto& [name, tensor] = *tensors.begin();
-  return IsOfVectors(tensor) && !SplitKey(NormalKey(name)) && OtherKind(name, tensor).empty();
+  const bool is_of_lora = SplitKey(NormalKey(name)).has_value() || !OtherKind(name, tensor).empty();
+  return IsOfVectors(tensor) && (name == "emb_params" || !is_of_lora);
 }
 
 absl::StatusOr<Embedding> ReadEmbedding(const std::string& path, const TensorMap& tensors) {

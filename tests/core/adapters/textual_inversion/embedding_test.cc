@@ -95,6 +95,7 @@ TEST(EmbeddingTest, OtherFilesAreNone) {
   EXPECT_FALSE(IsEmbedding(Tensors({FilledTensor("a", {1, 2}, 1), FilledTensor("b", {1, 2}, 1)})));
   EXPECT_FALSE(IsEmbedding(Tensors({FilledTensor("a", {1, 2, 3}, 1)})));
   EXPECT_TRUE(IsEmbedding(Tensors({FilledTensor("clip_l", {1, 2}, 1)})));
+  EXPECT_TRUE(IsEmbedding(Tensors({FilledTensor("emb_params", {1, 2}, 1)})));
 }
 
 }  // namespace
