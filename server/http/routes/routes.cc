@@ -100,14 +100,30 @@ Route Post(std::string path, std::function<Answer(const Request&, const std::str
   return {.method = "POST", .path = std::move(path), .answer = std::move(answer)};
 }
 
-// A checkpoint that is not served is not taken; all else is passed over.
+// Options that would draw something else for later requests: they would hold for all callers.
+std::string ChangedOption(const nlohmann::json& options, const std::vector<ServedModel>& models,
+                          const ServedModel& named) {
+  if (!models.empty() && named.id != models.front().id) return "sd_model_checkpoint";
+  const auto layers = options.find("CLIP_stop_at_last_layers");
+  return layers == options.end() || *layers == 1 ? "" : "CLIP_stop_at_last_layers";
+}
+
+// A checkpoint that is not served is not taken, and nothing is changed; what draws the same is
+// passed over.
 Answer SetOptions(const engine::Engine& engine, const Request& request) {
   const auto options = ParseJsonObject(request.body, "the body", request.body.size());
   if (!options.ok()) return SdapiRefusal(WithReason(options.status(), "MALFORMED"));
+  const std::vector<ServedModel> models = ServedBy(engine);
   const auto named = options->find("sd_model_checkpoint");
-  if (named == options->end() || !named->is_string()) return Say(nullptr);
-  const auto model = FindModel(ServedBy(engine), named->get_ref<const std::string&>());
-  return model.ok() ? Say(nullptr) : SdapiRefusal(model.status());
+  const bool names_one = named != options->end() && named->is_string();
+  const auto model = FindModel(models, names_one ? named->get<std::string>() : "");
+  if (!model.ok()) return names_one ? SdapiRefusal(model.status()) : Say(nullptr);
+  const std::string changed = ChangedOption(*options, models, *model);
+  if (changed.empty()) return Say(nullptr);
+  return SdapiRefusal(WithReason(
+      absl::InvalidArgumentError(absl::StrCat(
+          changed, " is not kept for later requests: name it in the override_settings of each")),
+      kUnsupportedValue));
 }
 
 void AddSdapi(engine::Engine& engine, const RunningCalls& running, const std::string& version,

@@ -410,6 +410,8 @@ TEST_F(HttpServerTest, TheWebUisListsAndProgress) {
   EXPECT_EQ(Ask("POST", "/sdapi/v1/options", R"({"sd_model_checkpoint": "base", "x": 1})").body,
             "null");
   EXPECT_EQ(Ask("POST", "/sdapi/v1/options", R"({"sd_model_checkpoint": "other"})").code, 404);
+  EXPECT_THAT(Ask("POST", "/sdapi/v1/options", R"({"CLIP_stop_at_last_layers": 2})").body,
+              HasSubstr("override_settings"));
   HttpClient client(server_->http_address());
   client.Send(HttpClient::Format("POST", "/sdapi/v1/txt2img", R"({"prompt": "a"})"));
   engine_.WaitForSpec();
