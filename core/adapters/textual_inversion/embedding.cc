@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "core/adapters/lora/lora_keys.h"
@@ -55,15 +56,12 @@ absl::StatusOr<EmbeddingVectors> ReadVectors(const std::string& path, absl::stri
     return refuse("has the shape ", shape.ToString(), "; a word stands for 1 to ", kMostVectors,
                   " tokens");
   }
-  const std::optional<std::vector<double>> values = weights::ReadValues(tensor);
-  if (!values) return refuse("cannot be read");
   EmbeddingVectors vectors{.width = width};
-  for (const double value : *values) {
-    vectors.values.push_back(static_cast<float>(value));
-    if (!std::isfinite(vectors.values.back())) {
-      return refuse("has values that are not finite (NaN or infinity)");
-    }
-  }
+  const std::optional<std::vector<double>> values = weights::ReadValues(tensor, count * width);
+  if (values) vectors.values.assign(values->begin(), values->end());
+  const bool are_finite =
+      values && absl::c_all_of(vectors.values, [](float value) { return std::isfinite(value); });
+  if (!are_finite) return refuse("has values that are not finite (NaN or infinity)");
   return vectors;
 }
 

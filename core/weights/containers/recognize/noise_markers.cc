@@ -16,8 +16,6 @@ namespace {
 
 using device::DType;
 
-constexpr int64_t kMostValues = 4096;
-
 template <typename T>
 T Load(const char* bytes) {
   T value;
@@ -159,10 +157,10 @@ bool IsMarked(const NoiseMarkers& markers) {
   return markers.decided_by != kDecidedByDefault && markers.decided_by != kDecidedByFlag;
 }
 
-std::optional<std::vector<double>> ReadValues(const StoredTensor& tensor) {
+std::optional<std::vector<double>> ReadValues(const StoredTensor& tensor, int64_t most) {
   const Decoder decode = DecoderOf(tensor);
   const int64_t count = tensor.data.elements();
-  if (decode == nullptr || !tensor.data.has_memory() || count < 1 || count > kMostValues) {
+  if (decode == nullptr || !tensor.data.has_memory() || count < 1 || count > most) {
     return std::nullopt;
   }
   const auto* bytes = static_cast<const char*>(tensor.data.data());

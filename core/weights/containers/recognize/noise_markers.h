@@ -3,6 +3,7 @@
 // Thread-safe: free functions without state.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -43,7 +44,8 @@ absl::StatusOr<NoiseMarkers> ReadNoiseMarkers(const std::string& path, const Ten
                                               const Metadata& metadata, FileFamily family,
                                               const SourceMap& unet, absl::string_view said = {});
 
-// Values of a small tensor of floats; nullopt: it has no memory, or another dtype.
-std::optional<std::vector<double>> ReadValues(const StoredTensor& tensor);
+// Values of a tensor of floats; nullopt: it has no memory, another dtype, more values than `most`,
+// or one that is not finite.
+std::optional<std::vector<double>> ReadValues(const StoredTensor& tensor, int64_t most = 4096);
 
 }  // namespace latentd::weights

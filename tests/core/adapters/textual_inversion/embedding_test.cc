@@ -90,6 +90,14 @@ TEST(EmbeddingTest, VectorsThatCannotBeOnesAreNamed) {
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("[vectors, features]")));
 }
 
+TEST(EmbeddingTest, ManyVectorsOfRealWidthsAreRead) {
+  const auto embedding = ReadEmbedding("word", Tensors({FilledTensor("clip_l", {75, 768}, 1),
+                                                        FilledTensor("clip_g", {75, 1280}, 1)}));
+  ASSERT_OK(embedding);
+  EXPECT_EQ(embedding->first.values.size(), size_t{75 * 768});
+  EXPECT_EQ(embedding->second.values.size(), size_t{75 * 1280});
+}
+
 TEST(EmbeddingTest, OtherFilesAreNone) {
   EXPECT_FALSE(IsEmbedding(Tensors({FilledTensor("unet.conv_in.lora_A.weight", {1, 2}, 1)})));
   EXPECT_FALSE(IsEmbedding(Tensors({FilledTensor("a", {1, 2}, 1), FilledTensor("b", {1, 2}, 1)})));
