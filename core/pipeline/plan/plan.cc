@@ -12,7 +12,7 @@ class GraphList {
  public:
   explicit GraphList(const GraphNeeds& needs) : needs_(needs) {}
 
-  void AddStage(const LoadedModel* model, int chunks, bool text, bool takes_vectors) {
+  void AddStage(const LoadedModel* model, int chunks, int ranks, bool text, bool takes_vectors) {
     for (int encoder = 0; text && encoder < model->graphs().text_count(); ++encoder) {
       all_.push_back(
           {model->row().id,
@@ -22,7 +22,7 @@ class GraphList {
     const ModelId id = model->row().id;
     all_.push_back({id, {.kind = GraphKind::kRequest, .shape = {.chunks = chunks}}});
     for (int rows : needs_.rows) {
-      all_.push_back({id, {GraphKind::kStep, {rows, needs_.height, needs_.width, chunks}}});
+      all_.push_back({id, {GraphKind::kStep, {rows, needs_.height, needs_.width, chunks, ranks}}});
     }
   }
   void Add(const LoadedModel* model, GraphKind kind) {
@@ -43,7 +43,8 @@ bool IsAsLarge(const PlannedGraph& larger, const PlannedGraph& smaller, bool gro
     return larger == smaller;
   }
   const StepShape &a = larger.name.shape, &b = smaller.name.shape;
-  return a.rows >= b.rows && a.height >= b.height && a.width >= b.width && a.chunks >= b.chunks;
+  return a.rows >= b.rows && a.height >= b.height && a.width >= b.width && a.chunks >= b.chunks &&
+         a.ranks >= b.ranks;
 }
 
 int64_t MostOf(const Plan& plan, int64_t families::RowInputs::*count) {
@@ -97,7 +98,8 @@ bool Plan::wants_tiny_vae() const {
 std::vector<PlannedGraph> GraphsFor(const GraphNeeds& needs) {
   GraphList graphs(needs);
   for (size_t i = 0; i < needs.models.size(); ++i) {
-    graphs.AddStage(needs.models[i], needs.chunks[i], needs.text.empty() || needs.text[i],
+    graphs.AddStage(needs.models[i], needs.chunks[i], i == 0 ? needs.ranks : 0,
+                    needs.text.empty() || needs.text[i],
                     !needs.takes_vectors.empty() && needs.takes_vectors[i]);
   }
   const LoadedModel *first = needs.models.front(), *last = needs.models.back();

@@ -62,6 +62,8 @@ TEST(OptionsTest, Defaults) {
   EXPECT_THAT(options.engine.rows, IsEmpty());  // the backend's choice
   EXPECT_EQ(options.engine.max_shared_pixels, 8 * 1024 * 1024);
   EXPECT_EQ(options.engine.prompt_chunks, 1);
+  EXPECT_EQ(options.engine.adapter_slots, 0);
+  EXPECT_EQ(options.engine.adapter_ranks, 32);
   EXPECT_THAT(options.engine.components, IsEmpty());
   EXPECT_THAT(options.engine.skipped_passes, IsEmpty());
   EXPECT_TRUE(options.engine.compile_at_start);
@@ -299,6 +301,10 @@ TEST(OptionsTest, WrongValuesOfGraphsAndCallersAreNamedWithWhatIsRight) {
       {"--rows=1,17", "from 1 to 16"},
       {"--rows=2,2", "once"},
       {"--max-shared-pixels=-1", "0 to 67108864"},
+      {"--adapter-slots=33", "0 to 32"},
+      {"--adapter-slots=8", "given together with --adapters"},
+      {"--adapter-ranks=7", "8 to 256"},
+      {"--adapter-ranks=12", "a multiple of 8"},
       {"--prompt-chunks=0", "1 to 4"},
       {"--prompt-chunks=5", "1 to 4"},
       {"--max-shared-pixels=67108865", "0 to 67108864"},
