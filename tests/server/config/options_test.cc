@@ -121,6 +121,15 @@ TEST(OptionsTest, PartsOfACheckpointComeFromOtherPlaces) {
   EXPECT_THAT(options.engine.refiner_parts.components, IsEmpty());
 }
 
+TEST(OptionsTest, AdaptersOfRequestsHaveSlotsAndRanks) {
+  ASSERT_OK_AND_ASSIGN(
+      const Options options,
+      OptionsOf("", {"--base=/b", "--adapters=/a", "--adapter-slots=8", "--adapter-ranks=64"}));
+  EXPECT_EQ(options.engine.adapters, "/a");
+  EXPECT_EQ(options.engine.adapter_slots, 8);
+  EXPECT_EQ(options.engine.adapter_ranks, 64);
+}
+
 TEST(OptionsTest, LorasOfTheBaseAreInTheirOrder) {
   ASSERT_OK_AND_ASSIGN(const Options options,
                        OptionsOf("", {"--base=/b", "--refiner=/r", "--lora=/z.safetensors:0.5",
