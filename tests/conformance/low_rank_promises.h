@@ -8,7 +8,7 @@ namespace latentd::testing {
 
 // Each fails the test where the backend breaks it, in that dtype.
 
-// A row of a slot that there is not is its base, NaN and all.
+// A row of a slot that there is not, or without scales, is its base, NaN and all.
 void ExpectRowsOfNoSlotAsTheyAre(backends::Backend& backend, device::DType dtype);
 // A row has the bytes that it has alone, whatever rows and slots are beside it.
 void ExpectRowsAsAlone(backends::Backend& backend, device::DType dtype);

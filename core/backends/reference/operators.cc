@@ -105,7 +105,10 @@ at::Tensor LowRank(const Node& node, Operands x) {
   at::Tensor result = x[0].clone();
   for (int64_t row = 0; row < node.shape[0]; ++row) {
     const int64_t slot = x[4].const_data_ptr<int64_t>()[row];
-    if (slot < 0 || slot >= down.size(0)) continue;
+    const float* scales = scale.const_data_ptr<float>() + row * scale.size(1);
+    const bool scaled =
+        std::any_of(scales, scales + scale.size(1), [](float one) { return one != 0; });
+    if (slot < 0 || slot >= down.size(0) || !scaled) continue;
     const at::Tensor hidden =
         at::mul(at::linear(x[1].select(0, row), down.select(0, slot)), scale.select(0, row));
     result.select(0, row).add_(at::linear(hidden, up.select(0, slot)));

@@ -30,7 +30,12 @@ Sizes SizesOf(const LowRankArguments& a) {
 }
 
 inline bool HasPath(const LowRankArguments& a, int64_t row) {
-  return a.slot[row] >= 0 && a.slot[row] < a.slots;
+  if (a.slot[row] < 0 || a.slot[row] >= a.slots) return false;
+  const float* scale = a.scale + row * a.scale_row;
+  for (int64_t r = 0; r < a.rank; ++r) {
+    if (scale[r] != 0) return true;
+  }
+  return false;
 }
 
 inline int64_t Least(int64_t a, int64_t b) { return a < b ? a : b; }

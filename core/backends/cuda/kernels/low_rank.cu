@@ -27,8 +27,13 @@ __host__ __device__ inline int64_t HiddenPitch(int64_t rank) {
   return (rank + kColumns - 1) / kColumns * kColumns;
 }
 
+// One answer for all blocks. REQUIRES: all threads of the warp call it.
 __device__ inline bool HasPath(const LowRankArgs& args, int64_t row) {
-  return args.slot[row] >= 0 && args.slot[row] < args.slots;
+  if (args.slot[row] < 0 || args.slot[row] >= args.slots) return false;
+  const float* scale = args.scale + row * args.scale_row;
+  bool any = false;
+  for (int64_t i = threadIdx.x % 32; i < args.rank; i += 32) any = any || scale[i] != 0;
+  return __any_sync(0xffffffffu, any) != 0;
 }
 
 // Elements from `at` on of a line of so many, and zeros: behind its last, or where there is no
@@ -214,10 +219,11 @@ __global__ void __launch_bounds__(kThreads) ExpandFloatsKernel(LowRankArgs args)
   const int64_t row = blockIdx.z;
   const int64_t item = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   const int64_t line = item / args.out, column = item % args.out;
+  const bool has_path = HasPath(args, row);
   if (line >= args.lines) return;
   float result =
       static_cast<const float*>(args.base)[row * args.base_row + line * args.base_line + column];
-  if (HasPath(args, row)) {
+  if (has_path) {
     const float* hidden =
         static_cast<const float*>(args.hidden) + (row * args.lines + line) * HiddenPitch(args.rank);
     const float* up =

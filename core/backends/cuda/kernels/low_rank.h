@@ -14,8 +14,8 @@ namespace latentd::backends::cuda::kernels {
 
 // base and result [rows, lines, out], x [rows, lines, in], down [slots, rank, in], up [slots, out,
 // rank], all of one float type; a line, a slot's matrix and a row's scales are dense, result is as
-// a whole. A row whose slot is none of them is copied. Sums are in f32; the first ones are scaled
-// and rounded to the elements' type.
+// a whole. A row whose slot is none of them, or whose scales are all 0, is copied. Sums are in f32;
+// the first ones are scaled and rounded to the elements' type.
 struct LowRankArgs {
   Element element = Element::kBF16;
   const void* base = nullptr;
