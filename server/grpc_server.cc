@@ -70,6 +70,13 @@ GrpcServer::AdminPlace GrpcServer::PlaceOf(const Options& options) {
   return options.admin_folder.empty() ? AdminPlace::kNowhere : AdminPlace::kOwnPort;
 }
 
+generation::KeyCheck GrpcServer::MakeKeyCheck(const Options& options) {
+  if (options.api_key_file.empty()) return nullptr;
+  return [this](absl::string_view authorization, absl::string_view api_key) {
+    return api_keys_->Check(authorization, api_key);
+  };
+}
+
 GrpcServer::GrpcServer(const Options& options, engine::Engine& engine, const Clock& clock)
     : engine_(engine),
       clock_(clock),
@@ -83,7 +90,7 @@ GrpcServer::GrpcServer(const Options& options, engine::Engine& engine, const Clo
       public_health_(health_, admin_place_ != AdminPlace::kNowhere),
       admin_health_(health_, /*has_admin=*/true),
       probe_health_(health_, /*has_admin=*/false),
-      environment_{engine, clock, calls_, kept_, options.spans},
+      environment_{engine, clock, calls_, kept_, options.spans, MakeKeyCheck(options)},
       image_generation_(environment_, options.version),
       graph_cache_({engine, clock, admin_calls_, kept_}, options.imports),
       admin_(
@@ -105,6 +112,9 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const Options& opt
 absl::Status GrpcServer::Listen(const Options& options) {
   if (!options.tls_files.certificate.empty()) {
     ASSIGN_OR_RETURN(tls_, tls::Tls::Open(options.tls_files, clock_, engine_.metrics()));
+  }
+  if (!options.api_key_file.empty()) {
+    ASSIGN_OR_RETURN(api_keys_, tls::ApiKeyFile::Open(options.api_key_file, clock_));
   }
   RETURN_IF_ERROR(ListenForAll(options));
   RETURN_IF_ERROR(ListenForOperators(options));
@@ -162,6 +172,7 @@ absl::Status GrpcServer::ListenOverHttp(const Options& options) {
   ASSIGN_OR_RETURN(http_, http::HttpServer::Listen({.listen = options.http_listen,
                                                     .max_request_bytes = options.max_request_bytes,
                                                     .tls = tls_.get(),
+                                                    .cors_origins = options.http_cors_origins,
                                                     .version = options.version},
                                                    environment_, health_));
   return absl::OkStatus();
@@ -255,6 +266,7 @@ void GrpcServer::FollowDrain() {
 
 void GrpcServer::RefreshTls() {
   if (tls_ != nullptr) tls_->Refresh();
+  if (api_keys_ != nullptr) api_keys_->Refresh();
 }
 
 void GrpcServer::Drain(absl::Duration timeout) {

@@ -36,6 +36,7 @@
 #include "server/process/lifetime/status_follower.h"
 #include "server/process/memory/client_memory.h"
 #include "server/server_port.h"
+#include "server/tls/api_key_file.h"
 #include "server/tls/tls.h"
 #include "server/tracing/span_sender.h"
 
@@ -50,7 +51,11 @@ class GrpcServer {
     std::string admin_folder;   // core/base/process/admin_socket.h, made; empty: none can be had
     std::string health_listen;  // HOST:PORT, or empty: nowhere
     std::string http_listen;    // the same
-    tls::TlsFiles tls_files;    // without a certificate: plain text
+    std::vector<std::string> http_cors_origins;  // server/http/exchange/origin.h
+    tls::TlsFiles tls_files;                     // without a certificate: plain text
+    // Keys that callers at `listen` and `http_listen` need one of (server/tls/api_key_file.h);
+    // empty: none.
+    std::string api_key_file;
     int64_t max_request_bytes = 32 << 20;
     int64_t received_bytes = 256 << 20;  // at `listen` (server_port.h)
     absl::Duration stall_limit = generation::kStallLimit;
@@ -99,8 +104,8 @@ class GrpcServer {
   // does nothing that may hang.
   void CheckHangs();
 
-  // Follows the files of TLS; the same, from one thread. Waits for a file system that does not
-  // answer.
+  // Follows the files of TLS and of keys; the same, from one thread. Waits for a file system that
+  // does not answer.
   void RefreshTls();
 
   // Health says NOT_SERVING, operators' calls end, streams without a reader are dropped, the engine
@@ -119,6 +124,8 @@ class GrpcServer {
   static AdminPlace PlaceOf(const Options& options);
 
   GrpcServer(const Options& options, engine::Engine& engine, const Clock& clock);
+  // Null where callers need no key.
+  generation::KeyCheck MakeKeyCheck(const Options& options);
   absl::Status Listen(const Options& options);
   absl::Status ListenForAll(const Options& options);
   absl::Status ListenForOperators(const Options& options);
@@ -154,7 +161,8 @@ class GrpcServer {
   admin::ModelsService models_;
   admin::AdaptersService adapters_;
   // These use what is above.
-  std::unique_ptr<tls::Tls> tls_;  // null: plain text
+  std::unique_ptr<tls::ApiKeyFile> api_keys_;  // null: callers need none
+  std::unique_ptr<tls::Tls> tls_;              // null: plain text
   std::unique_ptr<ServerPort> port_;
   std::unique_ptr<ServerPort> admin_port_;   // null: none of its own
   std::unique_ptr<ServerPort> health_port_;  // null: none

@@ -165,9 +165,9 @@ std::string AdminFolder(const config::Options& options) {
   if (made.ok()) return folder;
   process::Log(
       v1::WARNING,
-      absl::StrCat(
-          "GraphCache, Admin and Models are off, since there is no place for their socket: ",
-          made.message(), "; --admin-listen=unix:PATH names another"));
+      absl::StrCat("GraphCache, Admin, Models and Adapters are off, since there is no place for "
+                   "their socket: ",
+                   made.message(), "; --admin-listen=unix:PATH names another"));
   return "";
 }
 
@@ -202,7 +202,9 @@ GrpcServer::Options ServerOptions(const config::Options& options, const std::str
           .admin_folder = AdminFolder(options),
           .health_listen = options.health_listen,
           .http_listen = options.http_listen,
+          .http_cors_origins = options.http_cors_origins,
           .tls_files = options.tls_files,
+          .api_key_file = options.api_key_file,
           .max_request_bytes = options.max_request_bytes,
           .received_bytes = received_bytes,
           .stall_limit = options.stall_timeout,

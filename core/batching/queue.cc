@@ -30,7 +30,7 @@ absl::StatusOr<Prospect> Queue::Admit(const Arrival& arrival) {
     asking.push_back(&added.back());
   }
   ASSIGN_OR_RETURN(const Prospect prospect,
-                   control_.Check(foresight(), asking, arrival.content, callers_, costs_, now));
+                   control_.Check(foresight(now), asking, arrival.content, callers_, costs_, now));
   entries_.reserve(entries_.size() + added.size());
   // From here on nothing asks for memory: all of it happens, or nothing has.
   for (auto entry = added.begin(); entry != added.end(); ++entry) {
@@ -44,18 +44,19 @@ absl::StatusOr<Prospect> Queue::Admit(const Arrival& arrival) {
   return prospect;
 }
 
-Foresight& Queue::foresight() const {
-  if (!foresight_) {
+Foresight& Queue::foresight(absl::Time now) const {
+  if (!foresight_ || !foresight_->Holds(now)) {
     Entries all;
     all.reserve(order_.size());
     for (const Entry& entry : order_) all.push_back(&entry);
-    foresight_.emplace(std::move(all), callers_, costs_, static_cast<int>(devices_.size()));
+    foresight_.emplace(std::move(all), callers_, costs_, static_cast<int>(devices_.size()), now);
   }
   return *foresight_;
 }
 
 std::vector<std::pair<PictureId, Prospect>> Queue::Waiting() const {
-  const Timetable& timetable = foresight().At(clock_.Monotonic());
+  const absl::Time now = clock_.Monotonic();
+  const Timetable& timetable = foresight(now).At(now);
   std::vector<std::pair<PictureId, Prospect>> waiting;
   const std::vector<int> positions = timetable.Positions();
   PictureId last = 0;
@@ -69,7 +70,8 @@ std::vector<std::pair<PictureId, Prospect>> Queue::Waiting() const {
 }
 
 Backlog Queue::backlog(int device) const {
-  const Timetable& timetable = foresight().At(clock_.Monotonic(), device);
+  const absl::Time now = clock_.Monotonic();
+  const Timetable& timetable = foresight(now).At(now, device);
   const bool known =
       absl::c_all_of(timetable.outlooks, [](const Outlook& outlook) { return outlook.known; });
   return {.pictures = static_cast<int>(timetable.order.size()),
@@ -169,6 +171,10 @@ const Entry* Queue::WhoPassesOthers(const Entries& order, const Works& works,
                                     bool may_begin) const {
   std::vector<Runner> runners;
   for (const Entry* entry : order) {
+    if (!entry->started && !IsRunnable(*entry)) {
+      runners.emplace_back();  // its graphs are not ready: it holds up no other
+      continue;
+    }
     const bool can_run =
         IsRunnable(*entry) && !entry->found_no_rows && (entry->started || may_begin);
     const auto work = absl::c_find_if(
@@ -224,7 +230,7 @@ bool Queue::GoesBeforeTheStep(UnitKind kind, const Entry& entry, const Unit& ste
     return between.prepared != 0 && between.prepared != entry.request;
   };
   if (!has_run()) return true;
-  const absl::Duration cost = costs_.Of(kind, lane);
+  const absl::Duration cost = costs_.Of(kind, lane, entry.need.text_times());
   const absl::Duration taken = costs_.Of(UnitKind::kStep, lane, RowsOf(step));
   return cost > absl::ZeroDuration() && between.expected + cost <= taken;
 }
@@ -270,13 +276,15 @@ void Queue::Remember(const Unit& unit) {
 
 std::optional<Unit> Queue::Next(bool may_begin, int device) {
   DeviceTime& time = devices_[device];
-  const Timetable& timetable = foresight().OrderAt(clock_.Monotonic(), device);
+  const absl::Time now = clock_.Monotonic();
+  Foresight& all = foresight(now);
+  const Timetable& timetable = all.OrderAt(now, device);
   const Sharing sharing = timetable.sharing;
   const bool idle =
       absl::c_none_of(timetable.order, [](const Entry* entry) { return IsRunnable(*entry); });
   const Entry* passes = nullptr;
-  const Works works = WorkByLane(idle ? foresight().FirstWaiting(device) : timetable.order, sharing,
-                                 may_begin, passes);
+  const Works works =
+      WorkByLane(idle ? all.FirstWaiting(device) : timetable.order, sharing, may_begin, passes);
   std::optional<Unit> next;
   const LaneWork* const work = NextLane(works, sharing, time);
   if (passes != nullptr) next = PassingUnit(works, *passes, /*others_run=*/work != nullptr, time);
@@ -310,6 +318,7 @@ void Queue::BeginTurn(const Unit& unit) {
 }
 
 int Queue::RowsOf(const Unit& unit) const {
+  if (unit.kind == UnitKind::kText) return EntryOf(unit.pictures.front()).need.text_times();
   int rows = 0;
   for (PictureId picture : unit.pictures) rows += EntryOf(picture).need.next_rows();
   return rows;

@@ -25,7 +25,8 @@
 // cheaper than one after the other (Costs::CountThatPays). The rest keep their rows and wait: on a
 // device that is full with one picture, a short one with a short deadline passes a long one.
 //
-// A picture that waits for its graphs, or for how its decoding ends, is passed over. A change of
+// A picture that waits for its graphs, or for how its decoding ends, is passed over; forecasts let
+// it begin when its graphs are foreseen to be ready, and no sooner. A change of
 // the policy changes this directory and nothing outside it; forecasts (forecast.h) and what is
 // run change together.
 //
@@ -132,8 +133,9 @@ class Queue {
     absl::flat_hash_map<Lane, Between> between;  // for lanes that have work
   };
 
-  // Cached forecast of all; reset when anything that it depends on changes.
-  Foresight& foresight() const;
+  // Cached forecast of all; reset when anything that it depends on changes. The next call may end
+  // what the last one gave.
+  Foresight& foresight(absl::Time now) const;
   void ForgetForesight() { foresight_.reset(); }
   // Also finds the picture that passes others.
   Works WorkByLane(Entries order, Sharing sharing, bool may_begin, const Entry*& passes) const;
@@ -152,6 +154,7 @@ class Queue {
   void Start(const Unit& unit);
   void StartRequest(PictureId request, int device);
   const Entry& EntryOf(PictureId picture) const { return *entries_.find(picture)->second; }
+  // Rows as Costs counts them.
   int RowsOf(const Unit& unit) const;
 
   const Clock& clock_;

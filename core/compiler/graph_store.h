@@ -100,6 +100,12 @@ class GraphStore {
                          uint64_t evict_unused_since) const {
     return Noted(instances_.CheckRoom(label, needs, evict_unused_since));
   }
+  // The same with all gone that is in use, too: only what is pinned stays, and what is loaded of
+  // `kept`.
+  absl::Status CheckRoomOnceIdle(const GraphLabel& label, const backends::MemoryNeeds& needs,
+                                 absl::Span<const GraphHandle> kept) const {
+    return Noted(instances_.CheckRoomOnceIdle(label, needs, kept));
+  }
   // Likewise for a graph; OK where it is loaded, or its needs are not known (it was never
   // predicted, and not refused before).
   absl::Status CheckRoom(const GraphHandle& graph, uint64_t evict_unused_since) const {

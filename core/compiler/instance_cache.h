@@ -126,6 +126,9 @@ class InstanceCache {
   uint64_t MarkWanted(absl::Span<const GraphHandle> graphs) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status CheckRoom(const GraphLabel& label, const backends::MemoryNeeds& needs,
                          uint64_t evict_unused_since) const ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status CheckRoomOnceIdle(const GraphLabel& label, const backends::MemoryNeeds& needs,
+                                 absl::Span<const GraphHandle> kept) const
+      ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status CheckRoom(const DeclaredGraph& graph, uint64_t evict_unused_since) const
       ABSL_LOCKS_EXCLUDED(mutex_);
 
@@ -181,6 +184,10 @@ class InstanceCache {
   absl::Status CheckBudget(const GraphLabel& label, size_t executable_bytes) const
       ABSL_LOCKS_EXCLUDED(mutex_);
   size_t BytesHeld() const ABSL_SHARED_LOCKS_REQUIRED(mutex_);  // bytes that count for the budget
+  // Evictions of all instances that may leave, as asked under the lock; and of all that may make
+  // room now.
+  using MayLeave = absl::FunctionRef<bool(const KnownGraph& graph, const Instance& instance)>;
+  Eviction EvictionOf(MayLeave may_leave) const ABSL_LOCKS_EXCLUDED(mutex_);
   Eviction EvictionOfAll(uint64_t unused_since) const ABSL_LOCKS_EXCLUDED(mutex_);
   // False: there is none.
   bool EvictOldest(const GraphLabel& for_whom, uint64_t unused_since) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -188,6 +195,9 @@ class InstanceCache {
   std::map<std::string, uint64_t> LastUses() const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
   // True if the instance is loaded and may be evicted for another one.
   bool MayMakeRoom(const KnownGraph& graph, const Instance& instance, uint64_t unused_since) const
+      ABSL_SHARED_LOCKS_REQUIRED(mutex_);
+  // The same of an instance that is in use now, once that is over.
+  bool MayEverMakeRoom(const KnownGraph& graph, const Instance& instance) const
       ABSL_SHARED_LOCKS_REQUIRED(mutex_);
   bool IsOfPinned(const KnownGraph& graph, const Instance& instance) const
       ABSL_SHARED_LOCKS_REQUIRED(mutex_);

@@ -57,10 +57,12 @@ bool InstanceCache::IsUserPinned(const std::string& user) const {
 
 bool InstanceCache::MayMakeRoom(const KnownGraph& graph, const Instance& instance,
                                 uint64_t unused_since) const {
-  if (!IsReady(instance) || instance.in_use() || instance.tick > unused_since) return false;
-  const ArtifactStatus artifact = graph.artifact->status();
-  if (artifact.pinned || artifact.busy()) return false;
-  return !IsOfPinned(graph, instance);
+  if (instance.in_use() || instance.tick > unused_since) return false;
+  return !graph.artifact->status().busy() && MayEverMakeRoom(graph, instance);
+}
+
+bool InstanceCache::MayEverMakeRoom(const KnownGraph& graph, const Instance& instance) const {
+  return IsReady(instance) && !graph.artifact->status().pinned && !IsOfPinned(graph, instance);
 }
 
 bool InstanceCache::IsOfPinned(const KnownGraph& graph, const Instance& instance) const {
@@ -115,6 +117,19 @@ absl::Status InstanceCache::CheckRoom(const GraphLabel& label, const backends::M
                                       uint64_t evict_unused_since) const {
   if (!services_.options.before_load) return absl::OkStatus();
   return services_.options.before_load(label, needs, EvictionOfAll(evict_unused_since));
+}
+
+absl::Status InstanceCache::CheckRoomOnceIdle(const GraphLabel& label,
+                                              const backends::MemoryNeeds& needs,
+                                              absl::Span<const GraphHandle> kept) const {
+  if (!services_.options.before_load) return absl::OkStatus();
+  Eviction gone = EvictionOf([&](const KnownGraph& graph, const Instance& instance) {
+    mutex_.AssertReaderHeld();
+    const auto is_its = [&](const GraphHandle& user) { return user->instance.get() == &instance; };
+    return std::none_of(kept.begin(), kept.end(), is_its) && MayEverMakeRoom(graph, instance);
+  });
+  gone.with_users = true;
+  return services_.options.before_load(label, needs, gone);
 }
 
 absl::Status InstanceCache::CheckRoom(const DeclaredGraph& graph,
@@ -182,6 +197,13 @@ absl::Status InstanceCache::CheckBudget(const GraphLabel& label, size_t executab
 }
 
 Eviction InstanceCache::EvictionOfAll(uint64_t unused_since) const {
+  return EvictionOf([&](const KnownGraph& graph, const Instance& instance) {
+    mutex_.AssertReaderHeld();
+    return MayMakeRoom(graph, instance, unused_since);
+  });
+}
+
+Eviction InstanceCache::EvictionOf(MayLeave may_leave) const {
   Eviction gone;
   absl::flat_hash_set<const void*> kept;
   size_t arena = 0, arena_left = 0;
@@ -191,7 +213,7 @@ Eviction InstanceCache::EvictionOfAll(uint64_t unused_since) const {
     bool all_leave = true;
     for (const auto& instance : graph->instances) {
       if (instance->executable == nullptr) continue;
-      const bool leaves = MayMakeRoom(*graph, *instance, unused_since);
+      const bool leaves = may_leave(*graph, *instance);
       const std::vector<const void*>& held = instance->executable->info().weights;
       (leaves ? gone.weights : kept).insert(held.begin(), held.end());
       if (leaves) gone.executable_bytes += static_cast<int64_t>(instance->own_bytes());

@@ -28,6 +28,7 @@ struct Eviction {
   int64_t arena_bytes = 0;  // by how much it shrinks
   int64_t executable_bytes = 0;
   int64_t artifact_bytes = 0;
+  bool with_users = false;  // and what its users hold beside it, if they are gone too
 };
 
 struct StoreOptions {

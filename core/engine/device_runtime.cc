@@ -18,6 +18,7 @@
 #include "core/engine/api/threads_needed.h"
 #include "core/engine/capabilities_of.h"
 #include "core/engine/prepare/start_up.h"
+#include "core/engine/requests/arrival.h"
 #include "core/pipeline/spec/components.h"
 
 namespace latentd::engine {
@@ -76,6 +77,7 @@ DeviceRuntime::DeviceRuntime(Config config, size_t device,
              .admission = admission_,
              .loop = parts_.loop,
              .preparer = preparer_,
+             .clock = parts_.clock,
              .changed = [this] { ShowBuckets(); },
              .begun =
                  [this](const ModelBucket& bucket) {
@@ -123,7 +125,10 @@ LocalGraphAdmin::Device DeviceRuntime::graphs() {
           .preparer = preparer_,
           .open = open_,
           .stop = stop_,
-          .changed = [this] { ShowBuckets(); }};
+          .changed = [this] {
+            ShowBuckets();
+            cold_.TryAgain();
+          }};
 }
 
 absl::Status DeviceRuntime::Load() {
@@ -212,6 +217,7 @@ void DeviceRuntime::RefreshMetrics() {
 void DeviceRuntime::CheckFiles() {
   watch_.CheckSoon();
   if (!open_) return;
+  cold_.TryAgain();  // memory may have become free in other ways too
   if (stores_.disk != nullptr) cache_watch_.LookIfDue();
   ShowBuckets();  // graphs that have left memory meanwhile, even while the disk does not answer
 }
@@ -265,10 +271,21 @@ absl::StatusOr<Job::Pictures> DeviceRuntime::Start(const GenerateSpec& spec,
   const absl::Duration slack = spec.deadline - parts_.clock.Monotonic();
   const absl::Status in_time =
       admission_.MayCompile(*plan) ? absl::OkStatus() : admission_.CheckLoadTime(*plan, slack);
-  // For the next: the time may have been that of a cold disk.
-  if (!in_time.ok() && plan->adapters == 0) shared_step_graphs_.LoadAgain(BucketOf(*plan));
+  NoteRefused(*plan, in_time);
   RETURN_IF_ERROR(in_time);
   return Job::Pictures();
+}
+
+batching::Need DeviceRuntime::ColdNeed(const pipeline::SharedPlan& plan) const {
+  batching::Need need = WaitingNeedOf(*models_.pipeline->Sketch(plan));
+  need.ready = cold_.ReadyAt(*plan);
+  return need;
+}
+
+// Loads the model for the next: the time may have been that of a cold disk.
+void DeviceRuntime::NoteRefused(const pipeline::Plan& plan, const absl::Status& refusal) {
+  if (plan.adapters != 0 || GetReason(refusal) != "PREDICTED_OVERRUN") return;
+  shared_step_graphs_.LoadAgain(BucketOf(plan));
 }
 
 void DeviceRuntime::Stop() {

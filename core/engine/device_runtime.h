@@ -14,6 +14,7 @@
 
 #include "core/adapters/catalogue/catalogue.h"
 #include "core/backends/backend.h"
+#include "core/batching/predict/unit.h"
 #include "core/engine/api/capabilities.h"
 #include "core/engine/api/config.h"
 #include "core/engine/api/generate_spec.h"
@@ -72,6 +73,12 @@ class DeviceRuntime {
   // may be. `inputs` are those that were planned for.
   absl::StatusOr<Job::Pictures> Start(const GenerateSpec& spec, const pipeline::SharedPlan& plan,
                                       const pipeline::SharedInputs& inputs);
+  // Need of images that wait for their graphs, and when these will be ready.
+  batching::Need ColdNeed(const pipeline::SharedPlan& plan) const;
+  // Images of such a plan, whose graphs are not ready, were refused for this; OK: they were not.
+  void NoteRefused(const pipeline::Plan& plan, const absl::Status& refusal);
+  // Memory that a request held is free.
+  void NoteDeparture() { cold_.TryAgain(); }
   // True if there are graphs that the picture could have used and that are not loaded.
   bool LacksGraphs(const pipeline::Picture& picture) const;
   // Images of such a plan have been admitted, that lack graphs or do not.

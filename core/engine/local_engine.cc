@@ -147,6 +147,7 @@ PictureLoop::Options LocalEngine::LoopOptions(const Config& config) const {
 
 LocalEngine::~LocalEngine() {
   Drain(clock_.Monotonic());
+  departures_->Disconnect();
   for (const auto& device : devices_) device->End();
 }
 
@@ -236,8 +237,13 @@ absl::StatusOr<uint64_t> LocalEngine::Admit(GenerateSpec spec, std::shared_ptr<E
   job->devices = 0;
   for (const Offer& offer : offers.all) job->devices |= uint64_t{1} << offer.device;
   const bool cold = first.pictures.empty();
-  if (!cold) job->need = WaitingNeedOf(*first.pictures.front());
-  RETURN_IF_ERROR(loop_.Admit(job, offers.inputs == nullptr ? 0 : offers.inputs->bytes()));
+  job->presence = departures_->Expect();
+  job->need =
+      cold ? devices_[first.device]->ColdNeed(plan) : WaitingNeedOf(*first.pictures.front());
+  const absl::Status admitted =
+      loop_.Admit(job, offers.inputs == nullptr ? 0 : offers.inputs->bytes());
+  if (cold) devices_[first.device]->NoteRefused(*plan, admitted);
+  RETURN_IF_ERROR(admitted);
   // A border: from here on the request is the loop's, which says how it ends.
   const absl::Status begun = CatchOutOfMemory([&] {
     if (plan->executed_size != pipeline::Size{*plan->spec.width, *plan->spec.height}) {

@@ -32,6 +32,7 @@
 #include "core/engine/loop/picture_loop.h"
 #include "core/engine/models/adapter_watch.h"
 #include "core/engine/reports/status_board.h"
+#include "core/engine/requests/departures.h"
 #include "core/engine/requests/engine_metrics.h"
 #include "core/engine/requests/job.h"
 #include "core/metrics/registry.h"
@@ -115,6 +116,9 @@ class LocalEngine : public Engine {
   StatusBoard board_;
   const std::unique_ptr<adapters::Catalogue> catalogue_;  // null: there are no adapters
   const Runtimes devices_;
+  const std::shared_ptr<Departures> departures_ = std::make_shared<Departures>([this] {
+    for (const auto& device : devices_) device->NoteDeparture();
+  });
   PictureLoop loop_;
   LocalGraphAdmin admin_;
   std::optional<AdapterWatch> adapter_watch_;  // last: its thread uses the catalogue

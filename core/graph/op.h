@@ -49,9 +49,9 @@ enum class Op : uint8_t {
   kRowStd,     // standard deviation (n - 1) over all dimensions but the first, which are kept with
                // size 1
   kIsFinite,   // [n, ..] -> u8 [n]: 1 for a row whose elements all are, else 0
-  kRowNorm,  // of f32: the largest absolute value, or the Euclidean length, over all dimensions but
-             // the
-             // first, which are kept with size 1
+  kRowNorm,    // f32: the largest absolute value, or the Euclidean length, over all dimensions but
+               // the first, which are kept with
+               // size 1
 
   // Elementwise, one operand.
   kSilu,

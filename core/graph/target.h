@@ -12,6 +12,8 @@
 //   linear_geglu      linear, geglu
 //   layer_norm_f8     layer_norm, quantize
 //   geglu_f8          geglu, quantize
+//   attention_f8      attention, quantize
+//   f8_linear_geglu   f8_linear, geglu, quantize
 //   group_norm_silu   [add channels], group_norm, silu
 //   upsample_conv2d   upsample_nearest, conv2d
 //
@@ -36,6 +38,8 @@ inline constexpr char kF8LinearEpilogue[] = "f8_linear_epilogue";
 inline constexpr char kLinearGeglu[] = "linear_geglu";
 inline constexpr char kLayerNormF8[] = "layer_norm_f8";
 inline constexpr char kGegluF8[] = "geglu_f8";
+inline constexpr char kAttentionF8[] = "attention_f8";
+inline constexpr char kF8LinearGeglu[] = "f8_linear_geglu";
 inline constexpr char kGroupNormSilu[] = "group_norm_silu";
 inline constexpr char kUpsampleConv2d[] = "upsample_conv2d";
 

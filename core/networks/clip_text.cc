@@ -27,13 +27,14 @@ Value Embeddings(const Scope& scope, const ClipTextConfig& config, const ClipTex
   return b.Add(WithGiven(b, inputs, b.Embedding(table, inputs.input_ids)), positions);
 }
 
-// Each token attends to itself and the ones before it.
-ClipLayerOptions LayerOf(const ClipTextConfig& config) {
+// Each token attends to itself and the ones before it, or as the mask has it.
+ClipLayerOptions LayerOf(const ClipTextConfig& config, const ClipTextInputs& inputs) {
   return {.heads = config.num_attention_heads,
           .intermediate_size = config.intermediate_size,
           .activation = config.activation,
           .layer_norm_eps = config.layer_norm_eps,
-          .causal = true};
+          .causal = inputs.mask.id == graph::kNone.id,
+          .mask = inputs.mask};
 }
 
 Value Pooled(const Scope& root, const ClipTextConfig& config, Value states, Value positions) {
@@ -51,6 +52,11 @@ absl::Status CheckInputs(const GraphBuilder& b, const ClipTextConfig& config,
     return absl::InvalidArgumentError(
         absl::StrCat("the text encoder's input_ids must be [rows, 1 to ",
                      config.max_position_embeddings, " tokens], but are ", ids.ToString()));
+  }
+  if (inputs.mask.id != graph::kNone.id && b.shape(inputs.mask) != Shape{ids[0], ids[1], ids[1]}) {
+    return absl::InvalidArgumentError(absl::StrCat("the text encoder's mask must be [", ids[0],
+                                                   ", ", ids[1], ", ", ids[1], "], but is ",
+                                                   b.shape(inputs.mask).ToString()));
   }
   if (b.shape(inputs.pooled_positions) == Shape{ids[0]}) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("the text encoder's pooled_positions must be [",
@@ -72,9 +78,10 @@ ClipTextOutputs ClipText(GraphBuilder& builder, const ClipTextConfig& config,
     return outputs;
   }
   outputs.hidden_states.push_back(Embeddings(text.Child("embeddings"), config, inputs));
+  const ClipLayerOptions layer = LayerOf(config, inputs);
   for (int64_t i = 0; i < config.num_hidden_layers; ++i) {
     outputs.hidden_states.push_back(
-        ClipLayer(text.Child("encoder.layers", i), outputs.hidden_states.back(), LayerOf(config)));
+        ClipLayer(text.Child("encoder.layers", i), outputs.hidden_states.back(), layer));
   }
   outputs.last_hidden_state =
       NormClipState(builder, config, component, outputs.hidden_states.back());

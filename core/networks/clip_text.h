@@ -18,6 +18,9 @@ struct ClipTextInputs {
   // these, the given ones. kNone: there are none.
   Value given_vectors = graph::kNone;
   Value vector_rows = graph::kNone;
+  // Added to the scores of attention, f32 [n, tokens, tokens] by query and key; kNone: each token
+  // attends to itself and the ones before it.
+  Value mask = graph::kNone;
 };
 
 struct ClipTextOutputs {

@@ -1,5 +1,5 @@
-// Fuses quantize into what alone it reads, a layer norm or GEGLU, where the target writes 8-bit
-// floats of them.
+// Fuses quantize into what alone it reads, a layer norm, attention or GEGLU, where the target
+// writes 8-bit floats of them, and with GEGLU the linear that it alone reads.
 #pragma once
 
 #include "absl/status/statusor.h"

@@ -36,7 +36,7 @@ class F8Rewrite {
   }
 
  private:
-  // What linears of one operand read of it.
+  // Values that linears of one operand read of it.
   struct Operand {
     Value x, weight_scale, scale;
   };

@@ -63,7 +63,9 @@ constexpr Pass kPasses[] = {
      Plain<FuseGroupNormSilu>},
     {"linear_geglu", "before epilogues, so that a linear has at most one fusion",
      Plain<FuseLinearGeglu>},
-    {"f8_results", "anywhere once common subexpressions are one, so that operands have one reader",
+    {"f8_results",
+     "once common subexpressions are one, so that operands have one reader; before epilogues, so "
+     "that a linear has at most one fusion",
      Plain<FuseF8Results>},
     {"upsample_conv2d", "before epilogues, so that a convolution has at most one fusion",
      Plain<FuseUpsampleConv2d>},

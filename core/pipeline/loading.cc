@@ -42,7 +42,7 @@ int64_t BytesPerElement(const Source& source, const std::string& folder,
   if (folder == "vae") return device::SizeOf(device::DType::kF32);
   const device::DType dtype = DTypeOf(
       options.precision, folder == "unet" ? FlagNameOf(kUnetName, source.model.name) : folder);
-  // Of fp8's weights some have 8 bits.
+  // Some of fp8's weights have 8 bits.
   if (dtype == device::DType::kF8E4M3) return device::SizeOf(device::DType::kBF16);
   const bool widened = dtype == device::DType::kF16 && options.holds_fp16_in_fp32;
   return device::SizeOf(widened ? device::DType::kF32 : dtype);
@@ -284,8 +284,8 @@ absl::StatusOr<std::unique_ptr<const Pipeline>> LoadPipeline(const LoadOptions& 
     adapters = std::make_unique<AdapterSets>(*options.adapters, graphs);
   }
   return Pipeline::Create(std::move(table), std::move(models), options.components,
-                          {options.row_counts, options.max_shared_pixels}, options.prompt_chunks,
-                          std::move(adapters));
+                          {options.row_counts, options.max_shared_pixels},
+                          {options.prompt_chunks, options.prompt_blends}, std::move(adapters));
 }
 
 }  // namespace latentd::pipeline

@@ -41,10 +41,11 @@ struct LoadOptions {
   std::vector<Size> buckets;                         // picture sizes served; empty: any size
   std::vector<int> row_counts;                       // rows of steps, beside a picture's own
   int64_t max_shared_pixels = kDefaultSharedPixels;  // StepRows has more
-  int prompt_chunks = 1;                             // chunks that buckets have graphs for
-  std::optional<int64_t> vae_tiling_above;           // pixels; ModelOptions has more
-  std::string scheduler;                             // default of models; ModelRow has more
-  std::string preset;                                // the base's; empty or "none": none
+  int prompt_chunks = 1;                             // ReadyPrompts has both
+  bool prompt_blends = false;
+  std::optional<int64_t> vae_tiling_above;  // pixels; ModelOptions has more
+  std::string scheduler;                    // default of models; ModelRow has more
+  std::string preset;                       // the base's; empty or "none": none
   // Told of what of the checkpoints is ignored. May be empty.
   std::function<void(absl::string_view)> warn = {};
   // Told what single files were recognised as, and which components come from elsewhere. May be

@@ -14,6 +14,7 @@
 #include "core/image/decode.h"
 #include "core/pipeline/plan/adapters.h"
 #include "core/pipeline/plan/embeds.h"
+#include "core/pipeline/plan/prompts.h"
 #include "core/pipeline/plan/state_bytes.h"
 #include "core/pipeline/spec/limits.h"
 #include "core/pipeline/spec/presets.h"
@@ -57,26 +58,6 @@ absl::StatusOr<PlannedStage> MakeStage(const LoadedModel& model, const PictureSp
                                               "; at most ", kMaxEvaluations, " are possible")}});
   }
   return stage;
-}
-
-absl::Status PlanPrompts(PictureSpec& resolved, const Inputs& inputs,
-                         adapters::Catalogue* catalogue, std::vector<PlannedStage>& stages) {
-  for (PlannedStage& stage : stages) {
-    const LoadedModel& model = *stage.model;
-    resolved.words = WordsFor(catalogue, model, resolved);
-    RETURN_IF_ERROR(CheckEmbeds(model, inputs));
-    const bool guided = UsesGuidance(resolved) && !model.configs().embeds_guidance();
-    for (const bool negative : {true, false}) {
-      if (negative && !guided) continue;
-      ASSIGN_OR_RETURN(stage.prompts.emplace_back(),
-                       model.family().row(model.configs(), resolved, negative));
-    }
-    RETURN_IF_ERROR(PlanChunks(inputs, stage));
-    if (!stage.takes_vectors()) continue;
-    for (families::RowInputs& row : stage.prompts) families::TakeVectors(model.configs(), row);
-  }
-  resolved.words = nullptr;
-  return absl::OkStatus();
 }
 
 // True where steps are at the timesteps of trailing, or of a named grid that has about the same.
@@ -175,7 +156,7 @@ const LoadedModel* LoadedOf(const Pipeline::LoadedModels& models, ModelId id) {
 
 absl::StatusOr<std::unique_ptr<const Pipeline>> Pipeline::Create(
     ModelTable table, LoadedModels models, const ComponentModes& modes, StepRows rows,
-    int prompt_chunks, std::unique_ptr<AdapterSets> adapters) {
+    ReadyPrompts prompts, std::unique_ptr<AdapterSets> adapters) {
   const LoadedModel& first = *models.front();
   for (const auto& model : models) {
     if (model == nullptr || (DownscaleOf(model->vae()) == DownscaleOf(first.vae()) &&
@@ -185,16 +166,15 @@ absl::StatusOr<std::unique_ptr<const Pipeline>> Pipeline::Create(
     return absl::InvalidArgumentError(absl::StrCat(
         model->path(), ": its latents have another shape than those of ", first.path()));
   }
-  return std::unique_ptr<const Pipeline>(new Pipeline(std::move(table), std::move(models), modes,
-                                                      std::move(rows), prompt_chunks,
-                                                      std::move(adapters)));
+  return std::unique_ptr<const Pipeline>(new Pipeline(
+      std::move(table), std::move(models), modes, std::move(rows), prompts, std::move(adapters)));
 }
 
 Pipeline::Pipeline(ModelTable table, LoadedModels models, const ComponentModes& modes,
-                   StepRows rows, int prompt_chunks, std::unique_ptr<AdapterSets> adapters)
+                   StepRows rows, ReadyPrompts prompts, std::unique_ptr<AdapterSets> adapters)
     : models_(std::move(models)),
       rows_(std::move(rows)),
-      prompt_chunks_(prompt_chunks),
+      ready_prompts_(prompts),
       adapters_(std::move(adapters)) {
   traits_.side_multiple = DownscaleOf(first().vae());
   traits_.models = std::move(table);
@@ -349,6 +329,7 @@ void Pipeline::PlanGraphs(Plan& plan) const {
     needs.chunks.push_back(stage.chunks());
     needs.text.push_back(stage.reads_text());
     needs.takes_vectors.push_back(stage.takes_vectors());
+    needs.blends.push_back(stage.blends() > 0);
   }
   if (plan.guided() && plan.row_counts().contains(1)) needs.rows.push_back(1);
   plan.graphs = GraphsFor(needs);
@@ -452,9 +433,10 @@ absl::StatusOr<std::vector<GraphHandle>> Pipeline::GraphsOf(ModelId leader, Size
   std::vector<GraphHandle> all;
   for (const LoadedModel* model : GroupOf(leader)) {
     std::vector<PlannedGraph> graphs;
-    for (int chunks = 1; chunks <= prompt_chunks_; ++chunks) {
+    for (int chunks = 1; chunks <= ready_prompts_.chunks; ++chunks) {
       GraphNeeds needs = {.models = {model},
                           .chunks = {chunks},
+                          .blends = {ready_prompts_.blends},
                           .height = shape.height,
                           .width = shape.width,
                           .rows = {rows},
@@ -489,7 +471,7 @@ int Pipeline::MostRows(Size size, int rows) const {
 
 int64_t Pipeline::StateBytes(Size bucket, int rows, int chunks) const {
   StepShape shape = ShapeOf(bucket, rows);
-  shape.chunks = std::max(prompt_chunks_, chunks);
+  shape.chunks = std::max(ready_prompts_.chunks, chunks);
   int64_t most = 0;
   for (const ModelId leader : table().Leaders()) {
     const std::vector<const LoadedModel*> group = GroupOf(leader);
@@ -507,11 +489,12 @@ int64_t Pipeline::RequestBytes(const Plan& plan) const {
   // All that could draw in their place: what hands over counts where it is not asked to.
   const std::vector<const LoadedModel*> models =
       GroupOf(LeaderOf(plan.stages.front().model->row().id).id);
-  if (plan.spec.output_embeds) return 2 * EmphasisBytes(models, shape);
+  const int64_t blends = BlendBytes(models, shape, plan);
+  if (plan.spec.output_embeds) return 2 * EmphasisBytes(models, shape) + blends;
   const int64_t previews = plan.spec.previews_every ? PreviewBytes(models, shape, size) : 0;
   const int64_t emphasis = plan.has_weights() ? EmphasisBytes(models, shape) : 0;
   const int64_t masks = plan.spec.has_mask ? MaskBytes(models, shape, size) : 0;
-  return pipeline::RequestBytes(models, shape, size, side_by_side) + emphasis +
+  return pipeline::RequestBytes(models, shape, size, side_by_side) + emphasis + blends +
          side_by_side * (previews + masks);
 }
 
@@ -529,6 +512,11 @@ absl::StatusOr<Pipeline::Pictures> Pipeline::Start(SharedPlan plan, SharedInputs
     pictures.push_back(std::make_unique<Picture>(request, i));
   }
   return pictures;
+}
+
+std::unique_ptr<const Picture> Pipeline::Sketch(const SharedPlan& plan) const {
+  auto request = std::make_shared<Request>(plan, /*inputs=*/nullptr, ModelsOf(plan->spec));
+  return std::make_unique<const Picture>(std::move(request), /*index=*/0);
 }
 
 absl::Status Pipeline::CheckLatents(const Inputs& inputs, const Plan& plan) const {

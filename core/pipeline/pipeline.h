@@ -29,6 +29,12 @@
 
 namespace latentd::pipeline {
 
+// Prompts that buckets have graphs for.
+struct ReadyPrompts {
+  int chunks = 1;       // at most
+  bool blends = false;  // weights below 1 in Compel's syntax (core/prompts/blends.h)
+};
+
 class Pipeline {
  public:
   // By their ids in `table`: null where the UNet is off, but for the first, which counts in any
@@ -40,7 +46,7 @@ class Pipeline {
   // INVALID_ARGUMENT if the models do not fit each other.
   static absl::StatusOr<std::unique_ptr<const Pipeline>> Create(
       ModelTable table, LoadedModels models, const ComponentModes& modes = {}, StepRows rows = {},
-      int prompt_chunks = 1, std::unique_ptr<AdapterSets> adapters = nullptr);
+      ReadyPrompts prompts = {}, std::unique_ptr<AdapterSets> adapters = nullptr);
 
   const ModelTable& table() const { return traits_.models; }
   const LoadedModel& first() const { return *models_.front(); }
@@ -100,8 +106,7 @@ class Pipeline {
   // Bytes that pictures of that size hold at most that fill a lane of so many rows, beside weights,
   // executables and arena (state_bytes.h). A lane has more (RowsOfLane) only where there is room.
   int64_t StateBytes(Size bucket, int rows, int chunks = 1) const;
-  // Chunks of prompts that buckets have graphs for.
-  int prompt_chunks() const { return prompt_chunks_; }
+  const ReadyPrompts& ready_prompts() const { return ready_prompts_; }
 
   // One image for each seed; they share their conditioning, and hold `inputs` until they have read
   // them. Gets every executable that they need (acquisition.h), so that no unit compiles or loads;
@@ -111,13 +116,17 @@ class Pipeline {
   absl::StatusOr<Pictures> Start(SharedPlan plan, SharedInputs inputs = nullptr,
                                  compiler::Purpose purpose = {}) const;
 
+  // The first image of such a plan without executables, which is never run: for what is ahead of it
+  // (Picture::ahead) while its graphs are made ready.
+  std::unique_ptr<const Picture> Sketch(const SharedPlan& plan) const;
+
   // The open files of what draws, each once for each model that reads it, and of what was read
   // beside.
   std::vector<std::shared_ptr<const weights::WatchedFile>> CheckpointFiles() const;
 
  private:
   Pipeline(ModelTable table, LoadedModels models, const ComponentModes& modes, StepRows rows,
-           int prompt_chunks, std::unique_ptr<AdapterSets> adapters);
+           ReadyPrompts prompts, std::unique_ptr<AdapterSets> adapters);
   // The graphs of the plan's adapters; null: it has none.
   absl::StatusOr<AdapterSets::Graphs> AdaptedGraphsOf(const Plan& plan,
                                                       ModelGraphs::IfUnknown unknown) const;
@@ -151,7 +160,7 @@ class Pipeline {
 
   const LoadedModels models_;
   const StepRows rows_;
-  const int prompt_chunks_;
+  const ReadyPrompts ready_prompts_;
   const std::unique_ptr<AdapterSets> adapters_;  // null: there are none
   Traits traits_;
 };

@@ -16,7 +16,10 @@ using tokenizer::ClipTokenizer;
 struct WeighedToken {
   int64_t id;
   double weight;
+  int piece;
 };
+
+using Tokens = std::vector<WeighedToken>;
 
 // True of a byte that a word goes on with.
 bool IsOfWord(absl::string_view text, size_t at) {
@@ -47,11 +50,13 @@ class Lexer {
 
   const ClipTokenizer& tokenizer() const { return tokenizer_; }
 
-  std::vector<WeighedToken> TokensOf(const Piece& piece) const {
-    std::vector<WeighedToken> tokens;
+  // The tokens of one piece.
+  Tokens TokensOf(absl::Span<const Piece> pieces, size_t index) const {
+    Tokens tokens;
+    const Piece& piece = pieces[index];
     const absl::string_view text = piece.text;
     const auto add = [&](absl::Span<const int64_t> ids) {
-      for (const int64_t id : ids) tokens.push_back({id, piece.weight});
+      for (const int64_t id : ids) tokens.push_back({id, piece.weight, static_cast<int>(index)});
     };
     size_t begin = 0;
     for (size_t at = 0; at < text.size() && !by_first_.empty();) {
@@ -90,19 +95,19 @@ class Lexer {
 
 // REQUIRES: there are no more of them than a chunk has.
 Chunk MakeChunk(absl::Span<const WeighedToken> tokens, const ClipTokenizer& tokenizer) {
-  Chunk chunk{{tokenizer.start_id()}, {1}};
-  for (const auto& [id, weight] : tokens) {
+  Chunk chunk{{tokenizer.start_id()}, {1}, {kNoPiece}};
+  for (const auto& [id, weight, piece] : tokens) {
     chunk.ids.push_back(id);
     chunk.weights.push_back(weight);
+    chunk.pieces.push_back(piece);
   }
   chunk.ids.push_back(tokenizer.end_id());
   const auto length = static_cast<size_t>(tokenizer.max_length());
   chunk.ids.resize(length, tokenizer.pad_id());
   chunk.weights.resize(length, 1);
+  chunk.pieces.resize(length, kNoPiece);
   return chunk;
 }
-
-using Tokens = std::vector<WeighedToken>;
 
 // Cuts a prompt's tokens into chunks.
 class Cutter {
@@ -111,16 +116,16 @@ class Cutter {
       : lexer_(lexer), most_(static_cast<size_t>(tokenizer_.max_length()) - 2) {}
 
   void CutAtCommas(absl::Span<const Piece> pieces) {
-    for (const Piece& piece : pieces) {
-      if (piece.after_break) End();
-      for (const WeighedToken& token : lexer_.TokensOf(piece)) AddBehindComma(token);
+    for (size_t i = 0; i < pieces.size(); ++i) {
+      if (pieces[i].after_break) End();
+      for (const WeighedToken& token : lexer_.TokensOf(pieces, i)) AddBehindComma(token);
     }
     if (!tokens_.empty() || chunks_.chunks.empty()) End();
   }
 
   void CutAtPieces(absl::Span<const Piece> pieces) {
-    for (const Piece& piece : pieces) {
-      const Tokens all = lexer_.TokensOf(piece);
+    for (size_t i = 0; i < pieces.size(); ++i) {
+      const Tokens all = lexer_.TokensOf(pieces, i);
       auto left = absl::MakeConstSpan(all);
       // Chunks of fewer than 8 tokens, which no CLIP has, cut shorter pieces too.
       const bool is_cut = left.size() >= kLongPiece || left.size() > most_;
@@ -135,7 +140,9 @@ class Cutter {
 
   void CutAtSentences(absl::Span<const Piece> pieces) {
     Tokens all;
-    for (const Piece& piece : pieces) absl::c_move(lexer_.TokensOf(piece), std::back_inserter(all));
+    for (size_t i = 0; i < pieces.size(); ++i) {
+      absl::c_move(lexer_.TokensOf(pieces, i), std::back_inserter(all));
+    }
     auto left = absl::MakeConstSpan(all);
     do {
       Add(left, SentenceOf(left));
@@ -194,6 +201,7 @@ class Cutter {
     const auto tokens = static_cast<int64_t>(tokens_.size());
     chunks_.tokens += tokens;
     if (chunks_.chunks.size() == kMaxChunks) {
+      if (chunks_.dropped == 0 && tokens > 0) chunks_.cut_piece = tokens_.front().piece;
       chunks_.dropped += tokens;
     } else {
       chunks_.chunks.push_back(MakeChunk(tokens_, tokenizer_));
@@ -215,18 +223,19 @@ class Cutter {
 absl::StatusOr<Chunks> Truncate(absl::Span<const Piece> pieces, const Lexer& lexer) {
   const ClipTokenizer& tokenizer = lexer.tokenizer();
   Tokens all;
-  for (const Piece& piece : pieces) {
-    if (piece.after_break) {
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    if (pieces[i].after_break) {
       return absl::InvalidArgumentError(
           "has the word BREAK, which begins another chunk: set long_prompt to CHUNK");
     }
-    absl::c_move(lexer.TokensOf(piece), std::back_inserter(all));
+    absl::c_move(lexer.TokensOf(pieces, i), std::back_inserter(all));
   }
   const size_t most = static_cast<size_t>(tokenizer.max_length()) - 2;
   const size_t kept = std::min(all.size(), most);
   return Chunks{{MakeChunk(absl::MakeConstSpan(all).first(kept), tokenizer)},
                 static_cast<int64_t>(all.size()),
-                static_cast<int64_t>(all.size() - kept)};
+                static_cast<int64_t>(all.size() - kept),
+                kept < all.size() ? all[kept].piece : kNoPiece};
 }
 
 }  // namespace

@@ -14,11 +14,15 @@
 
 namespace latentd::prompts {
 
+// In place of the index of a piece.
+inline constexpr int kNoPiece = -1;
+
 // A chunk is at most max_length() - 2 tokens of the prompt with start and end token around them,
 // filled up with the pad token.
 struct Chunk {
   std::vector<int64_t> ids;     // max_length()
   std::vector<double> weights;  // one for each id; those that are none of the prompt's have 1
+  std::vector<int> pieces;      // likewise: the index of its piece; kNoPiece for those
 
   bool has_weights() const;
 };
@@ -27,6 +31,7 @@ struct Chunks {
   std::vector<Chunk> chunks;  // one at least
   int64_t tokens = 0;         // the prompt's, without start and end
   int64_t dropped = 0;        // tokens of it that are in no chunk
+  int cut_piece = kNoPiece;   // piece of the first of these
 };
 
 Chunk EmptyChunk(const tokenizer::ClipTokenizer& tokenizer);

@@ -17,9 +17,28 @@ std::string MetadataOf(const grpc::CallbackServerContext& context, const char* n
   });
 }
 
+// REQUIRES: calls need a key.
+absl::StatusOr<std::string> CallerByKey(const generation::CallEnvironment& environment,
+                                        const grpc::CallbackServerContext& context) {
+  return environment.caller_of_key(MetadataOf(context, "authorization"),
+                                   MetadataOf(context, "x-api-key"));
+}
+
 }  // namespace
 
-std::string CallerOf(const grpc::CallbackServerContext& context) {
+absl::Status CheckKey(const generation::CallEnvironment& environment,
+                      const grpc::CallbackServerContext& context) {
+  if (environment.caller_of_key == nullptr) return absl::OkStatus();
+  return CallerByKey(environment, context).status();
+}
+
+std::string CallerOf(const generation::CallEnvironment& environment,
+                     const grpc::CallbackServerContext& context) {
+  if (environment.caller_of_key != nullptr) {
+    // It may have left the file since it was checked.
+    absl::StatusOr<std::string> caller = CallerByKey(environment, context);
+    if (caller.ok()) return *std::move(caller);
+  }
   const auto identity = context.auth_context();
   if (identity == nullptr || !identity->IsPeerAuthenticated()) {
     return generation::HostOf(context.peer());
@@ -30,8 +49,9 @@ std::string CallerOf(const grpc::CallbackServerContext& context) {
   return generation::CallerOf(views);
 }
 
-generation::Client ClientOf(const grpc::CallbackServerContext& context) {
-  return {.caller = CallerOf(context),
+generation::Client ClientOf(const generation::CallEnvironment& environment,
+                            const grpc::CallbackServerContext& context) {
+  return {.caller = CallerOf(environment, context),
           .peer = context.peer(),
           .deadline = absl::FromChrono(context.deadline()),
           .trace_parent = MetadataOf(context, "traceparent"),

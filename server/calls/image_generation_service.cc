@@ -49,8 +49,9 @@ grpc::ServerUnaryReactor* ImageGenerationService::CancelGeneration(
   return AnswerNow<v1::CancelGenerationRequest, v1::CancelGenerationResponse>(
       *context, *request, *response,
       [&](const v1::CancelGenerationRequest& cancel, v1::CancelGenerationResponse&) {
+        RETURN_IF_ERROR(CheckKey(environment_, *context));
         RETURN_IF_ERROR(generation::CheckForm(cancel));
-        return environment_.kept.Cancel(CallerOf(*context), cancel.request_id());
+        return environment_.kept.Cancel(CallerOf(environment_, *context), cancel.request_id());
       });
 }
 
@@ -60,8 +61,10 @@ grpc::ServerUnaryReactor* ImageGenerationService::GetCapabilities(
   return AnswerNow<v1::GetCapabilitiesRequest, v1::GetCapabilitiesResponse>(
       *context, *request, *response,
       [&](const v1::GetCapabilitiesRequest&, v1::GetCapabilitiesResponse& capabilities) {
+        RETURN_IF_ERROR(CheckKey(environment_, *context));
         RETURN_IF_ERROR(engine::CheckServing(environment_.engine.status()));
-        capabilities = generation::ToProto(environment_.engine.capabilities(), CallerOf(*context));
+        capabilities = generation::ToProto(environment_.engine.capabilities(),
+                                           CallerOf(environment_, *context));
         capabilities.set_version(version_);
         return absl::OkStatus();
       });

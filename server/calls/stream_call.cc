@@ -22,6 +22,7 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* StreamCall::Start(
     generation::CallEnvironment environment, grpc::CallbackServerContext& context,
     const grpc::ByteBuffer& request) {
   return StartOrRefuseWrite([&]() -> absl::StatusOr<WriteReactor*> {
+    RETURN_IF_ERROR(CheckKey(environment, context));
     const auto call = std::make_shared<StreamCall>(environment, context, "GenerateStream");
     RETURN_IF_ERROR(call->TryEnter());
     ReceivedBytes received(request, ReadGenerate);
@@ -35,6 +36,7 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* StreamCall::Resume(
     generation::CallEnvironment environment, grpc::CallbackServerContext& context,
     const grpc::ByteBuffer& request) {
   return StartOrRefuseWrite([&]() -> absl::StatusOr<WriteReactor*> {
+    RETURN_IF_ERROR(CheckKey(environment, context));
     const auto call = std::make_shared<StreamCall>(environment, context, generation::kResumeMethod);
     RETURN_IF_ERROR(call->TryEnter());
     const absl::Status resumed = call->Generation::Resume(
@@ -46,7 +48,7 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* StreamCall::Resume(
 
 StreamCall::StreamCall(generation::CallEnvironment environment,
                        grpc::CallbackServerContext& context, absl::string_view method)
-    : Generation(environment, ClientOf(context), method), context_(context) {}
+    : Generation(environment, ClientOf(environment, context), method), context_(context) {}
 
 bool StreamCall::TakeMessage(grpc::ByteBuffer& bytes) {
   absl::MutexLock lock(&mutex_);

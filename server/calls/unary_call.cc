@@ -48,6 +48,8 @@ grpc::ServerUnaryReactor* UnaryCall::Start(const UnaryMethod& method,
                                            const grpc::ByteBuffer& request,
                                            grpc::ByteBuffer& response) {
   return StartOrRefuse(context, [&]() -> grpc::ServerUnaryReactor* {
+    const absl::Status judged = CheckKey(environment, context);
+    if (!judged.ok()) return FinishNow(context, judged);
     const auto call = std::make_shared<UnaryCall>(method, environment, context, response);
     const absl::Status entered = call->TryEnter();
     if (!entered.ok()) return FinishNow(context, entered);
@@ -62,7 +64,7 @@ grpc::ServerUnaryReactor* UnaryCall::Start(const UnaryMethod& method,
 
 UnaryCall::UnaryCall(const UnaryMethod& method, generation::CallEnvironment environment,
                      grpc::CallbackServerContext& context, grpc::ByteBuffer& response)
-    : Generation(environment, ClientOf(context), method.name),
+    : Generation(environment, ClientOf(environment, context), method.name),
       method_(method),
       context_(context),
       response_(response) {}

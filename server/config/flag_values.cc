@@ -339,6 +339,23 @@ absl::StatusOr<std::map<std::string, int, std::less<>>> ToCallerPriorities(absl:
   return priorities;
 }
 
+absl::StatusOr<std::vector<std::string>> ToOrigins(absl::string_view flag, absl::string_view text) {
+  std::vector<std::string> origins;
+  for (const absl::string_view part : Parts(text)) {
+    absl::string_view host = part;
+    const bool has_scheme =
+        absl::ConsumePrefix(&host, "https://") || absl::ConsumePrefix(&host, "http://");
+    const bool is_host = !host.empty() && host.find_first_of("/?#@* ") == absl::string_view::npos;
+    if (part != "*" && !(has_scheme && is_host)) {
+      return WrongValue(flag, part,
+                        "an origin, such as https://app.example.org or http://localhost:3000, "
+                        "without a path; or *, which is any page at all");
+    }
+    origins.push_back(absl::AsciiStrToLower(part));
+  }
+  return origins;
+}
+
 absl::StatusOr<std::vector<std::string>> ToNames(absl::string_view flag, absl::string_view text) {
   std::vector<std::string> names;
   for (const absl::string_view part : Parts(text)) {

@@ -74,6 +74,10 @@ absl::StatusOr<Precision> ToPrecision(absl::string_view flag, absl::string_view 
 absl::StatusOr<std::map<std::string, int, std::less<>>> ToCallerPriorities(absl::string_view flag,
                                                                            absl::string_view text);
 
+// "https://app.example.org,http://localhost:3000", or "*": origins of pages, in small letters.
+// Empty text: none.
+absl::StatusOr<std::vector<std::string>> ToOrigins(absl::string_view flag, absl::string_view text);
+
 // "epilogues,image_layout": words of small letters, digits and underscores. Empty text: none.
 absl::StatusOr<std::vector<std::string>> ToNames(absl::string_view flag, absl::string_view text);
 

@@ -79,6 +79,8 @@ Which sizes
                           N at most (default 8388608: 8 rows of 1024x1024, 16 of 512x512, 2 of 1536x1536; 0: 2 at most)
   --prompt-chunks=N       prompts of up to N chunks of 75 tokens are ready to be drawn, where requests ask for
                           long_prompt CHUNK, 1 to 4 (default 1)
+  --prompt-blends=BOOL    prompts with weights below 1 in Compel's syntax are ready to be drawn, by text encoders with a
+                          mask (default false)
   --vae-tiling-above=SIZE pictures of more pixels, such as 1536x1536 has, go through the VAE in overlapping tiles of its
                           sample_size, as diffusers' enable_vae_tiling does: less memory, other pictures (default: none)
 
@@ -106,14 +108,19 @@ Where
   --health-listen=ADDRESS HOST:PORT for probes: grpc.health.v1 alone, always in plain text (default: nowhere)
   --http-listen=ADDRESS   HOST:PORT over HTTP: pictures by OpenAI's Images API, AUTOMATIC1111's and Hugging Face's (default:
                           nowhere). Speaks TLS and asks for certificates as --listen does; docs/http.md has its paths
+  --http-cors-origins=LIST
+                          pages of these origins may ask there: https://app.example.org,http://localhost:3000; * is any (default:
+                          none but its own)
 
-Who may call (PEM files, read again when they change)
+Who may call (PEM files but the last, read again when they change)
   --tls-cert=FILE         speak TLS at --listen and --admin-listen, with this certificate; those that lead to its
                           authority belong behind it in the same file
   --tls-key=FILE          its key
   --tls-client-ca=FILE    ask clients for a certificate that one of these has signed
   --admin-tls-client-ca=FILE
                           the same at --admin-listen=HOST:PORT, of operators
+  --api-key-file=FILE     ask callers at --listen and --http-listen for a key: a line of the file is NAME KEY, of 16 characters
+                          or more, or sha256: and its digest. They show it as Authorization: Bearer KEY
 
 How much
   --threads=N             for computing on a CPU; at most, and by default, as many as this process may use CPUs

@@ -201,12 +201,13 @@ absl::Status SetCallers(const v1::ServerConfig& config, engine::Config& engine) 
   constexpr absl::string_view kFlag = "caller-max-priority";
   ASSIGN_OR_RETURN(engine.priorities.named,
                    ToCallerPriorities(kFlag, config.caller_max_priority()));
-  if (!config.tls_client_ca().empty()) return absl::OkStatus();
+  if (!config.tls_client_ca().empty() || !config.api_key_file().empty()) return absl::OkStatus();
   for (const auto& [caller, priority] : engine.priorities.named) {
     if (IsHost(caller)) continue;
     return WrongValue(kFlag, absl::StrCat(caller, "=", priority),
-                      "given together with --tls-client-ca: without it no certificate names a "
-                      "caller, and each is its host, such as ipv4:192.0.2.7");
+                      "given together with --tls-client-ca or --api-key-file: without them neither "
+                      "certificate nor key names a caller, and each is its host, such as "
+                      "ipv4:192.0.2.7");
   }
   return absl::OkStatus();
 }
@@ -221,6 +222,7 @@ absl::Status SetGraphs(const v1::ServerConfig& config, engine::Config& engine) {
   engine.max_shared_pixels = config.max_shared_pixels();
   RETURN_IF_ERROR(CheckRange("prompt-chunks", config.prompt_chunks(), 1, prompts::kMaxChunks));
   engine.prompt_chunks = config.prompt_chunks();
+  engine.prompt_blends = config.prompt_blends();
   ASSIGN_OR_RETURN(engine.components, ToModes("components", config.components()));
   RETURN_IF_ERROR(SetPrecision(config, engine));
   ASSIGN_OR_RETURN(engine.vae_tiling_above, ToArea("vae-tiling-above", config.vae_tiling_above()));
@@ -246,6 +248,8 @@ absl::Status SetAddresses(const v1::ServerConfig& config, Options& options) {
   if (!options.http_listen.empty()) {
     RETURN_IF_ERROR(CheckTcpAddress("http-listen", options.http_listen));
   }
+  ASSIGN_OR_RETURN(options.http_cors_origins,
+                   ToOrigins("http-cors-origins", config.http_cors_origins()));
   options.admin_listen = config.admin_listen();
   if (options.admin_listen.empty()) return absl::OkStatus();
   RETURN_IF_ERROR(CheckAddress("admin-listen", options.admin_listen));
@@ -306,6 +310,7 @@ bool IsTcp(const std::string& address) {
 absl::Status SetTls(const v1::ServerConfig& config, Options& options) {
   options.tls_files = {config.tls_cert(), config.tls_key(), config.tls_client_ca(),
                        config.admin_tls_client_ca()};
+  options.api_key_file = config.api_key_file();
   const tls::TlsFiles& files = options.tls_files;
   const bool have = !files.certificate.empty();
   RETURN_IF_ERROR(CheckNeeds("tls-cert", files.certificate, !files.key.empty(), "tls-key"));
@@ -356,6 +361,7 @@ v1::ServerConfig DefaultConfig() {
   config.set_prompt_chunks(1);
   config.set_adapter_slots(0);
   config.set_adapter_ranks(32);
+  config.set_prompt_blends(false);
   config.set_compile_at_start(true);
   config.set_allow_cold_requests(false);
   config.set_forbid_compile_after_ready(false);

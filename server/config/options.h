@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -19,7 +20,9 @@ struct Options {
   std::string metrics_listen;  // HOST:PORT; empty: nowhere
   std::string health_listen;   // the same
   std::string http_listen;     // the same
+  std::vector<std::string> http_cors_origins;  // of pages that may ask there
   tls::TlsFiles tls_files;
+  std::string api_key_file;                        // empty: callers need no key
   std::optional<tracing::Endpoint> otlp_endpoint;  // nothing: spans go nowhere
   engine::Config engine;
   bool allow_import = false;

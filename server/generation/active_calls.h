@@ -2,11 +2,15 @@
 // nothing, and for waiting until the last one is done.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "core/base/clock.h"
@@ -23,6 +27,12 @@ inline constexpr absl::Duration kStallLimit = absl::Seconds(60);
 class ActiveCalls;
 class KeptStreams;
 
+// The caller whose key a call shows, by the values of its metadata or headers "authorization" and
+// "x-api-key", of which empty ones are not there. UNAUTHENTICATED: it is no key of this server's.
+// Thread-safe.
+using KeyCheck = std::function<absl::StatusOr<std::string>(absl::string_view authorization,
+                                                           absl::string_view api_key)>;
+
 // Objects that calls need; all of them outlive the calls.
 struct CallEnvironment {
   engine::Engine& engine;
@@ -30,6 +40,7 @@ struct CallEnvironment {
   ActiveCalls& calls;
   KeptStreams& kept;
   tracing::SpanSender* spans = nullptr;  // null: spans go nowhere
+  KeyCheck caller_of_key = nullptr;      // null: callers need no key
 };
 
 // One call, as seen from outside of it. It owns itself from Enter, which its maker calls,

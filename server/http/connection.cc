@@ -34,6 +34,7 @@
 #include "server/http/exchange/answer_head.h"
 #include "server/http/exchange/http_status.h"
 #include "server/http/exchange/origin.h"
+#include "server/http/exchange/target.h"
 #include "server/http/peer_certificate.h"
 #include "server/http/routes/request_limits.h"
 
@@ -72,16 +73,7 @@ std::string PeerName(const Tcp::endpoint& peer) {
 Request RequestOf(const Parser::value_type& message) {
   Request request;
   request.method = TextOf(message.method_string());
-  std::string target = TextOf(message.target());
-  // "http://host/path", as proxies are asked.
-  if (const size_t scheme = target.find("://");
-      scheme != std::string::npos && !absl::StartsWith(target, "/")) {
-    const size_t path = target.find('/', scheme + 3);
-    target = path == std::string::npos ? "/" : target.substr(path);
-  }
-  const size_t question = target.find('?');
-  request.path = target.substr(0, question);
-  if (question != std::string::npos) request.query = target.substr(question + 1);
+  SetTarget(TextOf(message.target()), request);
   for (const auto& field : message) {
     request.headers.emplace_back(TextOf(field.name_string()), TextOf(field.value()));
   }
@@ -227,11 +219,15 @@ class StreamConnection final : public Connection,
     if (gone_) return;
     if (error && !IsMalformed(error)) return CloseSocket();
     keep_alive_ = false;
+    cors_.clear();
     if (error) return Refuse(StatusOfRead(error));
     request_ = RequestOf(parser_->get());
+    cors_ = CorsHeaders(request_, service_.cors_origins);
     version_ = parser_->get().version();
     keep_alive_ = parser_->get().keep_alive() && ++requests_ < kMostRequests && !service_.draining;
-    const absl::Status judged = Judge();
+    absl::Status judged = CheckOrigin(request_, service_.loopback_only, service_.cors_origins);
+    if (judged.ok() && IsPreflight(request_, service_.cors_origins)) return AnswerPreflight();
+    if (judged.ok()) judged = Judge();
     if (!judged.ok()) return RefuseUnread(judged);
     if (parser_->is_done()) return Handle();
     if (absl::EqualsIgnoreCase(request_.Find("expect"), "100-continue")) return Continue();
@@ -241,13 +237,11 @@ class StreamConnection final : public Connection,
   // Judges who it is, what it asks for, and how much that is.
   absl::Status Judge() {
     if (version_ != 10 && version_ != 11) return StatusOfRead(beast_http::error::bad_version);
-    absl::Status judged = CheckOrigin(request_, service_.loopback_only);
-    if (!judged.ok()) return judged;
     Router::Found found = service_.router.Find(request_.method, request_.path);
     route_ = found.route;
     allow_ = std::move(found.allow);
     if (route_ == nullptr) return found.status;
-    judged = CheckClient();
+    const absl::Status judged = CheckClient();
     if (!judged.ok()) return judged;
     std::optional<uint64_t> length;
     if (const auto said = parser_->content_length()) length = *said;
@@ -258,7 +252,22 @@ class StreamConnection final : public Connection,
 
   absl::Status CheckClient() {
     caller_ = generation::HostOf(peer_);
-    if (service_.clients == nullptr || route_->open_to_all) return absl::OkStatus();
+    if (route_->open_to_all) return absl::OkStatus();
+    absl::Status judged = CheckCertificate();
+    return judged.ok() ? CheckKey() : judged;
+  }
+
+  absl::Status CheckKey() {
+    const generation::KeyCheck& caller_of_key = service_.environment.caller_of_key;
+    if (caller_of_key == nullptr) return absl::OkStatus();
+    absl::StatusOr<std::string> caller =
+        caller_of_key(request_.Find("authorization"), request_.Find("x-api-key"));
+    if (caller.ok()) caller_ = *std::move(caller);
+    return caller.status();
+  }
+
+  absl::Status CheckCertificate() {
+    if (service_.clients == nullptr) return absl::OkStatus();
     absl::Status judged = service_.clients->Check(certificate_.certificate, certificate_.chain);
     if (!judged.ok()) return judged;
     const std::vector<absl::string_view> names(certificate_.names.begin(),
@@ -320,6 +329,12 @@ class StreamConnection final : public Connection,
     Refuse(status);
   }
 
+  // Before any key, which browsers leave out of it.
+  void AnswerPreflight() {
+    if (!parser_->is_done()) keep_alive_ = false;
+    Send(PreflightAnswer());
+  }
+
   void Refuse(const absl::Status& status) {
     held_body_.reset();
     Answer answer = RefuseAt(request_.path, status);
@@ -330,6 +345,7 @@ class StreamConnection final : public Connection,
   // An answer in one piece.
   void Send(Answer answer) {
     if (answer.close) keep_alive_ = false;
+    AddCors(answer);
     const Framing framing = {.length = answer.body.size(), .keep_alive = keep_alive_};
     out_ = HeadOf(answer, framing, service_.environment.clock.Wall());
     while (request_.method != "HEAD" && !answer.body.empty()) out_ += answer.body.Take();
@@ -339,6 +355,10 @@ class StreamConnection final : public Connection,
                         if (error) return self->Gone();
                         self->Guarded([&] { self->AnswerIsSent(); });
                       });
+  }
+
+  void AddCors(Answer& answer) {
+    answer.headers.insert(answer.headers.end(), cors_.begin(), cors_.end());
   }
 
   void AnswerIsSent() {
@@ -411,7 +431,7 @@ class StreamConnection final : public Connection,
       if (!piece) return;
       if (piece->broken) Gone();
       if (!gone_) return Write(*std::move(piece));
-      if (piece->last) EndCall();
+      if (piece->last && call_ != nullptr) EndCall();  // Gone may have ended it
     }
   }
 
@@ -421,6 +441,7 @@ class StreamConnection final : public Connection,
       chunked_ = !piece.length && version_ == 11;
       if (piece.head->close || (!piece.length && !chunked_)) keep_alive_ = false;
       if (service_.draining) keep_alive_ = false;
+      AddCors(*piece.head);
       out_ = HeadOf(*piece.head,
                     {.length = piece.length,
                      .chunked = chunked_,
@@ -528,6 +549,7 @@ class StreamConnection final : public Connection,
   int requests_ = 0;
   const Route* route_ = nullptr;
   std::string allow_;
+  std::vector<Header> cors_;
   int64_t most_bytes_ = 0, body_bytes_ = 0;
   std::shared_ptr<const void> held_body_;
   std::string out_;  // while it is written

@@ -72,6 +72,7 @@ class HttpServer::Port {
                  .max_request_bytes = options.max_request_bytes,
                  .clients = options.tls == nullptr ? nullptr : options.tls->clients(),
                  .loopback_only = IsLoopback(options.listen),
+                 .cors_origins = options.cors_origins,
                  .bodies = BodyBudget(kBodies * (options.max_request_bytes + kBesideRequest))},
         readers_(kReaders),
         work_(io_.get_executor()),

@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "server/generation/active_calls.h"
+#include "server/http/exchange/origin.h"
 #include "server/process/lifetime/health.h"
 #include "server/tls/tls.h"
 
@@ -21,6 +22,7 @@ class HttpServer {
     std::string listen;  // HOST:PORT
     int64_t max_request_bytes = 32 << 20;
     const tls::Tls* tls = nullptr;  // outlives the server; null: plain text
+    Origins cors_origins;           // whose pages may ask, besides its own (exchange/origin.h)
     std::string version;
   };
 

@@ -7,6 +7,7 @@
 #include "server/generation/active_calls.h"
 #include "server/http/body_budget.h"
 #include "server/http/calls/running_calls.h"
+#include "server/http/exchange/origin.h"
 #include "server/http/routes/router.h"
 #include "server/tls/client_check.h"
 
@@ -20,6 +21,7 @@ struct Service {
   int64_t max_request_bytes;            // most of a request, whose picture is no text
   tls::ClientCheck* clients = nullptr;  // null: any client
   bool loopback_only = false;           // it listens on this machine alone
+  Origins cors_origins;                 // origin.h
   BodyBudget bodies;
   std::atomic<bool> draining = false;
 };

@@ -192,6 +192,7 @@ std::string Describe(const backends::lowering::Instruction& instruction) {
   std::string text(graph::RowOf(instruction.op).name);
   if (instruction.kernel == backends::lowering::Kernel::kCopy) text = "copy";
   if (instruction.kernel == backends::lowering::Kernel::kLinearGeglu) text = "linear_geglu";
+  if (instruction.kernel == backends::lowering::Kernel::kF8LinearGeglu) text = "f8_linear_geglu";
   if (instruction.kernel == backends::lowering::Kernel::kUpsampleConvolution) {
     text = "upsample_conv2d";
   }

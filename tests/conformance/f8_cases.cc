@@ -22,7 +22,7 @@ OpCase RowNorm(const std::string& name, const std::string& input, const Shape& s
           }};
 }
 
-// Of absolute values, times a factor.
+// Scales of absolute values, times a factor.
 OpCase F8Scale(const std::string& name, float factor) {
   return {absl::StrCat("f8_scale_", name), Op::kF8Scale, [=](GraphBuilder& b) {
             const Value x = b.Input("x", DType::kF32, {700}, Rate::kStep);
@@ -69,6 +69,13 @@ Operands F8Operands(GraphBuilder& b, const Shape& x, int64_t out) {
           b.Mul(scale, weight_scale)};
 }
 
+// Values of codes, such that two neighbours are within bf16's tolerance, 0.008: rounding
+// before decides which of them a value in the middle becomes, and they are up to an eighth apart.
+Value Coarse(GraphBuilder& b, Value codes, float scale) {
+  const Value value = b.Tanh(b.Mul(b.Cast(codes, DType::kF32), b.Scalar(scale)));
+  return b.Cast(b.Mul(value, b.Scalar(0.125f)), DType::kBF16);
+}
+
 OpCase F8Linear(const std::string& name, const Shape& x, int64_t out, DType to, bool bias) {
   return {absl::StrCat("f8_linear_", name, bias ? "_bias" : ""), Op::kF8Linear,
           [=](GraphBuilder& b) {
@@ -78,7 +85,7 @@ OpCase F8Linear(const std::string& name, const Shape& x, int64_t out, DType to, 
           }};
 }
 
-// What is quantised is f32, so that one rounding decides.
+// The operand that is quantised is f32, so that one rounding decides.
 OpCase QuantizedLayerNorm(const Shape& shape) {
   return {absl::StrCat("layer_norm_f8_", shape[-1]), Op::kFused, [=](GraphBuilder& b) {
             const std::vector<Value> operands = {
@@ -102,6 +109,47 @@ OpCase QuantizedGeglu(const Shape& shape) {
                                        return body.Quantize(body.Geglu(in[0]), in[1]);
                                      });
             b.Output("y", b.Cast(codes, DType::kF32));
+          }};
+}
+
+// Scores of bf16 and their mean, rounded twice by both.
+OpCase QuantizedAttention(int64_t heads, int64_t queries, int64_t keys, int64_t size) {
+  return {absl::StrCat("attention_f8_", queries, "x", keys, "x", size), Op::kFused,
+          [=](GraphBuilder& b) {
+            const auto operand = [&](const std::string& name, int64_t tokens) {
+              return b.Cast(b.Input(name, DType::kF32, {2, tokens, heads * size}, Rate::kStep),
+                            DType::kBF16);
+            };
+            const std::vector<Value> operands = {operand("x", queries), operand("keys", keys),
+                                                 operand("values", keys), b.Scalar(0x1p-7f)};
+            const Value codes =
+                Fuse(b, graph::kAttentionF8, operands,
+                     [=](GraphBuilder& body, const std::vector<Value>& in) {
+                       return body.Quantize(
+                           body.Attention(in[0], in[1], in[2], {.heads = heads, .scale = 0.125f}),
+                           in[3]);
+                     });
+            b.Output("y", Coarse(b, codes, 0x1p-7f));
+          }};
+}
+
+// The linear's sums are near 1 and so is what comes of them.
+OpCase F8LinearGeglu(const Shape& x, int64_t out, bool bias) {
+  return {absl::StrCat("f8_linear_geglu_", x[-1], "x", out, bias ? "_bias" : ""), Op::kFused,
+          [=](GraphBuilder& b) {
+            const Operands read = F8Operands(b, x, 2 * out);
+            std::vector<Value> operands = {read.x, read.weight, read.scale};
+            if (bias) operands.push_back(b.Cast(b.Weight("net/bias", {2 * out}), DType::kBF16));
+            operands.push_back(b.Scalar(0x1p-6f));
+            const Value codes =
+                Fuse(b, graph::kF8LinearGeglu, operands,
+                     [=](GraphBuilder& body, const std::vector<Value>& in) {
+                       return body.Quantize(
+                           body.Geglu(body.F8Linear(in[0], in[1], in[2], bias ? in[3] : kNone,
+                                                    DType::kBF16)),
+                           in.back());
+                     });
+            b.Output("y", Coarse(b, codes, 0x1p-6f));
           }};
 }
 
@@ -148,7 +196,14 @@ std::vector<OpCase> F8Cases() {
   for (const int64_t size : {37, 640, 1280, 9000})
     cases.push_back(QuantizedLayerNorm({2, 3, size}));
   for (const int64_t size : {2, 38, 768}) cases.push_back(QuantizedGeglu({2, 5, size}));
+  cases.push_back(QuantizedAttention(2, 70, 200, 64));
+  cases.push_back(QuantizedAttention(3, 33, 77, 40));
+  cases.push_back(QuantizedAttention(2, 20, 90, 24));
+  cases.push_back(QuantizedAttention(1, 9, 11, 20));
   for (const bool bias : {false, true}) {
+    cases.push_back(F8LinearGeglu({2, 9, 64}, 160, bias));
+    cases.push_back(F8LinearGeglu({3, 32}, 48, bias));
+    cases.push_back(F8LinearGeglu({1, 200, 640}, 112, bias));
     cases.push_back(F8Linear("small", {2, 5, 32}, 16, DType::kBF16, bias));
     cases.push_back(F8Linear("f16", {3, 64}, 48, DType::kF16, bias));
     cases.push_back(F8Linear("long", {1, 77, 640}, 320, DType::kBF16, bias));

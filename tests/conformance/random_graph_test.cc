@@ -18,6 +18,7 @@
 #include "core/backends/reference/reference_backend.h"
 #include "core/graph/op_table.h"
 #include "core/graph/split.h"
+#include "core/graph/target.h"
 #include "core/graph/text.h"
 #include "core/graph/verifier.h"
 #include "core/passes/pipeline.h"
@@ -311,6 +312,17 @@ TEST_F(RandomGraphs, SplitByRateIntoPartsThatGiveTheSame) {
   EXPECT_GE(split_in_two, kGraphs / 10);
 }
 
+// Ops, patterns and passes of 8-bit products: no random graph has these, which the CPU backend
+// refuses (f8_cases.cc).
+constexpr Op kF8Ops[] = {Op::kRowNorm, Op::kF8Scale, Op::kQuantize, Op::kF8Linear};
+constexpr absl::string_view kF8Names[] = {graph::kF8LinearEpilogue, graph::kLayerNormF8,
+                                          graph::kGegluF8, "f8_results"};
+
+template <typename T, size_t kSize>
+bool IsAmong(const T (&all)[kSize], const T& one) {
+  return std::find(std::begin(all), std::end(all), one) != std::end(all);
+}
+
 // The cases above are worth as much as the ops and patterns that come up in them.
 TEST_F(RandomGraphs, HaveEveryOpAndEveryPattern) {
   std::map<Op, int> ops;
@@ -324,8 +336,12 @@ TEST_F(RandomGraphs, HaveEveryOpAndEveryPattern) {
       ++patterns[std::get<graph::FusedAttributes>(optimised.node(id).attributes).kind];
     }
   }
-  for (const graph::OpRow& row : graph::OpTable()) EXPECT_GE(ops[row.op], 20) << row.name;
-  for (const std::string& kind : target_.fused) EXPECT_GE(patterns[kind], 10) << kind;
+  for (const graph::OpRow& row : graph::OpTable()) {
+    EXPECT_GE(ops[row.op], IsAmong(kF8Ops, row.op) ? 0 : 20) << row.name;
+  }
+  for (const std::string& kind : target_.fused) {
+    EXPECT_GE(patterns[kind], IsAmong(kF8Names, absl::string_view(kind)) ? 0 : 10) << kind;
+  }
 }
 
 // Graphs that are another one without a pass: so many say that it has something to do. With a
@@ -351,8 +367,9 @@ TEST_F(RandomGraphs, GiveEveryPassSomethingToDo) {
       changed[pass.name] += ToText(without) != ToText(all);
     }
   }
-  for (const passes::Pass& pass : passes::Passes())
-    EXPECT_GE(changed[pass.name], kEnough) << pass.name;
+  for (const passes::Pass& pass : passes::Passes()) {
+    EXPECT_GE(changed[pass.name], IsAmong(kF8Names, pass.name) ? 0 : kEnough) << pass.name;
+  }
 }
 
 }  // namespace

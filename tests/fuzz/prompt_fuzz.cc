@@ -6,11 +6,24 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "core/prompts/blends.h"
 #include "core/prompts/chunks.h"
 #include "core/prompts/parse.h"
 #include "core/tokenizer/clip_tokenizer.h"
 
 namespace {
+
+// All hide some tokens, and never the first place, so that each token attends to something.
+void CheckBlends(const latentd::prompts::Chunks& chunks) {
+  const auto all = latentd::prompts::BlendsOf(chunks, latentd::prompts::LongPrompt::kChunk);
+  if (all.size() != chunks.chunks.size()) std::abort();
+  for (const auto& blends : all) {
+    for (const latentd::prompts::Blend& blend : blends) {
+      if (blend.begin < 1 || blend.end <= blend.begin || blend.end > 76) std::abort();
+      if (!(blend.share > 0 && blend.share < 1)) std::abort();
+    }
+  }
+}
 
 // Every token of the prompt is in a chunk, or counted as dropped.
 void CheckChunks(const std::vector<latentd::prompts::Piece>& pieces,
@@ -29,6 +42,7 @@ void CheckChunks(const std::vector<latentd::prompts::Piece>& pieces,
   for (const latentd::prompts::Chunk& chunk : chunks->chunks) {
     if (chunk.ids.size() != 77 || chunk.weights.size() != 77) std::abort();
   }
+  CheckBlends(*chunks);
 }
 
 }  // namespace

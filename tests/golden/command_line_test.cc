@@ -57,7 +57,12 @@ TEST(CommandLine, TakesAPrecision) {
   ASSERT_OK_AND_ASSIGN(const Options low,
                        Parse({"--cases=a", "--only=networks", "--precision=bf16"}));
   EXPECT_EQ(low.precision, device::DType::kBF16);
-  EXPECT_THAT(Parse({"--cases=a", "--precision=fp8"}),
+  EXPECT_TRUE(low.IsInBf16());
+  ASSERT_OK_AND_ASSIGN(const Options eight,
+                       Parse({"--cases=a", "--only=networks", "--precision=fp8"}));
+  EXPECT_EQ(eight.precision, device::DType::kF8E4M3);
+  EXPECT_TRUE(eight.IsInBf16());
+  EXPECT_THAT(Parse({"--cases=a", "--precision=fp4"}),
               StatusIs(kInvalid, HasSubstr("fp32, bf16, fp16, fp8, tf32")));
 }
 

@@ -8,6 +8,7 @@ what to compute.
 """
 import argparse
 import json
+import math
 import os
 import pathlib
 import tempfile
@@ -285,9 +286,10 @@ class WeightedText:
         if self.is_xl:
             self.encoders.append((pipeline.tokenizer_2, pipeline.text_encoder_2))
 
-    def encode(self, encoder, ids):
-        """The state that a UNet reads of those ids, and the pooled one."""
-        result = encoder(torch.tensor([ids]), output_hidden_states=True)
+    def encode(self, encoder, ids, mask=None):
+        """The state that a UNet reads of those ids, and the pooled one. No token attends to one of mask 0."""
+        mask = None if mask is None else torch.tensor([mask])
+        result = encoder(torch.tensor([ids]), attention_mask=mask, output_hidden_states=True)
         from_last = self.case.get("clip_skip_a1111", 1)
         if self.is_xl:
             return result.hidden_states[-max(from_last, 2)], result[0]
@@ -301,14 +303,27 @@ class WeightedText:
         weighted = z * weights
         return weighted if self.is_xl else weighted * (z.mean() / weighted.mean())
 
+    def blend(self, encoder, ids, z, less):
+        """As Compel: the mean of z and the states without each piece that weighs less than 1, (begin, end, weight)."""
+        total, states = 1.0, z
+        for begin, end, weight in less:
+            mask = [int(not begin <= place < end) for place in range(TOKENS)]
+            count = math.tan((1 - max(weight, 1e-5)) * math.pi / 2)
+            total, states = total + count, states + count * self.encode(encoder, ids, mask)[0]
+        return states / total
+
     def encode_chunk(self, encoder, tokenizer, pieces):
-        ids, weights = [tokenizer.bos_token_id], [1.0]
+        ids, weights, less = [tokenizer.bos_token_id], [1.0], []
         for text, weight in pieces:
             tokens = tokenizer(text, add_special_tokens=False).input_ids
+            if weight < 1 and self.case["prompt_syntax"] == "compel":
+                less.append((len(ids), len(ids) + len(tokens), weight))
             ids, weights = ids + tokens, weights + [weight] * len(tokens)
         ids, weights = ids[:TOKENS - 1] + [tokenizer.eos_token_id], weights[:TOKENS - 1] + [1.0]
         ids += [tokenizer.pad_token_id] * (TOKENS - len(ids))
         z, pooled = self.encode(encoder, ids)
+        if less:
+            z = self.blend(encoder, ids, z, less)
         return self.weigh(encoder, tokenizer, z, weights + [1.0] * (TOKENS - len(weights))), pooled
 
     def encode_pieces(self, encoder, tokenizer, pieces):

@@ -54,16 +54,6 @@ std::map<std::string, device::Shape> WeightShapes(const std::vector<graph::Graph
   return shapes;
 }
 
-// True for parameters that change nothing: attention to one token is the same whatever asks
-// (core/networks/layers/transformer_spatio_temporal.h).
-bool IsUnread(absl::string_view class_name, absl::string_view parameter) {
-  constexpr absl::string_view kOfOneToken[] = {".norm2.", ".attn2.to_q.", ".attn2.to_k."};
-  return class_name == "UNetSpatioTemporalConditionModel" &&
-         absl::StrContains(parameter, "transformer_blocks.") &&
-         absl::c_any_of(kOfOneToken,
-                        [&](absl::string_view part) { return absl::StrContains(parameter, part); });
-}
-
 // OK iff the weights are what diffusers lists for the network, but for those that are not read.
 absl::Status CheckParameters(const std::string& path, absl::string_view class_name,
                              const std::map<std::string, device::Shape>& weights) {
@@ -84,6 +74,14 @@ absl::Status CheckParameters(const std::string& path, absl::string_view class_na
 }
 
 }  // namespace
+
+bool IsUnread(absl::string_view class_name, absl::string_view parameter) {
+  constexpr absl::string_view kOfOneToken[] = {".norm2.", ".attn2.to_q.", ".attn2.to_k."};
+  return class_name == "UNetSpatioTemporalConditionModel" &&
+         absl::StrContains(parameter, "transformer_blocks.") &&
+         absl::c_any_of(kOfOneToken,
+                        [&](absl::string_view part) { return absl::StrContains(parameter, part); });
+}
 
 absl::StatusOr<NetworkCase> LoadNetworkCase(const json& network_case, const std::string& path) {
   const std::string class_name = network_case.value("class", ""),

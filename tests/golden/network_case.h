@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "core/device/buffer.h"
 #include "core/graph/graph.h"
 #include "core/weights/stored_tensor.h"
@@ -21,8 +22,12 @@ struct NetworkCase {
   weights::TensorMap weights;        // synthetic
 };
 
+// True for parameters that change nothing: attention to one token is the same whatever asks
+// (core/networks/layers/transformer_spatio_temporal.h).
+bool IsUnread(absl::string_view class_name, absl::string_view parameter);
+
 // `path` is that of the case's files without their endings. FAILED_PRECONDITION if the graphs'
-// weights are not those that diffusers lists for the network.
+// weights are not those that diffusers lists for the network, but for those that are not read.
 absl::StatusOr<NetworkCase> LoadNetworkCase(const nlohmann::json& network_case,
                                             const std::string& path);
 

@@ -43,6 +43,7 @@ constexpr Tolerance kTolerances[] = {
     {"hoist_residual", 0},         //
     {"group_norm_silu", 0},        // bodies run op by op
     {"linear_geglu", 0},           //
+    {"f8_results", 0},             // there is none in float32
     {"upsample_bias", 5e-6},       // adds what it moves in another order
     {"upsample_conv2d", 0},        //
     {"epilogues", 0},              //
@@ -154,7 +155,7 @@ const std::vector<Structure>& Structures() {
       {"unet_sd15_small step", 16, 16, 45, 3, 3, 2},
       {"unet_sd21_small step", 16, 16, 45, 3, 3, 2},
       // Layers over time move nothing, but for queries, keys, values and results of 16 attentions.
-      {"unet_svd_small step", 32, 48, 89, 3, 3, 2 + 16 * 4},
+      {"unet_svd_small step", 32, 48, 89, 1, 1, 2 + 16 * 4},
       {"vae_svd_small decoded", 1, 0, 57, 3, 0, 2},
       {"vae_small moments", 1, 0, 21, 0, 0, 2},
       {"vae_small decoded", 1, 0, 29, 3, 0, 2},

@@ -31,9 +31,9 @@ DEPENDENCIES = subprocess.run([HERE.parents[1] / "deploy/dependencies", "--print
 PROGRAMS = pathlib.Path(DEPENDENCIES) / "programs" / "usr"
 
 
-def install_client() -> pathlib.Path:
-    """The folder with the packages of requirements.txt; installs them where they are not."""
-    key = REQUIREMENTS.read_bytes() + sys.version.encode()
+def install_client(requirements: pathlib.Path = REQUIREMENTS) -> pathlib.Path:
+    """The folder with the packages of that file; installs them where they are not."""
+    key = requirements.read_bytes() + sys.version.encode()
     folder = CACHE / f"integration-python-{hashlib.sha256(key).hexdigest()[:12]}"
     if folder.exists():
         return folder
@@ -42,7 +42,7 @@ def install_client() -> pathlib.Path:
     try:
         subprocess.run(
             [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-cache-dir",
-             "--only-binary=:all:", "--require-hashes", "--target", unfinished, "-r", REQUIREMENTS],
+             "--only-binary=:all:", "--require-hashes", "--target", unfinished, "-r", requirements],
             check=True)
         try:
             os.rename(unfinished, folder)

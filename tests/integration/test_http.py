@@ -36,7 +36,7 @@ def events(text):
 
 
 class HttpTest(SharedServerTestCase):
-    ARGUMENTS = ("--http-listen=127.0.0.1:0",)
+    ARGUMENTS = ("--http-listen=127.0.0.1:0", "--http-cors-origins=https://app.example.org")
 
     @classmethod
     def setUpClass(cls):
@@ -99,7 +99,7 @@ class HttpTest(SharedServerTestCase):
         self.assertEqual(base64.b64decode(told[-1][1]["b64_json"]), self.grpc_picture(num_inference_steps=40))
 
     def test_an_edit_by_form_and_in_json_is_image_to_image(self):
-        image = png.write(64, 64, bytes(range(192)) * 64)
+        image = png.write(64, 64, bytes(range(192)))
         expected = self.grpc_picture(image=image, strength=0.6, num_inference_steps=4)
         fields = {"prompt": PROMPT, "size": "64x64", "num_inference_steps": 4, "seed": 7}
         body, headers = form(fields, {"image[]": image})
@@ -151,6 +151,12 @@ class HttpTest(SharedServerTestCase):
         connection.close()
         line = self.server.request_line("leaves")
         self.assertEqual((line["code"], line["http"]), ("CANCELLED", 499))
+
+    def test_a_page_of_an_allowed_origin_may_ask(self):
+        for origin, status in (("https://app.example.org", 200), ("https://evil.example.org", 403)):
+            got, headers, _ = self.ask("POST", "/v1/images/generations", self.small(), {"Origin": origin})
+            self.assertEqual(got, status)
+            self.assertEqual(headers["Access-Control-Allow-Origin"], origin if status == 200 else None)
 
     def test_probes_answer(self):
         self.assertEqual(self.ask("GET", "/healthz")[0], 200)

@@ -138,7 +138,7 @@ class ListenTest(unittest.TestCase):
                 with self.subTest(place=place):
                     server = Server("--compile-at-start=false", environment={"XDG_RUNTIME_DIR": str(place)})
                     self.addCleanup(server.kill)
-                    warning = server.wait_for_log(lambda entry: entry["message"].startswith("GraphCache, Admin and Models are off"))
+                    warning = server.wait_for_log(lambda entry: entry["message"].startswith("GraphCache, Admin, Models and Adapters are off"))
                     self.assertEqual(warning["level"], "warning")
                     server.listening()
                     self.assertEqual(Api(server.address).health("liveness"), "SERVING")

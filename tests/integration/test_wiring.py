@@ -24,6 +24,7 @@ from test_graphs import latent
 
 HERE = pathlib.Path(__file__).resolve().parent
 CHUNK = 2  # latent.v1.LongPrompt
+COMPEL = 4  # latent.v1.PromptSyntax
 DRAINING = 5  # latent.v1.ServerState
 DEBUG, ERROR = 1, 4  # latent.v1.LogLevel
 
@@ -56,6 +57,7 @@ FLAGS = {
     "--rows": "test_wiring.FlagsTest.test_rows_are_those_that_graphs_are_compiled_for",
     "--max-shared-pixels": "test_wiring.FlagsTest.test_max_shared_pixels_bounds_the_rows_of_a_size",
     "--prompt-chunks": "test_wiring.FlagsTest.test_prompt_chunks_are_ready_for_long_prompts_beside_short_ones",
+    "--prompt-blends": "test_wiring.FlagsTest.test_prompt_blends_are_ready_for_weights_below_one",
     "--vae-tiling-above": "test_graphs.MemoryTest.test_large_pictures_are_decoded_in_tiles_above_a_threshold",
     "--cache-dir": "test_graphs.RestartTest.test_a_restart_compiles_nothing_and_draws_the_same",
     "--cache-max-bytes": "test_wiring.FlagsTest.test_cache_max_bytes_bounds_the_directory",
@@ -71,10 +73,12 @@ FLAGS = {
     "--metrics-listen": "test_metrics.MetricsTest.test_only_metrics_are_there",
     "--health-listen": "test_wiring.FlagsTest.test_health_listen_answers_health_alone",
     "--http-listen": "test_http.HttpTest.test_a_picture_is_that_of_grpc",
+    "--http-cors-origins": "test_http.HttpTest.test_a_page_of_an_allowed_origin_may_ask",
     "--tls-cert": "test_tls.MutualTlsTest.test_a_client_with_a_certificate_is_served",
     "--tls-key": "test_tls.MutualTlsTest.test_a_client_with_a_certificate_is_served",
     "--tls-client-ca": "test_tls.MutualTlsTest.test_everybody_else_is_told_why_not",
     "--admin-tls-client-ca": "test_tls.MutualTlsTest.test_no_method_of_operators_is_for_others",
+    "--api-key-file": "test_api_keys.ApiKeysTest.test_a_key_opens_both_ways_in",
     "--threads": "test_wiring.FlagsTest.test_threads_are_those_of_the_key",
     "--memory": "test_graphs.MemoryTest.test_what_cannot_fit_is_refused_and_the_server_goes_on",
     "--picture-memory": "test_wiring.FlagsTest.test_picture_memory_bounds_what_a_request_brings",
@@ -318,6 +322,17 @@ class FlagsTest(WiringTestCase):
         self.assertEqual(refused.code(), grpc.StatusCode.FAILED_PRECONDITION)
         self.assertIn("not ready for prompts of 3 chunks", refused.details())
 
+    def test_prompt_blends_are_ready_for_weights_below_one(self):
+        less = {"prompt": "a red-- circle", "prompt_syntax": COMPEL}
+        _, without = self.start("--forbid-compile-after-ready")
+        refused = self.refusal(without, **less)
+        self.assertEqual(refused.code(), grpc.StatusCode.FAILED_PRECONDITION)
+        self.assertIn("without --prompt-blends", refused.details())
+        _, api = self.start("--prompt-blends", "--forbid-compile-after-ready")
+        picture = self.picture(api, **less)
+        self.assertNotEqual(picture, self.picture(api, prompt="a red circle"))
+        self.assertEqual(picture, self.picture(api, **less))
+
     def test_cache_max_bytes_bounds_the_directory(self):
         cache = self.folder / "cache"
         bound = 1 << 20
@@ -395,7 +410,7 @@ class FlagsTest(WiringTestCase):
         (self.folder / "latentd").mkdir(mode=0o755)
         server = Server(buckets="64x64", environment={"XDG_RUNTIME_DIR": str(self.folder)}).start()
         self.addCleanup(server.kill)
-        line = server.wait_for_log(lambda entry: entry["message"].startswith("GraphCache, Admin and Models are off"))
+        line = server.wait_for_log(lambda entry: entry["message"].startswith("GraphCache, Admin, Models and Adapters are off"))
         self.assertEqual(line["level"], "warning")
         self.assertIn("--admin-listen=unix:PATH", line["message"])
         self.assertNotIn("latent.v1.Admin", self.connect(server.address).services())

@@ -288,7 +288,7 @@ class Cases:
     def test_deadlines(self):
         server = self.server(picture())
         self.draw(server, "p", timeout=50)
-        self.assertTrue(0 < server.remaining <= 50)
+        self.assertTrue(0 < server.remaining < 51, server.remaining)  # gRPC sends it in few digits, rounded up
         error, server = self.fails(latent_client.DeadlineExceeded, until_deadline, timeout=0.3)
         self.assertIsInstance(error, TimeoutError)
         self.assertEqual(len(server.cancelled), 1)

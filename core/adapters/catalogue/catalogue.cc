@@ -146,14 +146,14 @@ absl::StatusOr<AdapterFacts> Catalogue::Find(absl::string_view name) {
 
 absl::Status Catalogue::NoSuchAdapter(absl::string_view name) const {
   constexpr size_t kMostCompared = 256;
+  const absl::string_view compared = name.substr(0, kMostCompared);
   std::string nearest;
-  size_t least = std::max<size_t>(2, name.size() / 2) + 1;
+  size_t least = std::max<size_t>(2, compared.size() / 2) + 1;
   {
     absl::MutexLock lock(&mutex_);
     for (const auto& [known, entry] : entries_) {
       const size_t distance =
-          std::min(EditDistance(name.substr(0, kMostCompared), known),
-                   EditDistance(name.substr(0, kMostCompared), LastPart(known)));
+          std::min(EditDistance(compared, known), EditDistance(compared, LastPart(known)));
       if (distance >= least) continue;
       least = distance;
       nearest = known;

@@ -21,6 +21,8 @@ absl::StatusOr<BoundKernel> BindF8Scale(const BinderArguments& a) { return NoF8(
 absl::StatusOr<BoundKernel> BindQuantize(const BinderArguments& a) { return NoF8(a); }
 absl::StatusOr<BoundKernel> BindLayerNormF8(const BinderArguments& a) { return NoF8(a); }
 absl::StatusOr<BoundKernel> BindGegluF8(const BinderArguments& a) { return NoF8(a); }
+absl::StatusOr<BoundKernel> BindAttentionF8(const BinderArguments& a) { return NoF8(a); }
 absl::StatusOr<BoundKernel> BindF8Linear(const BinderArguments& a) { return NoF8(a); }
+absl::StatusOr<BoundKernel> BindF8LinearGeglu(const BinderArguments& a) { return NoF8(a); }
 
 }  // namespace latentd::backends::cpu

@@ -42,7 +42,9 @@ bool CpuKernelRules::Reads(Kernel kernel, size_t operand, DType dtype) const {
     case Kernel::kQuantize:
     case Kernel::kLayerNormF8:
     case Kernel::kGegluF8:
+    case Kernel::kAttentionF8:
     case Kernel::kF8Linear:
+    case Kernel::kF8LinearGeglu:
     case Kernel::kCast:
     case Kernel::kIncrement:
     case Kernel::kCopy:

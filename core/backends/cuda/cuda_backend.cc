@@ -71,7 +71,8 @@ CudaBackend::CudaBackend(std::unique_ptr<device::cuda::CudaDevice> device,
   target_.image_layout = graph::Layout::kNhwc;
   target_.fused = {graph::kConv2dEpilogue, graph::kLinearEpilogue, graph::kF8LinearEpilogue,
                    graph::kLinearGeglu,    graph::kLayerNormF8,    graph::kGegluF8,
-                   graph::kGroupNormSilu,  graph::kUpsampleConv2d};
+                   graph::kAttentionF8,    graph::kF8LinearGeglu,  graph::kGroupNormSilu,
+                   graph::kUpsampleConv2d};
   target_.merge_linears = true;  // attention reads slices without copying them
   target_.moves_upsample_bias = true;
 }

@@ -16,6 +16,8 @@ bool CudaKernelRules::RunsFused(const lowering::FusedMatch& match, graph::DType 
     case Kernel::kGroupNorm:
     case Kernel::kLayerNormF8:
     case Kernel::kGegluF8:
+    case Kernel::kAttentionF8:
+    case Kernel::kF8LinearGeglu:
       return true;
     case Kernel::kUpsampleConvolution:  // by cuDNN
       return (tf32_ || dtype != graph::DType::kF32) && weight_is_held;

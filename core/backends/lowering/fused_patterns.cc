@@ -60,7 +60,20 @@ class Matcher {
     return match;
   }
 
-  // quantize(layer_norm) or quantize(geglu)
+  // quantize(geglu(f8_linear))
+  std::optional<FusedMatch> F8LinearGeglu() {
+    const Node& quantize = body_.node(body_.outputs()[0].value);
+    if (quantize.op != Op::kQuantize || uses_[quantize.operands[0]] != 1) return std::nullopt;
+    const Node& geglu = body_.node(quantize.operands[0]);
+    FusedMatch match{.kernel = Kernel::kF8LinearGeglu};
+    const bool fits = geglu.op == Op::kGeglu && uses_[geglu.operands[0]] == 1;
+    if (!fits || !Take(Op::kF8Linear, geglu.operands[0], match)) return std::nullopt;
+    match.operands.resize(4, -1);
+    match.operands.push_back(inputs_[quantize.operands[1]]);
+    return match.operands.back() < 0 ? std::nullopt : std::optional<FusedMatch>(match);
+  }
+
+  // quantize(layer_norm), quantize(geglu) or quantize(attention)
   std::optional<FusedMatch> F8Result(Op op, Kernel kernel) {
     const Node& quantize = body_.node(body_.outputs()[0].value);
     if (quantize.op != Op::kQuantize || uses_[quantize.operands[0]] != 1) return std::nullopt;
@@ -161,7 +174,8 @@ const std::vector<std::string>& FusedKinds() {
   static const auto* kinds = new std::vector<std::string>{
       graph::kConv2dEpilogue, graph::kLinearEpilogue, graph::kF8LinearEpilogue,
       graph::kLinearGeglu,    graph::kLayerNormF8,    graph::kGegluF8,
-      graph::kGroupNormSilu,  graph::kUpsampleConv2d};
+      graph::kAttentionF8,    graph::kF8LinearGeglu,  graph::kGroupNormSilu,
+      graph::kUpsampleConv2d};
   return *kinds;
 }
 
@@ -175,6 +189,10 @@ std::optional<FusedMatch> Match(const graph::FusedAttributes& fused) {
     return matcher.F8Result(Op::kLayerNorm, Kernel::kLayerNormF8);
   }
   if (fused.kind == graph::kGegluF8) return matcher.F8Result(Op::kGeglu, Kernel::kGegluF8);
+  if (fused.kind == graph::kAttentionF8) {
+    return matcher.F8Result(Op::kAttention, Kernel::kAttentionF8);
+  }
+  if (fused.kind == graph::kF8LinearGeglu) return matcher.F8LinearGeglu();
   if (fused.kind == graph::kGroupNormSilu) return matcher.Norm();
   if (fused.kind == graph::kUpsampleConv2d) return matcher.UpsampleConvolution();
   return std::nullopt;

@@ -81,13 +81,15 @@ size_t OperandCount(Kernel kernel, size_t given) {
 
 bool HasWeight(Kernel kernel) {
   return kernel == Kernel::kConvolution || kernel == Kernel::kUpsampleConvolution ||
-         kernel == Kernel::kLinear || kernel == Kernel::kLinearGeglu;
+         kernel == Kernel::kLinear || kernel == Kernel::kLinearGeglu ||
+         kernel == Kernel::kF8LinearGeglu;
 }
 
 bool HasOwnDType(Kernel kernel) {
   return kernel == Kernel::kCast || kernel == Kernel::kIsFinite || kernel == Kernel::kToPixels ||
          kernel == Kernel::kQuantize || kernel == Kernel::kF8Linear ||
-         kernel == Kernel::kLayerNormF8 || kernel == Kernel::kGegluF8;
+         kernel == Kernel::kF8LinearGeglu || kernel == Kernel::kLayerNormF8 ||
+         kernel == Kernel::kGegluF8 || kernel == Kernel::kAttentionF8;
 }
 
 }  // namespace latentd::backends::lowering

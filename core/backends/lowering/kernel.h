@@ -16,6 +16,7 @@ enum class Kernel : uint8_t {
   kLinearGeglu,          // x, weight, bias or absent
   kMatmul,               // a, b
   kAttention,            // query, key, value
+  kAttentionF8,          // query, key, value, scale
   kLowRank,              // base, x, down, up, slot, scale; of the first two lines at one distance
                          // within a row, of the others' slots and rows at any
   kGroupNorm,            // x, gamma, beta, what is added to x before or absent: for each row its
@@ -35,9 +36,10 @@ enum class Kernel : uint8_t {
   kIncrement,
   kBinary,  // strided, broadcast to the output's shape
   kF8Scale,
-  kQuantize,  // x, scale
-  kF8Linear,  // x, weight, scale, bias or absent, residual or absent
-  kCopy,      // strided on both sides
+  kQuantize,       // x, scale
+  kF8Linear,       // x, weight, scale, bias or absent, residual or absent
+  kF8LinearGeglu,  // x, weight, scale, bias or absent, the result's scale
+  kCopy,           // strided on both sides
   kUpsample,
   kEmbedding,
   kSelect,
@@ -55,6 +57,7 @@ inline constexpr size_t kKernels = static_cast<size_t>(Kernel::kSchedulerStep) +
   X(LinearGeglu)           \
   X(Matmul)                \
   X(Attention)             \
+  X(AttentionF8)           \
   X(LowRank)               \
   X(GroupNorm)             \
   X(LayerNorm)             \
@@ -74,6 +77,7 @@ inline constexpr size_t kKernels = static_cast<size_t>(Kernel::kSchedulerStep) +
   X(F8Scale)               \
   X(Quantize)              \
   X(F8Linear)              \
+  X(F8LinearGeglu)         \
   X(Copy)                  \
   X(Upsample)              \
   X(Embedding)             \

@@ -8,6 +8,7 @@ Strides StridesOf(Kernel kernel, size_t operand) {
     case Kernel::kCopy:
       return Strides::kAny;
     case Kernel::kAttention:
+    case Kernel::kAttentionF8:
       return Strides::kLastDense;
     case Kernel::kGroupNorm:  // the addend: in UNets, slices of the merged projections of time
       return operand == 3 ? Strides::kRowsDense : Strides::kDense;

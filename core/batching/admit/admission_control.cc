@@ -266,7 +266,8 @@ absl::Duration AdmissionControl::TimeUntilPlacesAreFree(const Question& question
 // Clients that come when told wait for those that are here, others also for those that are to come.
 absl::Status AdmissionControl::CheckWait(const Question& question) {
   const absl::Duration begins = question.after.OfRequest(question.first().request).begins;
-  absl::Duration wait = begins;
+  absl::Duration wait =
+      std::max(begins - ReadyIn(question.first(), question.now), absl::ZeroDuration());
   if (!question.comes_back && wait > absl::ZeroDuration()) {
     wait += reservations_.ExpectedTime(question.now, question.now + wait) / limits_.devices;
   }
@@ -303,7 +304,12 @@ absl::Status AdmissionControl::CheckDeadlines(Question& question) {
   const Timetable alone = question.Foresee(question.asking);
   const absl::Duration needed = alone.OfRequest(question.first().request).ends * kForecastMargin;
   if (needed > question.slack()) {
-    return PredictedOverrun(absl::StrCat("the request takes up to ", Seconds(needed),
+    const absl::Duration ready_in = ReadyIn(question.first(), question.now);
+    const std::string loading =
+        ready_in > absl::ZeroDuration()
+            ? absl::StrCat(" (", Seconds(ready_in), " until its model is loaded)")
+            : "";
+    return PredictedOverrun(absl::StrCat("the request takes up to ", Seconds(needed), loading,
                                          " with nothing else to do, and its deadline is in ",
                                          Seconds(question.slack())),
                             needed, question.slack(), position);
@@ -343,7 +349,8 @@ absl::Duration AdmissionControl::TimeOverPart(const Question& question) {
   if (!has_others || !shares || question.slack() == absl::InfiniteDuration()) {
     return -absl::InfiniteDuration();
   }
-  return question.Foresee(own).LastEnd() - question.slack() * question.part;
+  Foresight as_if_ready(own, question.callers, question.costs, question.devices);
+  return as_if_ready.At(question.now).LastEnd() - question.slack() * question.part;
 }
 
 // Sums the clients that were told to come, and may do so before the request would end.

@@ -32,7 +32,7 @@ struct Limits {
   // under the queue's lock; empty: there are none.
   size_t bytes_with_results = std::numeric_limits<size_t>::max();
   std::function<size_t()> result_bytes = {};
-  absl::Duration wait = absl::InfiniteDuration();  // until one begins, as foreseen
+  absl::Duration wait = absl::InfiniteDuration();  // until one begins, once its graphs are ready
 };
 
 // Forecast for a request at its admission.
@@ -62,7 +62,7 @@ class AdmissionControl {
     const Entry& first() const { return *asking.front(); }
     absl::Duration slack() const { return first().deadline - now; }
     Timetable Foresee(Entries entries) const {
-      return Foresight(std::move(entries), callers, costs, devices).At(now);
+      return Foresight(std::move(entries), callers, costs, devices, now).At(now);
     }
 
     const Entries& admitted;
@@ -98,7 +98,8 @@ class AdmissionControl {
   // Until the request fits behind those that are here, and those that were told to come are
   // through.
   absl::Duration DelayBehindAll(const Question& question, absl::Duration until_it_fits) const;
-  // By how much its caller's requests together would exceed its part of the time.
+  // By how much its caller's requests together would exceed its part of the time: the device's, of
+  // which none goes by while graphs are made ready.
   static absl::Duration TimeOverPart(const Question& question);
   absl::Duration TimeOfThoseBefore(const Question& question);
   static bool IsLateAnyway(const Question& question, const Entry& entry);

@@ -21,7 +21,7 @@ constexpr double kPays = 0.9;
 Costs::Shape::Shape(UnitKind unit, const Lane& lane, int evaluated) : kind(unit) {
   if (kind == UnitKind::kStep || kind == UnitKind::kText) network = lane.network;
   if (kind != UnitKind::kText) pixels = int64_t{lane.width} * lane.height;
-  if (kind == UnitKind::kStep) rows = evaluated;
+  if (kind == UnitKind::kStep || kind == UnitKind::kText) rows = evaluated;
 }
 
 void Costs::Measure(UnitKind kind, const Lane& lane, int rows, absl::Duration took) {
@@ -116,7 +116,7 @@ absl::Duration Costs::Left(
     const Ahead& ahead, absl::FunctionRef<absl::Duration(const Lane& lane, int rows)> step) const {
   absl::Duration time;
   for (const Ahead::Stage& stage : ahead.stages) {
-    if (stage.text) time += Of(UnitKind::kText, stage.lane);
+    if (stage.text > 0) time += Of(UnitKind::kText, stage.lane, stage.text);
     for (const StepRun& run : stage.runs) time += run.count * step(stage.lane, run.rows);
     time += stage.previews * Of(UnitKind::kPreview, stage.lane);
   }

@@ -18,12 +18,13 @@ namespace latentd::batching {
 
 class Costs {
  public:
-  // A unit took this; an evaluation computed that many rows.
+  // A unit took this; an evaluation computed that many rows, and text took the time of that many
+  // plain prompts (Ahead::Stage::text).
   void Measure(UnitKind kind, const Lane& lane, int rows, absl::Duration took);
 
-  // Time of a unit; an evaluation, computed with the least number of rows that has been measured
-  // and is enough. Where none has: by the pixels and rows of the one that comes nearest. Zero:
-  // unknown.
+  // Time of a unit, of that many rows likewise; an evaluation, computed with the least number of
+  // rows that has been measured and is enough. Where none has: by the pixels and rows of the one
+  // that comes nearest. Zero: unknown.
   absl::Duration Of(UnitKind kind, const Lane& lane, int rows = 1) const;
   // Time of units of a picture, none of them an evaluation, in the stage that it is in.
   absl::Duration Of(absl::Span<const UnitKind> kinds, const Ahead& ahead) const;

@@ -63,17 +63,23 @@ double RequestWorkOf(const Entry& entry) {
   return WorkOf(entry.need.ahead) * entry.together / entry.weight;
 }
 
-ForecastPicture PictureOf(const Entry& entry) {
+absl::Duration ReadyIn(const Entry& entry, absl::Time from) {
+  const absl::Time ready = entry.need.ready;
+  return entry.started || ready <= from ? absl::ZeroDuration() : ready - from;
+}
+
+ForecastPicture PictureOf(const Entry& entry, absl::Time from) {
   const Need& need = entry.need;
   ForecastPicture picture{.ahead = need.ahead,
                           .lane_rows = std::min(need.lane_rows, need.lane_capacity),
                           .lane_places = need.lane_places,
                           .weight = entry.weight,
                           .work = entry.work,
-                          .begun = entry.started};
+                          .begun = entry.started,
+                          .ready_in = ReadyIn(entry, from)};
   // The first picture of a request encodes for the others too.
   if (entry.is_first_of_request()) return picture;
-  for (Ahead::Stage& stage : picture.ahead.stages) stage.text = false;
+  for (Ahead::Stage& stage : picture.ahead.stages) stage.text = 0;
   picture.ahead.before.clear();
   return picture;
 }

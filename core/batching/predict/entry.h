@@ -54,8 +54,12 @@ double RequestWorkOf(const Entry& entry);
 
 using Callers = Turns<std::string>;
 
-// The picture as a forecast plays it.
-ForecastPicture PictureOf(const Entry& entry);
+// How long it takes from then on until the graphs of a picture are ready that waits for them;
+// infinite: it is not known. Zero for all in the infinite future.
+absl::Duration ReadyIn(const Entry& entry, absl::Time from);
+
+// The picture as a forecast plays it from then on; or as if its graphs were ready.
+ForecastPicture PictureOf(const Entry& entry, absl::Time from = absl::InfiniteFuture());
 
 // Time of a request's pictures on a device that no other shares; one unit of text for all.
 absl::Duration AloneTime(const Entries& request, const Costs& costs);

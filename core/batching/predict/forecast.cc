@@ -17,7 +17,7 @@ class InTurns {
       : may_pass_(sharing == Sharing::kInTurns), costs_(costs), playback_(pictures, costs) {}
 
   std::vector<Outlook> Run() {
-    for (Enter(); !lanes_.empty(); Enter()) RunToNextEnd();
+    for (Enter(); !lanes_.empty() || HasMore(); Enter()) RunToNextEvent();
     return playback_.TakeOutlooks();
   }
 
@@ -38,12 +38,15 @@ class InTurns {
     return found == lanes_.end() ? lanes_.emplace_back(LanePlay{lane}) : *found;
   }
 
-  // Each that has room in its lane is in it.
+  // True if some are left that are not ready yet, and will be.
+  bool HasMore() const { return playback_.UntilNextIsReady() < kNever; }
+
+  // Each that is ready and has room in its lane is in it.
   void Enter() {
     for (LanePlay& lane : lanes_) lane.full = false;
     if (may_pass_) EnterToPass();
     for (Player& player : playback_.players()) {
-      if (!player.in_lane && !player.done) TryEnter(player);
+      if (!player.in_lane && !player.done && playback_.IsReady(player)) TryEnter(player);
     }
     std::erase_if(lanes_,
                   [this](const LanePlay& lane) { return playback_.KeptRows(lane.lane) == 0; });
@@ -82,7 +85,8 @@ class InTurns {
   void EnterToPass() {
     std::vector<Runner> runners;
     for (Player& player : playback_.players()) {
-      if (!player.in_lane && !player.done) playback_.SkipEmptyStages(player);
+      const bool waits = !player.in_lane && !player.done && playback_.IsReady(player);
+      if (waits) playback_.SkipEmptyStages(player);
       runners.push_back(RunnerOf(player));
     }
     const std::optional<size_t> passes = WhoPasses(runners);
@@ -96,7 +100,7 @@ class InTurns {
   }
 
   Runner RunnerOf(Player& player) {
-    if (player.done || player.past_stages()) return {};
+    if (player.done || player.past_stages() || !playback_.IsReady(player)) return {};
     const auto has_room = [&] {
       const int kept = playback_.KeptRows(player.now().lane);
       return kept + player.kept_rows() <= player.picture->places();
@@ -146,9 +150,10 @@ class InTurns {
                 previews * costs_.Of(UnitKind::kPreview, lane.lane);
   }
 
-  void RunToNextEnd() {
+  // A run of evaluations ends, or a picture is ready.
+  void RunToNextEvent() {
     SetPaces();
-    absl::Duration time = absl::InfiniteDuration();
+    absl::Duration time = playback_.UntilNextIsReady();
     for (const Player& player : playback_.players()) {
       if (player.in_lane) time = std::min(time, player.left * PaceOf(player));
     }
@@ -204,8 +209,8 @@ class InTurns {
   absl::Duration pace_of_passes_;
 };
 
-// The first that is due, of those that have rows or find some, runs with those behind it that share
-// its steps; until one of these is through.
+// The first that is due, of those that are ready and have rows or find some, runs with those behind
+// it that share its steps; until one of these is through, or another one is ready.
 class ByDeadline {
  public:
   ByDeadline(absl::Span<const ForecastPicture> pictures, const Costs& costs)
@@ -217,7 +222,7 @@ class ByDeadline {
       playback_.SkipEmptyStages(player);
       if (!player.past_stages()) playback_.EnterLane(player);
     }
-    while (Player* first = First()) RunPart(*first);
+    while (RunFirst()) continue;
     return playback_.TakeOutlooks();
   }
 
@@ -228,9 +233,21 @@ class ByDeadline {
     return player.in_lane || kept == 0 || kept + player.kept_rows() <= player.picture->places();
   }
 
+  // False: nothing is left to be run.
+  bool RunFirst() {
+    if (Player* first = First()) {
+      RunPart(*first);
+      return true;
+    }
+    const absl::Duration until = playback_.UntilNextIsReady();
+    if (until == absl::InfiniteDuration()) return false;
+    playback_.Pass(until);
+    return true;
+  }
+
   Player* First() {
     for (Player& player : playback_.players()) {
-      if (player.done) continue;
+      if (player.done || !playback_.IsReady(player)) continue;
       playback_.SkipEmptyStages(player);
       if (player.past_stages() || HasRows(player)) return &player;
     }
@@ -250,8 +267,15 @@ class ByDeadline {
       least = std::min(least, player->left);
     }
     const Lane lane = first.now().lane;
-    playback_.Pass(least * (costs_.Of(UnitKind::kStep, lane, rows) +
-                            previews * costs_.Of(UnitKind::kPreview, lane)));
+    const absl::Duration pace =
+        costs_.Of(UnitKind::kStep, lane, rows) + previews * costs_.Of(UnitKind::kPreview, lane);
+    absl::Duration time = least * pace;
+    const absl::Duration until = playback_.UntilNextIsReady();
+    if (until < time) {
+      time = until;
+      least = absl::FDivDuration(time, pace);
+    }
+    playback_.Pass(time);
     for (Player* player : together) playback_.Advance(*player, least);
   }
 
@@ -261,7 +285,8 @@ class ByDeadline {
     std::vector<int> rows;
     const Player* end = playback_.players().data() + playback_.players().size();
     for (Player* player = &first; player != end; ++player) {
-      if (!player->is_at(lane) || player->now().runs.empty() || !HasRows(*player)) continue;
+      if (!player->is_at(lane) || player->now().runs.empty()) continue;
+      if (!playback_.IsReady(*player) || !HasRows(*player)) continue;
       in_lane.push_back(player);
       rows.push_back(player->rows());
     }

@@ -1,6 +1,7 @@
 // When pictures will be done that share a device: their ways through their lanes, played in
 // advance, as the queue would run them (queue.h). A unit that is no step, nor preview between two,
-// is taken to hold up all pictures. A few hundred events for a full queue, whatever the pictures'
+// is taken to hold up all pictures. A picture whose graphs are not ready yet takes part from then
+// on, and holds up none before. A few hundred events for a full queue, whatever the pictures'
 // steps.
 //
 // Pure: any thread.
@@ -33,6 +34,9 @@ struct ForecastPicture {
   double weight = 1;
   double work = 0;     // work of its request (Runner::work)
   bool begun = false;  // rows of its lane are kept for it
+  // From now: it begins no sooner, and others that could go before it. Infinite: it is not known
+  // when, nor its outlook, and it is left out.
+  absl::Duration ready_in;
 };
 
 struct Outlook {

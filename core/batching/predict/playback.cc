@@ -7,12 +7,24 @@ namespace latentd::batching {
 
 Playback::Playback(absl::Span<const ForecastPicture> pictures, const Costs& costs)
     : costs_(costs), outlooks_(pictures.size()) {
-  for (const ForecastPicture& picture : pictures) players_.push_back(Player{&picture});
+  for (const ForecastPicture& picture : pictures) {
+    outlooks_[players_.size()].known = picture.ready_in < absl::InfiniteDuration();
+    players_.push_back(Player{&picture});
+  }
+}
+
+absl::Duration Playback::UntilNextIsReady() const {
+  absl::Duration until = absl::InfiniteDuration();
+  for (const Player& player : players_) {
+    if (!IsReady(player)) until = std::min(until, player.picture->ready_in - now_);
+  }
+  return until;
 }
 
 void Playback::SkipEmptyStages(Player& player) {
   for (; !player.past_stages() && player.now().runs.empty(); ++player.stage) {
-    if (player.now().text) now_ += costs_.Of(UnitKind::kText, player.now().lane);
+    if (player.now().text == 0) continue;
+    now_ += costs_.Of(UnitKind::kText, player.now().lane, player.now().text);
   }
 }
 
@@ -54,7 +66,7 @@ void Playback::BeginStage(Player& player) {
   if (std::exchange(player.began_stage, true)) return;
   BeginOnce(player);
   const Ahead::Stage& stage = player.now();
-  if (stage.text) now_ += costs_.Of(UnitKind::kText, stage.lane);
+  if (stage.text > 0) now_ += costs_.Of(UnitKind::kText, stage.lane, stage.text);
   const bool is_known = costs_.Of(UnitKind::kStep, stage.lane) > absl::ZeroDuration();
   OutlookOf(player).known = OutlookOf(player).known && is_known;
 }

@@ -44,6 +44,11 @@ class Playback {
   std::vector<Player>& players() { return players_; }
   void Pass(absl::Duration time) { now_ += time; }
 
+  // False: its graphs are still being made ready.
+  bool IsReady(const Player& player) const { return player.picture->ready_in <= now_; }
+  // Until the next picture is ready that is not yet; infinite: there is none.
+  absl::Duration UntilNextIsReady() const;
+
   // Past stages that have no evaluations.
   void SkipEmptyStages(Player& player);
   // Kept rows of a lane.

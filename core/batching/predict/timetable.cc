@@ -15,10 +15,11 @@ namespace {
 // Entries whose ways are played in advance: a longer queue is not worth the time.
 constexpr size_t kMostForeseen = 256;
 
-std::vector<Outlook> Play(Sharing sharing, const Entries& order, const Costs& costs) {
+std::vector<Outlook> Play(Sharing sharing, const Entries& order, const Costs& costs,
+                          absl::Time from) {
   std::vector<ForecastPicture> pictures;
   for (size_t i = 0; i < std::min(order.size(), kMostForeseen); ++i) {
-    pictures.push_back(PictureOf(*order[i]));
+    pictures.push_back(PictureOf(*order[i], from));
   }
   std::vector<Outlook> outlooks = Foresee(pictures, sharing, costs);
   outlooks.resize(order.size(), {.known = false});
@@ -82,6 +83,7 @@ Outlook Timetable::OfRequest(PictureId request) const {
 std::vector<int> Timetable::Positions() const {
   const auto begins = [this](size_t i) {
     if (order[i]->started) return -absl::InfiniteDuration();
+    if (order[i]->need.ready == absl::InfiniteFuture()) return absl::InfiniteDuration();
     return i < kMostForeseen ? outlooks[i].begins : absl::InfiniteDuration();
   };
   std::vector<size_t> by_begin(order.size());
@@ -99,8 +101,10 @@ absl::Duration Timetable::LastEnd() const {
   return end;
 }
 
-DeviceForesight::DeviceForesight(Entries entries, Entries order, const Costs& costs)
+DeviceForesight::DeviceForesight(Entries entries, Entries order, const Costs& costs,
+                                 absl::Time from)
     : costs_(costs),
+      from_(from),
       entries_(std::move(entries)),
       has_deadlines_(absl::c_any_of(
           entries_, [](const Entry* entry) { return entry->deadline < absl::InfiniteFuture(); })),
@@ -108,7 +112,7 @@ DeviceForesight::DeviceForesight(Entries entries, Entries order, const Costs& co
 
 const Timetable& DeviceForesight::At(absl::Time now) {
   if (in_turns_.outlooks.size() < in_turns_.order.size()) {
-    in_turns_.outlooks = Play(Sharing::kInTurns, in_turns_.order, costs_);
+    in_turns_.outlooks = Play(Sharing::kInTurns, in_turns_.order, costs_, from_);
   }
   if (!has_deadlines_) return in_turns_;
   const Timetable& none_passes = NonePasses();
@@ -122,7 +126,7 @@ const Timetable& DeviceForesight::At(absl::Time now) {
 const Timetable& DeviceForesight::NonePasses() {
   if (!none_passes_) {
     none_passes_ = {Sharing::kNonePasses, in_turns_.order,
-                    Play(Sharing::kNonePasses, in_turns_.order, costs_)};
+                    Play(Sharing::kNonePasses, in_turns_.order, costs_, from_)};
   }
   return *none_passes_;
 }
@@ -130,17 +134,23 @@ const Timetable& DeviceForesight::NonePasses() {
 const Timetable& DeviceForesight::ByDeadline() {
   if (!by_deadline_) {
     Entries order = AsDue(entries_);
-    std::vector<Outlook> outlooks = Play(Sharing::kByDeadline, order, costs_);
+    std::vector<Outlook> outlooks = Play(Sharing::kByDeadline, order, costs_, from_);
     by_deadline_ = {Sharing::kByDeadline, std::move(order), std::move(outlooks)};
   }
   return *by_deadline_;
 }
 
-Foresight::Foresight(Entries entries, const Callers& callers, const Costs& costs, int devices)
-    : entries_(std::move(entries)) {
+Foresight::Foresight(Entries entries, const Callers& callers, const Costs& costs, int devices,
+                     absl::Time from)
+    : entries_(std::move(entries)),
+      from_(from),
+      awaits_graphs_(absl::c_any_of(entries_, [from](const Entry* entry) {
+        const absl::Duration ready_in = ReadyIn(*entry, from);
+        return ready_in > absl::ZeroDuration() && ready_in < absl::InfiniteDuration();
+      })) {
   Entries order = InOrder(entries_, callers, costs);
   if (devices == 1) {
-    devices_.emplace_back(entries_, std::move(order), costs);
+    devices_.emplace_back(entries_, std::move(order), costs, from);
     return;
   }
   order_ = std::move(order);
@@ -155,7 +165,7 @@ Foresight::Foresight(Entries entries, const Callers& callers, const Costs& costs
     return own;
   };
   for (int i = 0; i < devices; ++i) {
-    devices_.emplace_back(are_on(entries_, i), are_on(order_, i), costs);
+    devices_.emplace_back(are_on(entries_, i), are_on(order_, i), costs, from);
   }
 }
 

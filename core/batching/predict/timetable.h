@@ -41,8 +41,10 @@ struct Timetable {
 class DeviceForesight {
  public:
   // `entries` are in the order of their admission, `order` is InOrder. Borrows them and the costs:
-  // neither may change meanwhile.
-  DeviceForesight(Entries entries, Entries order, const Costs& costs);
+  // neither may change meanwhile. Played from that time on; in the infinite future: as if the
+  // graphs of all were ready.
+  DeviceForesight(Entries entries, Entries order, const Costs& costs,
+                  absl::Time from = absl::InfiniteFuture());
 
   // They take turns, and short ones pass unless more would be late by that or by others that come.
   // They go by deadline if some would be late though none passed, and fewer by deadline.
@@ -55,6 +57,7 @@ class DeviceForesight {
   const Timetable& ByDeadline();
 
   const Costs& costs_;
+  const absl::Time from_;
   const Entries entries_;
   const bool has_deadlines_;
   Timetable in_turns_;  // without outlooks until it is played
@@ -67,9 +70,12 @@ class DeviceForesight {
 class Foresight {
  public:
   // As DeviceForesight.
-  Foresight(Entries entries, const Callers& callers, const Costs& costs, int devices = 1);
+  Foresight(Entries entries, const Callers& callers, const Costs& costs, int devices = 1,
+            absl::Time from = absl::InfiniteFuture());
 
   const Entries& entries() const { return entries_; }
+  // False: some graphs will be ready sooner from then on than from the time of this.
+  bool Holds(absl::Time now) const { return now == from_ || !awaits_graphs_; }
   // Timetable of all devices together. The next call may change it.
   const Timetable& At(absl::Time now);
   // Timetables of one device.
@@ -80,6 +86,8 @@ class Foresight {
 
  private:
   const Entries entries_;
+  const absl::Time from_;
+  const bool awaits_graphs_;
   Entries order_;  // all entries, if there are several devices
   std::vector<DeviceForesight> devices_;
   Timetable all_;

@@ -63,7 +63,8 @@ struct Ahead {
 
   struct Stage {
     Lane lane;
-    bool text = false;                     // its prompts are to be encoded
+    int text = 0;                          // its prompts are to be encoded, in the time of so many
+                                           // plain ones
     absl::InlinedVector<StepRun, 3> runs;  // in order
     int previews = 0;                      // units beside its evaluations
 
@@ -98,7 +99,12 @@ struct Need {
   bool joined = false;   // it has its rows of the lane
   bool preview = false;  // there is a kPreview to run beside what is next
   Ahead ahead;
+  // Foreseen end of kWait, in the clock's monotonic time: when its graphs will be ready. In the
+  // infinite future: not known.
+  absl::Time ready = absl::InfinitePast();
 
+  // Time that its prompts take to be encoded, in that of plain ones.
+  int text_times() const { return std::max(1, ahead.stages.front().text); }
   // Rows of its lane: from now on, at most; and by its next evaluation.
   int most_rows() const { return ahead.stages.front().most_rows(); }
   int next_rows() const { return ahead.stages.front().next_rows(); }

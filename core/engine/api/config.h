@@ -74,6 +74,8 @@ struct Config {
   int64_t max_shared_pixels = kDefaultSharedPixels;
   // Chunks of prompts, 1 to prompts::kMaxChunks, that graphs are ready for at each bucket.
   int prompt_chunks = 1;
+  // Graphs are ready for weights below 1 in Compel's syntax.
+  bool prompt_blends = false;
   std::vector<std::string> skipped_passes;
   pipeline::ComponentModes components;
   pipeline::ComponentDTypes precision;  // dtypes by component; f32 for one not named

@@ -49,6 +49,13 @@ void AdmittedJobs::Begin(Job& job, Job::Pictures pictures,
   UpdateAll(job);
 }
 
+void AdmittedJobs::Foresee(Job& job, absl::Time ready) {
+  absl::MutexLock lock(&mutex_);
+  if (!jobs_.contains(job.handle) || !job.pictures.empty()) return;
+  job.need.ready = ready;
+  for (const batching::PictureId id : job.ids) queue_.Update(id, job.need);
+}
+
 void AdmittedJobs::UpdateAll(const Job& job) {
   for (size_t i = 0; i < job.pictures.size(); ++i) {
     queue_.Update(job.ids[i], NeedOf(*job.pictures[i]));

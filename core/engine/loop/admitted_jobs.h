@@ -70,6 +70,10 @@ class AdmittedJobs {
   void Begin(Job& job, Job::Pictures pictures,
              std::vector<std::pair<size_t, Job::Pictures>> others = {}) ABSL_LOCKS_EXCLUDED(mutex_);
 
+  // When a job that waits for Begin is foreseen to get it (batching::Need::ready); nothing if it
+  // has ended or got it.
+  void Foresee(Job& job, absl::Time ready) ABSL_LOCKS_EXCLUDED(mutex_);
+
   // The loop ends it then, or end_early does if nothing of it has begun. The first cause counts.
   // Does not fail for want of memory.
   void Cancel(CancelCause cause, uint64_t handle) ABSL_LOCKS_EXCLUDED(mutex_);

@@ -96,6 +96,8 @@ class PictureLoop {
              std::vector<std::pair<size_t, Job::Pictures>> others = {}) {
     jobs_.Begin(job, std::move(pictures), std::move(others));
   }
+  // When such a job is foreseen to get them; the infinite future: it is not known.
+  void Foresee(Job& job, absl::Time ready) { jobs_.Foresee(job, ready); }
   // Ends a job that waits for Begin. Counts as refused after all where its size is the reason,
   // which no memory or no permission to compile is there for; nothing if it has ended. REQUIRES:
   // the caller keeps it alive.

@@ -34,7 +34,7 @@ class UnitWatchdog {
     Stage stage = Stage::kText;
     std::string model;
     pipeline::Size size;  // executed
-    int rows = 1;         // rows of all its pictures
+    int rows = 1;         // rows of all its pictures, of text in the time of plain prompts
   };
 
   // `clock` must outlive the watchdog.

@@ -14,10 +14,12 @@ namespace latentd::engine {
 
 namespace {
 
-int RowsOf(const JobPictures& pictures) {
+// Work of the unit, in rows: text takes the time of so many plain prompts for each.
+int RowsOf(batching::UnitKind kind, const JobPictures& pictures) {
   int rows = 0;
   for (const JobPicture& picture : pictures) rows += picture.picture().next_rows();
-  return rows;
+  if (kind != batching::UnitKind::kText) return rows;
+  return rows * pictures.front().picture().stage().planned.text_times();
 }
 
 // True if the unit behind it is enqueued quickly, and may be another than it seems now. Not
@@ -39,7 +41,8 @@ bool HadWork(const pipeline::PendingUnit& done) {
 int RowsToLearnFrom(const pipeline::PendingUnit& done) {
   if (!done.done->Wait().ok()) return 0;
   if (done.kind == batching::UnitKind::kStep) return done.computed_rows;
-  if (done.kind == batching::UnitKind::kText) return done.parts.front().encodes_all ? 1 : 0;
+  if (done.kind == batching::UnitKind::kText)
+    return done.parts.front().encodes_all ? done.parts.front().text_times : 0;
   return HadWork(done) ? 1 : 0;
 }
 
@@ -119,8 +122,9 @@ absl::Status UnitsInFlight::Enqueue(batching::Unit& what, JobPictures& pictures)
   const JobPicture& first = pictures.front();
   const Stage stage = StageOf(what.kind);
   std::string model = first.picture().model().name;
-  UnitWatchdog::Unit watched = {first.job->spec.request_id,      first.index,     stage, model,
-                                first.picture().executed_size(), RowsOf(pictures)};
+  UnitWatchdog::Unit watched = {
+      first.job->spec.request_id, first.index, stage, model, first.picture().executed_size(),
+      RowsOf(what.kind, pictures)};
   if (empty()) watchdog_.Begin(std::move(watched));
   absl::Cleanup none_runs = [this] {
     if (empty()) watchdog_.End();

@@ -105,6 +105,7 @@ void TakeAway(const compiler::Eviction& leaving, const backends::MemoryNeeds& ne
   report.executable_bytes -= leaving.executable_bytes;
   report.artifact_bytes -= leaving.artifact_bytes;
   report.available_bytes += leaving.arena_bytes + leaving.executable_bytes + leaving.artifact_bytes;
+  if (leaving.with_users) report.available_bytes += std::exchange(report.state_bytes, 0);
 }
 
 // Drops memory that the host holds, and a device with memory of its own does not.

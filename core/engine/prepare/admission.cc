@@ -27,6 +27,9 @@ using pipeline::BucketPolicy;
 // The most that an error lists.
 constexpr size_t kMostSizes = 20;
 
+// Client threads build no graph and read no file.
+constexpr auto kKnown = pipeline::ModelGraphs::IfUnknown::kRefuse;
+
 // Stands for all graphs of a size in messages.
 compiler::GraphLabel LabelOf(const pipeline::Plan& plan) {
   return {.component = "a picture of",
@@ -181,12 +184,21 @@ absl::Status Admission::NoSuchBucket(const pipeline::PictureSpec& resolved,
                    *models_.buckets);
 }
 
+bool Admission::ReadsPrompts(const pipeline::Plan& plan) const {
+  const pipeline::ReadyPrompts& ready = models_.pipeline->ready_prompts();
+  return plan.chunks() <= ready.chunks && (ready.blends || plan.blends() == 0);
+}
+
 // " for prompts of 2 chunks (...)", or nothing.
-std::string Admission::ForLongPromptsText(const pipeline::Plan& plan) const {
-  const int chunks = plan.chunks();
-  if (chunks <= models_.pipeline->prompt_chunks()) return "";
-  return absl::StrCat(" for prompts of ", chunks, " chunks (--prompt-chunks of the server is ",
-                      models_.pipeline->prompt_chunks(), ")");
+std::string Admission::ForPromptsText(const pipeline::Plan& plan) const {
+  const pipeline::ReadyPrompts& ready = models_.pipeline->ready_prompts();
+  if (ReadsPrompts(plan)) return "";
+  if (plan.chunks() <= ready.chunks) {
+    return " for weights below 1 in Compel's syntax (the server was started without "
+           "--prompt-blends)";
+  }
+  return absl::StrCat(" for prompts of ", plan.chunks(),
+                      " chunks (--prompt-chunks of the server is ", ready.chunks, ")");
 }
 
 // "80x64 is not ready", or "80x64 is not one of 96x64, 64x64" where it is no bucket.
@@ -195,7 +207,7 @@ std::string Admission::NotReadyText(const pipeline::Plan& plan) const {
   const std::vector<pipeline::Size> configured = models_.buckets->ConfiguredOf(bucket.model);
   const std::string name = models_.buckets->NameOf(bucket);
   if (absl::c_linear_search(configured, bucket.size)) {
-    return absl::StrCat(name, " is not ready", ForLongPromptsText(plan));
+    return absl::StrCat(name, " is not ready", ForPromptsText(plan));
   }
   std::vector<std::string> names;
   for (const pipeline::Size& bucket : configured) names.push_back(SizeText(bucket));
@@ -224,23 +236,46 @@ absl::Status Admission::CheckCold(const pipeline::Plan& plan) const {
   return compiled.ok() ? compiled : ColdBucket(plan, compiled);
 }
 
-absl::Status Admission::CheckLoadTime(const pipeline::Plan& plan, absl::Duration slack) const {
-  using pipeline::Pipeline;
-  constexpr auto kKnown = pipeline::ModelGraphs::IfUnknown::kRefuse;
-  // Adapters that were never merged take about as long as the model did.
+void Admission::AddLoadTime(const pipeline::Plan& plan, LoadTime& load) const {
   absl::StatusOr<GraphHandles> graphs = models_.pipeline->HandlesOf(plan, kKnown);
+  // Adapters that were never merged take about as long as the model did.
   const bool is_new = plan.adapters != 0 && IsCold(graphs.status());
-  if (is_new) graphs = models_.pipeline->HandlesOf(plan, kKnown, Pipeline::Of::kModels);
-  RETURN_IF_ERROR(graphs.status());
-  absl::Duration load;
+  if (is_new) graphs = models_.pipeline->HandlesOf(plan, kKnown, pipeline::Pipeline::Of::kModels);
+  load.known = load.known && graphs.ok() && !is_new;
+  if (!graphs.ok()) return;
   for (const compiler::GraphHandle& graph : *graphs) {
+    if (!is_new && absl::c_linear_search(load.counted, graph)) continue;
+    if (!is_new) load.counted.push_back(graph);
     const compiler::GraphStatus info = store_.StatusOf(graph);
-    if (is_new || info.state != compiler::GraphState::kReady) load += info.load_time;
+    if (!is_new && info.state == compiler::GraphState::kReady) continue;
+    load.time += info.load_time;
+    const bool is_learned = info.load_time > absl::ZeroDuration();
+    load.known = load.known && is_learned && info.state != compiler::GraphState::kCold;
   }
-  if (load <= slack) return absl::OkStatus();
+}
+
+Room Admission::RoomFor(const pipeline::Plan& plan) const {
+  const absl::StatusOr<GraphHandles> graphs = models_.pipeline->HandlesOf(plan, kKnown);
+  if (!graphs.ok() || !CheckNotRefused(plan).ok()) return Room::kNone;
+  backends::MemoryNeeds together;
+  for (const compiler::GraphHandle& graph : *graphs) {
+    if (store_.StatusOf(graph).state == compiler::GraphState::kReady) continue;
+    const auto needs = store_.Predict(graph);
+    if (!needs.ok()) return Room::kNone;
+    AddTo(together, *needs);
+  }
+  const compiler::GraphLabel label = LabelOf(plan);
+  if (store_.CheckRoom(label, together, store_.MarkWanted(*graphs)).ok()) return Room::kNow;
+  return store_.CheckRoomOnceIdle(label, together, *graphs).ok() ? Room::kOnceDrawn : Room::kNone;
+}
+
+absl::Status Admission::CheckLoadTime(const pipeline::Plan& plan, absl::Duration slack) const {
+  LoadTime load;
+  AddLoadTime(plan, load);
+  if (load.time <= slack) return absl::OkStatus();
   return WithReason(
       absl::DeadlineExceededError(absl::StrCat(
-          "the model has to be loaded first, which takes some ", absl::FormatDuration(load),
+          "the model has to be loaded first, which takes some ", absl::FormatDuration(load.time),
           ", and the deadline is in ", absl::FormatDuration(slack))),
       "PREDICTED_OVERRUN");
 }
@@ -261,8 +296,8 @@ absl::Status Admission::CheckRoom(const ModelBucket& bucket) const {
 // True where the budget has been asked for what it needs: at start, or when its bucket was added.
 bool Admission::IsServed(const pipeline::Plan& plan) const {
   const ModelBucket bucket = BucketOf(plan);
-  return plan.adapters == 0 && plan.chunks() <= models_.pipeline->prompt_chunks() &&
-         models_.buckets->IsServed(bucket) && !models_.buckets->IsOnDemand(bucket);
+  return plan.adapters == 0 && ReadsPrompts(plan) && models_.buckets->IsServed(bucket) &&
+         !models_.buckets->IsOnDemand(bucket);
 }
 
 absl::Status Admission::CheckNotRefused(const pipeline::Plan& plan) const {

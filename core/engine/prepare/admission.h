@@ -24,6 +24,20 @@
 
 namespace latentd::engine {
 
+// Time that the loading of graphs takes, as long as it took the last time.
+struct LoadTime {
+  absl::Duration time;
+  bool known = true;  // else some were never loaded, or would have to be compiled: it takes more
+  GraphHandles counted = {};  // each once: they are loaded one after the other
+};
+
+// Room for images whose graphs found no memory.
+enum class Room : uint8_t {
+  kNone,       // too little, whatever leaves that may
+  kOnceDrawn,  // enough when the images that are being drawn are gone
+  kNow,        // enough, by what is counted
+};
+
 // True if the graph store refused to compile.
 bool IsCold(const absl::Status& status);
 
@@ -88,6 +102,12 @@ class Admission {
   absl::Status CheckFits(const pipeline::Plan& plan, const GraphHandles& graphs,
                          uint64_t evict_unused_since, absl::FunctionRef<bool()> is_wanted);
 
+  // Adds the graphs of the plan that are not ready, but for those that are counted already.
+  void AddLoadTime(const pipeline::Plan& plan, LoadTime& load) const;
+
+  // Plans what is not loaded, and loads nothing.
+  Room RoomFor(const pipeline::Plan& plan) const;
+
   // DEADLINE_EXCEEDED, reason PREDICTED_OVERRUN: to load what the plan lacks took longer than
   // `slack` the last time. OK where it was never loaded. REQUIRES: CheckCold is OK.
   absl::Status CheckLoadTime(const pipeline::Plan& plan, absl::Duration slack) const;
@@ -97,7 +117,9 @@ class Admission {
   // Reason why it does not compile, with the flag that says so.
   std::string WhyNotCompiled() const;
   std::string NotReadyText(const pipeline::Plan& plan) const;
-  std::string ForLongPromptsText(const pipeline::Plan& plan) const;
+  std::string ForPromptsText(const pipeline::Plan& plan) const;
+  // True if each bucket has what the plan's prompts are read by.
+  bool ReadsPrompts(const pipeline::Plan& plan) const;
   bool IsServed(const pipeline::Plan& plan) const;
   std::vector<FieldViolation> FindViolations(const GenerateSpec& spec) const;
   // The size that such a request asks for, of its model.

@@ -19,15 +19,23 @@ void ColdRequests::Add(const std::shared_ptr<Job>& job, pipeline::SharedInputs i
   absl::Cleanup not_added = [&] { Remove(job->handle); };
   {
     absl::MutexLock lock(&mutex_);
-    waiting_.emplace(job->handle, std::move(inputs));
+    waiting_[job->handle] = {.job = job, .inputs = std::move(inputs)};
   }
+  Submit(job);
+  std::move(not_added).Cancel();
+}
+
+void ColdRequests::Submit(const std::shared_ptr<Job>& job) {
   parts_.preparer.Submit(
       {.key = job->handle,
        .whole = true,
        .tasks = {[this, job](auto& order) { return Order(*job, order); }},
-       .progress = [this, job](const auto&) { return parts_.loop.IsWanted(*job); },
+       .progress =
+           [this, job](const auto&) {
+             Foresee();
+             return parts_.loop.IsWanted(*job);
+           },
        .end = [this, job](Preparer::Ended ended) { End(*job, std::move(ended)); }});
-  std::move(not_added).Cancel();
 }
 
 void ColdRequests::Remove(uint64_t handle) {
@@ -36,14 +44,100 @@ void ColdRequests::Remove(uint64_t handle) {
 }
 
 std::optional<pipeline::SharedInputs> ColdRequests::Take(uint64_t handle) {
+  std::map<uint64_t, Waiting>::node_type request;  // its job is let go of without the lock
   absl::MutexLock lock(&mutex_);
-  auto request = waiting_.extract(handle);
+  request = waiting_.extract(handle);
   if (request.empty()) return std::nullopt;
-  return std::move(request.mapped());
+  if (request.mapped().lacks_memory) --lack_memory_;
+  return std::move(request.mapped().inputs);
+}
+
+std::vector<std::shared_ptr<Job>> ColdRequests::Ordered() const {
+  std::vector<std::shared_ptr<Job>> jobs;
+  absl::MutexLock lock(&mutex_);
+  for (const auto& [handle, request] : waiting_) {
+    if (!request.lacks_memory) jobs.push_back(request.job);
+  }
+  return jobs;
+}
+
+absl::Time ColdRequests::TimeOf(const LoadTime& load) const {
+  return load.known ? parts_.clock.Monotonic() + load.time : absl::InfiniteFuture();
+}
+
+absl::Time ColdRequests::ReadyAt(const pipeline::Plan& plan) const {
+  LoadTime load;
+  for (const std::shared_ptr<Job>& job : Ordered()) {
+    parts_.admission.AddLoadTime(*job->plan, load);
+  }
+  parts_.admission.AddLoadTime(plan, load);
+  return TimeOf(load);
+}
+
+void ColdRequests::Foresee() {
+  LoadTime load;
+  for (const std::shared_ptr<Job>& job : Ordered()) {
+    parts_.admission.AddLoadTime(*job->plan, load);
+    parts_.loop.Foresee(*job, TimeOf(load));
+  }
+}
+
+void ColdRequests::TryAgain() {
+  ++departures_;
+  if (lack_memory_ == 0) return;
+  // A later call does it if there is no memory for this either.
+  CatchOutOfMemory([&] {
+    parts_.preparer.Submit({.whole = true, .tasks = {[this](auto&) {
+                                             SubmitAgain();
+                                             return absl::OkStatus();
+                                           }}});
+  }).IgnoreError();
+}
+
+void ColdRequests::SubmitAgain() {
+  std::vector<std::shared_ptr<Job>> again;
+  {
+    absl::MutexLock lock(&mutex_);
+    again.reserve(waiting_.size());
+    for (auto& [handle, request] : waiting_) {
+      if (!std::exchange(request.lacks_memory, false)) continue;
+      --lack_memory_;
+      again.push_back(request.job);
+    }
+  }
+  for (const std::shared_ptr<Job>& job : again) {
+    absl::Status submitted = CatchOutOfMemory([&] { Submit(job); });
+    if (submitted.ok()) continue;
+    Take(job->handle);
+    parts_.loop.Reject(*job, std::move(submitted));
+  }
+}
+
+bool ColdRequests::AwaitsMemory(Job& job) {
+  const int seen = departures_;
+  const Room room = parts_.admission.RoomFor(*job.plan);
+  if (room == Room::kNone) return false;
+  bool again = false;
+  {
+    absl::MutexLock lock(&mutex_);
+    const auto found = waiting_.find(job.handle);
+    if (found == waiting_.end()) return false;
+    Waiting& request = found->second;
+    request.vain_tries = room == Room::kNow ? request.vain_tries + 1 : 0;
+    if (request.vain_tries > kMostVainTries) return false;
+    request.lacks_memory = true;
+    ++lack_memory_;
+    // A departure from before it lacked memory was not told to it.
+    again = request.vain_tries == 1 || departures_ != seen;
+  }
+  parts_.loop.Foresee(job, absl::InfiniteFuture());
+  if (again) SubmitAgain();
+  return true;
 }
 
 absl::Status ColdRequests::Order(const Job& job, Preparer::Order& order) {
   if (!parts_.loop.IsWanted(job)) return CancelledByClient();
+  Foresee();
   const pipeline::Plan& plan = *job.plan;
   const bool may_compile = parts_.admission.MayCompile(plan);
   ASSIGN_OR_RETURN(GraphHandles graphs, parts_.models.pipeline->HandlesOf(
@@ -107,8 +201,12 @@ void ColdRequests::End(Job& job, Preparer::Ended ended) {
   // A border: who waits for the request is told.
   absl::Status begun = CatchOutOfMemory([&] { return Begin(job, ended); });
   ended = {};
-  Take(job.handle);
-  if (!begun.ok() && parts_.loop.IsWanted(job)) {
+  bool waits = false;
+  if (absl::IsResourceExhausted(begun) && parts_.loop.IsWanted(job)) {
+    CatchOutOfMemory([&] { waits = AwaitsMemory(job); }).IgnoreError();
+  }
+  if (!waits) Take(job.handle);
+  if (!waits && !begun.ok() && parts_.loop.IsWanted(job)) {
     if (IsCold(begun)) begun = parts_.admission.ColdBucket(*job.plan, begun);
     parts_.loop.Reject(job, std::move(begun));
   }

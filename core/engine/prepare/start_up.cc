@@ -66,6 +66,7 @@ absl::Status StartUp::LoadModels() {
                                 .row_counts = parts_.config.rows,
                                 .max_shared_pixels = parts_.config.max_shared_pixels,
                                 .prompt_chunks = parts_.config.prompt_chunks,
+                                .prompt_blends = parts_.config.prompt_blends,
                                 .vae_tiling_above = parts_.config.vae_tiling_above,
                                 .scheduler = parts_.config.scheduler,
                                 .preset = parts_.config.preset};

@@ -67,6 +67,9 @@ class Job {
   uint64_t devices = 1;                  // by bits, those that could draw it
   std::vector<batching::PictureId> ids;  // one a picture, in order
 
+  // Let go of when its pictures are gone, with the graphs that they held.
+  std::shared_ptr<const void> presence;
+
   // Need of each picture, as far as it is known before the pictures exist.
   batching::Need need = {.kind = batching::UnitKind::kWait};
 

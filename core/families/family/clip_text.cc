@@ -8,8 +8,8 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/errors/error_details.h"
-#include "core/base/text/text.h"
 #include "core/networks/clip_text.h"
+#include "core/prompts/blends.h"
 #include "core/prompts/chunks.h"
 #include "core/prompts/parse.h"
 
@@ -36,6 +36,8 @@ Value SelectState(GraphBuilder& b, const std::vector<Value>& states, Value layer
 std::string EmphasisInput(absl::string_view component) {
   return absl::StrCat("emphasis.", component);
 }
+
+constexpr char kInputIds[] = "input_ids";
 
 // Host inputs for vectors in the place of tokens'.
 constexpr char kGivenVectors[] = "given_vectors", kVectorRows[] = "vector_rows";
@@ -103,7 +105,7 @@ TextRun RunOf(const TextEncoder& encoder, std::vector<int64_t> ids, int64_t laye
   if (absl::c_any_of(ids, [&](int64_t id) { return words.IsOne(id); })) {
     AddVectors(encoder, words, ids, given);
   }
-  TextRun run = {{"input_ids", std::move(ids)},
+  TextRun run = {{kInputIds, std::move(ids)},
                  {"pooled_position", std::vector<int64_t>{pooled}},
                  {"layer", std::vector<int64_t>{layer}}};
   absl::c_move(given, std::back_inserter(run));
@@ -122,16 +124,28 @@ void TakeVectors(const TextEncoder& encoder, TextRun& run) {
   run.push_back({kVectorRows, OwnRows(tokens)});
 }
 
-// Compel blends a fragment of a weight below 1 with the prompt in which it is masked.
-absl::Status CheckWeights(absl::Span<const prompts::Piece> pieces, Syntax syntax) {
-  for (const prompts::Piece& piece : pieces) {
-    if (syntax != Syntax::kCompel || piece.weight >= 1) continue;
-    return absl::InvalidArgumentError(absl::StrCat("has \"", Excerpt(piece.text),
-                                                   "\" with the weight ", piece.weight,
-                                                   ": of Compel's syntax weights of 1 and more are "
-                                                   "supported; A1111's and ComfyUI's go below"));
+// Host inputs of masked text graphs.
+constexpr char kMask[] = "mask", kShare[] = "share";
+
+// A score less this has no part in a softmax.
+constexpr float kHidden = -1e30F;
+
+// By query and key: each token attends to itself and those before it that are not hidden.
+std::vector<float> MaskOf(size_t tokens, const prompts::Blend& blend) {
+  std::vector<float> mask(tokens * tokens, kHidden);
+  for (size_t query = 0; query < tokens; ++query) {
+    for (size_t key = 0; key <= query; ++key) {
+      if (key < blend.begin || key >= blend.end) mask[query * tokens + key] = 0;
+    }
   }
-  return absl::OkStatus();
+  return mask;
+}
+
+// The mean of the state and the one before it.
+Value BlendState(GraphBuilder& b, Value state) {
+  const Value before = b.Input(kBlendedState, DType::kF32, b.shape(state), Rate::kStep);
+  const Value share = b.Input(kShare, DType::kF32, {1}, Rate::kStep);
+  return b.Add(before, b.Mul(b.Sub(state, before), share));
 }
 
 EmphasisOrigin OriginOf(const prompts::Chunk& chunk, Syntax syntax) {
@@ -141,6 +155,11 @@ EmphasisOrigin OriginOf(const prompts::Chunk& chunk, Syntax syntax) {
 
 void AppendEmphasis(const prompts::Chunk& chunk, std::vector<float>& emphasis) {
   for (const double weight : chunk.weights) emphasis.push_back(static_cast<float>(weight - 1));
+}
+
+void AddBlends(const prompts::Chunks& chunks, prompts::LongPrompt long_prompt, TextInputs& text) {
+  std::vector<std::vector<prompts::Blend>> blends = prompts::BlendsOf(chunks, long_prompt);
+  for (size_t i = 0; i < blends.size(); ++i) text.chunks[i].blends = std::move(blends[i]);
 }
 
 // Host inputs for the means of weighted states: 1 where a row wants them restored; and shares of
@@ -198,29 +217,43 @@ std::string HiddenStatesInput(absl::string_view component) {
   return absl::StrCat("encoder_hidden_states.", component);
 }
 
-ClipState EncodeClip(GraphBuilder& b, const TextEncoder& encoder, bool takes_vectors) {
+ClipState EncodeClip(GraphBuilder& b, const TextEncoder& encoder, const TextVariant& variant) {
+  const int64_t tokens = encoder.tokenizer->max_length();
   const auto input = [&](const char* name, Shape shape) {
     return b.Input(name, DType::kI64, std::move(shape), Rate::kStep);
   };
-  const int64_t tokens = encoder.tokenizer->max_length();
-  networks::ClipTextInputs inputs{input("input_ids", {1, tokens}), input("pooled_position", {1})};
-  if (takes_vectors) {
+  networks::ClipTextInputs inputs{input(kInputIds, {1, tokens}), input("pooled_position", {1})};
+  if (variant.takes_vectors) {
     inputs.given_vectors =
         b.Input(kGivenVectors, DType::kF32, {tokens * encoder.config.hidden_size}, Rate::kStep);
     inputs.vector_rows = input(kVectorRows, {1, tokens});
   }
+  if (variant.masked) inputs.mask = b.Input(kMask, DType::kF32, {1, tokens, tokens}, Rate::kStep);
   const networks::ClipTextOutputs outputs =
       networks::ClipText(b, encoder.config, encoder.component, inputs);
-  return {SelectState(b, outputs.hidden_states, input("layer", {1})), outputs.pooled};
+  return {SelectState(b, outputs.hidden_states, input("layer", {1})),
+          variant.masked ? graph::kNone : outputs.pooled};
 }
 
-void OutputClip(GraphBuilder& b, const TextEncoder& encoder, const ClipState& state) {
+void OutputClip(GraphBuilder& b, const TextEncoder& encoder, const ClipState& given,
+                const TextVariant& variant) {
+  ClipState state = given;
+  if (variant.masked) state.state = BlendState(b, state.state);
   b.Output(HiddenStatesInput(encoder.component), state.state);
   if (state.pooled.id == graph::kNone.id) return b.Output("finite", b.IsFinite(state.state));
   b.Output("text_embeds", state.pooled);
   // Both together, as one row.
   const auto flat = [&](Value value) { return b.Reshape(value, {1, b.shape(value).elements()}); };
   b.Output("finite", b.IsFinite(b.Concat({flat(state.state), flat(state.pooled)}, 1)));
+}
+
+TextRun BlendRun(const TextChunk& chunk, const prompts::Blend& blend) {
+  const auto ids =
+      absl::c_find_if(chunk.run, [](const HostInput& input) { return input.name == kInputIds; });
+  TextRun run = chunk.run;
+  run.push_back({kMask, MaskOf(std::get<std::vector<int64_t>>(ids->values).size(), blend)});
+  run.push_back({kShare, std::vector<float>{static_cast<float>(blend.share)}});
+  return run;
 }
 
 absl::Status AddClipPrompt(const TextEncoder& encoder, size_t index, const PromptText& prompt,
@@ -230,9 +263,6 @@ absl::Status AddClipPrompt(const TextEncoder& encoder, size_t index, const Promp
   };
   const auto pieces = prompts::ParsePrompt(prompt.text, resolved.prompt_syntax);
   if (!pieces.ok()) return in_field(pieces.status());
-  if (const absl::Status weighs = CheckWeights(*pieces, resolved.prompt_syntax); !weighs.ok()) {
-    return in_field(weighs);
-  }
   const WordVectors words(encoder, index, resolved.words);
   auto tokens = prompts::MakeChunks(*pieces, resolved.prompt_syntax, resolved.long_prompt,
                                     *encoder.tokenizer, words.special());
@@ -246,6 +276,7 @@ absl::Status AddClipPrompt(const TextEncoder& encoder, size_t index, const Promp
     row.has_words = row.has_words || HasVectors(text.chunks.back().run);
     AppendEmphasis(chunk, emphasis);
   }
+  if (resolved.prompt_syntax == Syntax::kCompel) AddBlends(*tokens, resolved.long_prompt, text);
   row.request.push_back({EmphasisInput(encoder.component), std::move(emphasis)});
   row.chunks = std::max(row.chunks, static_cast<int>(text.chunks.size()));
   row.tokens = std::max(row.tokens, tokens->tokens);

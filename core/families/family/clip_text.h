@@ -27,14 +27,21 @@ struct ClipState {
 };
 
 // Adds the encoder with its inputs, "input_ids" i64 [1, tokens], "pooled_position" i64 [1] and
-// "layer" i64 [1]: the state is that of the layer, without the last norm (0: the embeddings). With
-// `takes_vectors` also "given_vectors" [1, tokens * features] and "vector_rows" i64 [1, tokens]
-// (networks::ClipTextInputs).
-ClipState EncodeClip(graph::GraphBuilder& builder, const TextEncoder& encoder, bool takes_vectors);
+// "layer" i64 [1]: the state is that of the layer, without the last norm (0: the embeddings). One
+// that takes vectors has "given_vectors" [tokens * features] and "vector_rows" i64 [1, tokens] too,
+// a masked one "mask" f32 [1, tokens, tokens] (networks::ClipTextInputs) and no pooled state.
+ClipState EncodeClip(graph::GraphBuilder& builder, const TextEncoder& encoder,
+                     const TextVariant& variant);
 
 // Adds the outputs: HiddenStatesInput of the component, "text_embeds" if there is a pooled state,
-// and "finite" of both.
-void OutputClip(graph::GraphBuilder& builder, const TextEncoder& encoder, const ClipState& state);
+// and "finite" of both. A masked one reads the state before it, kBlendedState f32 [1, tokens,
+// features], and gives a part of its own, "share" f32 [1], and the rest of that.
+void OutputClip(graph::GraphBuilder& builder, const TextEncoder& encoder, const ClipState& state,
+                const TextVariant& variant);
+inline constexpr char kBlendedState[] = "blended_state";
+
+// The masked text graph's inputs for a chunk's blend, but for the state before it.
+TextRun BlendRun(const TextChunk& chunk, const prompts::Blend& blend);
 
 // Meaning of weights to a family, where the syntax leaves it open.
 enum class EmphasisMean : uint8_t {

@@ -21,6 +21,7 @@
 #include "core/pipeline/spec/model_table.h"
 #include "core/pipeline/spec/picture_spec.h"
 #include "core/pipeline/spec/unused_parameters.h"
+#include "core/prompts/blends.h"
 #include "core/schedulers/config.h"
 #include "core/weights/containers/checkpoint.h"
 
@@ -46,6 +47,14 @@ enum class EmphasisOrigin : uint8_t {
 struct TextChunk {
   TextRun run;
   EmphasisOrigin origin = EmphasisOrigin::kPrompt;
+  std::vector<prompts::Blend> blends;  // runs of the masked text graph behind that
+};
+
+// A text graph of an encoder.
+struct TextVariant {
+  // Runs after one that is not, for each of a chunk's blends, and gives the state of both together.
+  bool masked = false;
+  bool takes_vectors = false;  // tokens may have vectors of their own
 };
 
 // A row's prompt for one text graph.
@@ -95,10 +104,9 @@ struct Family {
   int (*max_clip_skip)(const ModelConfigs& configs);
 
   // The graph of a text encoder. Its outputs are inputs of the request graph under their names, one
-  // row each, and "finite" u8 [1].
-  // `takes_vectors`: tokens may have vectors of their own.
+  // row each, and "finite" u8 [1]; a masked one has no pooled state.
   absl::StatusOr<graph::Graph> (*text_graph)(const ModelConfigs& configs, size_t encoder,
-                                             bool takes_vectors);
+                                             const TextVariant& variant);
   // The network's prediction for rows of latents, from so many chunks of prompts. Adds the inputs
   // of Rate::kRequest that it reads.
   graph::Value (*predict)(graph::GraphBuilder& builder, const ModelConfigs& configs,

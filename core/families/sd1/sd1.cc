@@ -39,12 +39,13 @@ int MaxClipSkip(const ModelConfigs& configs) {
 }
 
 absl::StatusOr<graph::Graph> TextGraph(const ModelConfigs& configs, size_t index,
-                                       bool takes_vectors) {
+                                       const TextVariant& variant) {
   GraphBuilder b;
   const TextEncoder& encoder = configs.text_encoders[index];
-  const Value state = EncodeClip(b, encoder, takes_vectors).state;
+  const Value state = EncodeClip(b, encoder, variant).state;
   OutputClip(b, encoder,
-             {networks::NormClipState(b, encoder.config, encoder.component, state), graph::kNone});
+             {networks::NormClipState(b, encoder.config, encoder.component, state), graph::kNone},
+             variant);
   return std::move(b).Build();
 }
 

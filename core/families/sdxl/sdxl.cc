@@ -78,11 +78,11 @@ int MaxClipSkip(const ModelConfigs& configs) {
 }
 
 absl::StatusOr<graph::Graph> TextGraph(const ModelConfigs& configs, size_t encoder,
-                                       bool takes_vectors) {
+                                       const TextVariant& variant) {
   GraphBuilder b;
-  ClipState state = EncodeClip(b, configs.text_encoders[encoder], takes_vectors);
+  ClipState state = EncodeClip(b, configs.text_encoders[encoder], variant);
   if (encoder + 1 < configs.text_encoders.size()) state.pooled = graph::kNone;
-  OutputClip(b, configs.text_encoders[encoder], state);
+  OutputClip(b, configs.text_encoders[encoder], state, variant);
   return std::move(b).Build();
 }
 

@@ -11,9 +11,12 @@ struct ClipLayerOptions {
   Activation activation = Activation::kQuickGelu;
   double layer_norm_eps = 1e-5;
   bool causal = false;  // each token attends to itself and the ones before it
+  // Added to the scores of attention, [n, tokens, tokens] by query and key; kNone: nothing is.
+  Value mask = graph::kNone;
 };
 
-// x [n, tokens, features] -> the same. REQUIRES: heads divides features.
+// x [n, tokens, features] -> the same. REQUIRES: heads divides features; not both causal and a
+// mask.
 Value ClipLayer(const Scope& scope, Value x, const ClipLayerOptions& options);
 
 }  // namespace latentd::networks

@@ -8,7 +8,7 @@ namespace latentd::pipeline {
 
 struct F8Site {
   absl::string_view weights;     // a pattern of names, as graph::Precision::f8_weights has them
-  absl::string_view written_by;  // what the linear reads, which its scale is made of
+  absl::string_view written_by;  // the operand that the linear reads and its scale is made of
 };
 
 // Linears, in the order of a transformer block. All else stays as it is in bf16:

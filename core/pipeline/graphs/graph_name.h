@@ -8,6 +8,7 @@ namespace latentd::pipeline {
 
 enum class GraphKind : uint8_t {
   kText,            // a text encoder, by its index
+  kMaskedText,      // likewise, for the blends of prompts (core/families/family/family.h)
   kRequest,         // the part of a step that depends on the prompt alone (core/graph/split.h)
   kStep,            // step_graph.h
   kDecode,          // vae_graph.h, as are the following
@@ -30,11 +31,11 @@ struct StepShape {
 
 struct GraphName {
   GraphKind kind = GraphKind::kStep;
-  // kText and kRequest have one for all sizes; only kStep has more rows than one, or ranks, and
-  // only kStep and kRequest more chunks.
+  // Text graphs and kRequest have one for all sizes; only kStep has more rows than one, or ranks,
+  // and only kStep and kRequest more chunks.
   StepShape shape = {};
-  int encoder = 0;             // index of a kText
-  bool takes_vectors = false;  // a kText whose tokens may have vectors of their own
+  int encoder = 0;             // index of a kText or kMaskedText
+  bool takes_vectors = false;  // one of these, whose tokens may have vectors of their own
 
   bool operator==(const GraphName&) const = default;
   template <typename H>

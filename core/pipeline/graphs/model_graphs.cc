@@ -28,7 +28,8 @@ constexpr size_t kMostKept = 64;
 
 // True of networks that adapters change.
 bool IsAdapted(GraphKind kind) {
-  return kind == GraphKind::kText || kind == GraphKind::kRequest || kind == GraphKind::kStep;
+  return kind == GraphKind::kText || kind == GraphKind::kMaskedText ||
+         kind == GraphKind::kRequest || kind == GraphKind::kStep;
 }
 
 }  // namespace
@@ -71,7 +72,8 @@ std::unique_ptr<ModelGraphs> ModelGraphs::Over(ModelGraphs& base, std::string us
 absl::StatusOr<std::vector<graph::Graph>> ModelGraphs::BuildTexts(bool takes_vectors) const {
   std::vector<graph::Graph> texts;
   for (size_t i = 0; i < configs_.text_encoders.size(); ++i) {
-    ASSIGN_OR_RETURN(graph::Graph text, family_.text_graph(configs_, i, takes_vectors));
+    ASSIGN_OR_RETURN(graph::Graph text,
+                     family_.text_graph(configs_, i, {.takes_vectors = takes_vectors}));
     texts.push_back(std::move(text));
   }
   return texts;
@@ -241,7 +243,8 @@ absl::StatusOr<GraphHandle> ModelGraphs::Find(const GraphName& name, IfUnknown u
   absl::MutexLock lock(&mutex_);
   absl::erase_if(shapes_, [](const auto& shape) { return shape.second.expired(); });
   shapes_[name] = declared;
-  if (name.kind == GraphKind::kRequest) long_requests_.push_back(declared);
+  const bool of_no_size = name.kind == GraphKind::kRequest || name.kind == GraphKind::kMaskedText;
+  if (of_no_size) of_no_size_.push_back(declared);
   return declared;
 }
 
@@ -268,6 +271,9 @@ absl::StatusOr<graph::Graph> ModelGraphs::BuildWhole(const GraphName& name) cons
       return MakeSampleGraph(configs_.vae, shape.height, shape.width);
     case GraphKind::kRequest:
       return MakeStepGraph(family_, configs_, {1, kProbeSide, kProbeSide, shape.chunks});
+    case GraphKind::kMaskedText:
+      return family_.text_graph(configs_, static_cast<size_t>(name.encoder),
+                                {.masked = true, .takes_vectors = name.takes_vectors});
     case GraphKind::kStep:
     case GraphKind::kText:
       break;
@@ -311,6 +317,10 @@ compiler::GraphLabel ModelGraphs::LabelOf(const GraphName& name) const {
   if (name.kind == GraphKind::kDecode || label.fallback) label.component = "vae_decoder";
   if (name.kind == GraphKind::kEncode || name.kind == GraphKind::kSample)
     label.component = "vae_encoder";
+  if (name.kind == GraphKind::kMaskedText) {
+    label.component = configs_.text_encoders[static_cast<size_t>(name.encoder)].component;
+    label.part = name.takes_vectors ? "masked_vectors" : "masked";
+  }
   if (name.kind == GraphKind::kPreview) label.component = std::string(kVaeTinyName);
   if (name.kind == GraphKind::kSample) label.part = kSamplePart;
   if (name.kind == GraphKind::kStep || name.kind == GraphKind::kRequest) {

@@ -79,7 +79,7 @@ class ModelGraphs {
 
   // A step has the kRequest's outputs, for all rows, in place of request-rate inputs. REQUIRES:
   // the model has the graph: has_tiny_vae for kPreview, an encoder that is not off for kEncode and
-  // kSample, has_decode_fallback for that, takes_vectors for a kText that does.
+  // kSample, has_decode_fallback for that, takes_vectors for a text graph that does.
   absl::StatusOr<GraphHandle> Find(const GraphName& name, IfUnknown unknown = IfUnknown::kBuild)
       ABSL_LOCKS_EXCLUDED(mutex_);
 
@@ -170,9 +170,9 @@ class ModelGraphs {
   std::shared_ptr<const AdapterPaths> adapter_paths_;
 
   mutable absl::Mutex mutex_;
-  // Request parts of several chunks that were asked for: as few as there are, and of no size that
-  // would keep them.
-  std::vector<GraphHandle> long_requests_ ABSL_GUARDED_BY(mutex_);
+  // Request parts of several chunks, and masked text graphs, that were asked for: as few as there
+  // are, and of no size that would keep them.
+  std::vector<GraphHandle> of_no_size_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<GraphName, WeakGraphHandle> shapes_ ABSL_GUARDED_BY(mutex_);
   // Graphs over others that were found last.
   std::deque<GraphHandle> kept_ ABSL_GUARDED_BY(mutex_);

@@ -12,17 +12,18 @@ class GraphList {
  public:
   explicit GraphList(const GraphNeeds& needs) : needs_(needs) {}
 
-  void AddStage(const LoadedModel* model, int chunks, int ranks, bool text, bool takes_vectors) {
-    for (int encoder = 0; text && encoder < model->graphs().text_count(); ++encoder) {
-      all_.push_back(
-          {model->row().id,
-           {.kind = GraphKind::kText, .encoder = encoder, .takes_vectors = takes_vectors}});
-    }
+  void AddStage(const LoadedModel* model, int chunks, int ranks) {
     if (!needs_.steps) return;
     const ModelId id = model->row().id;
     all_.push_back({id, {.kind = GraphKind::kRequest, .shape = {.chunks = chunks}}});
     for (int rows : needs_.rows) {
       all_.push_back({id, {GraphKind::kStep, {rows, needs_.height, needs_.width, chunks, ranks}}});
+    }
+  }
+  void AddText(const LoadedModel* model, GraphKind kind, bool takes_vectors) {
+    for (int encoder = 0; encoder < model->graphs().text_count(); ++encoder) {
+      all_.push_back(
+          {model->row().id, {.kind = kind, .encoder = encoder, .takes_vectors = takes_vectors}});
     }
   }
   void Add(const LoadedModel* model, GraphKind kind) {
@@ -55,7 +56,32 @@ int64_t MostOf(const Plan& plan, int64_t families::RowInputs::*count) {
   return most;
 }
 
+// Runs of a stage's text encoders, of all chunks.
+struct TextRuns {
+  int64_t plain = 0, blends = 0;
+};
+
+TextRuns RunsOf(const PlannedStage& stage) {
+  TextRuns runs;
+  for (const families::RowInputs& row : stage.prompts) {
+    for (const families::TextInputs& text : row.text) {
+      runs.plain += static_cast<int64_t>(text.chunks.size());
+      for (const families::TextChunk& chunk : text.chunks) {
+        runs.blends += static_cast<int64_t>(chunk.blends.size());
+      }
+    }
+  }
+  return runs;
+}
+
 }  // namespace
+
+int64_t PlannedStage::blends() const { return RunsOf(*this).blends; }
+
+int PlannedStage::text_times() const {
+  const TextRuns runs = RunsOf(*this);
+  return runs.plain == 0 ? 1 : static_cast<int>((2 * runs.plain + runs.blends - 1) / runs.plain);
+}
 
 std::set<int> Plan::row_counts() const {
   std::set<int> counts;
@@ -71,6 +97,12 @@ int Plan::chunks() const {
   int most = 1;
   for (const PlannedStage& stage : stages) most = std::max(most, stage.chunks());
   return most;
+}
+
+int64_t Plan::blends() const {
+  int64_t count = 0;
+  for (const PlannedStage& stage : stages) count += stage.blends();
+  return count;
 }
 
 int64_t Plan::prompt_tokens() const { return MostOf(*this, &families::RowInputs::tokens); }
@@ -98,9 +130,14 @@ bool Plan::wants_tiny_vae() const {
 std::vector<PlannedGraph> GraphsFor(const GraphNeeds& needs) {
   GraphList graphs(needs);
   for (size_t i = 0; i < needs.models.size(); ++i) {
-    graphs.AddStage(needs.models[i], needs.chunks[i], i == 0 ? needs.ranks : 0,
-                    needs.text.empty() || needs.text[i],
-                    !needs.takes_vectors.empty() && needs.takes_vectors[i]);
+    const LoadedModel* model = needs.models[i];
+    const auto has = [i](const std::vector<bool>& flags, bool otherwise) {
+      return flags.empty() ? otherwise : flags[i];
+    };
+    const bool takes_vectors = has(needs.takes_vectors, false);
+    if (has(needs.text, true)) graphs.AddText(model, GraphKind::kText, takes_vectors);
+    if (has(needs.blends, false)) graphs.AddText(model, GraphKind::kMaskedText, takes_vectors);
+    graphs.AddStage(model, needs.chunks[i], i == 0 ? needs.ranks : 0);
   }
   const LoadedModel *first = needs.models.front(), *last = needs.models.back();
   if (needs.image) {

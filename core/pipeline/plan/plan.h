@@ -45,6 +45,10 @@ struct PlannedStage {
     return absl::c_any_of(prompts,
                           [](const families::RowInputs& row) { return !row.text.empty(); });
   }
+  // Runs of masked text graphs.
+  int64_t blends() const;
+  // Time that its text takes, in that of a stage without blends, rounded up.
+  int text_times() const;
   // True if some row reads embeddings of the request in place of a prompt.
   bool reads_embeds() const {
     return absl::c_any_of(prompts, [](const families::RowInputs& row) {
@@ -82,6 +86,7 @@ struct Plan {
   // Tokens of the longest prompt; and those of one that no text encoder reads, at most.
   int64_t prompt_tokens() const;
   int64_t dropped_tokens() const;
+  int64_t blends() const;  // runs of masked text graphs, of all stages
   // True if tokens of some prompt have other weights than 1.
   bool has_weights() const;
   // Model whose latents become the images.
@@ -118,14 +123,15 @@ struct GraphNeeds {
   std::vector<const LoadedModel*> models;  // in the order of their stages
   std::vector<int> chunks;                 // chunks of their prompts
   std::vector<bool> text = {};             // their text encoders run; empty: all
-  std::vector<bool> takes_vectors =
-      {};                     // prompts have vectors in the place of tokens'; empty: none
-  int height = 0, width = 0;  // size of the latents
-  std::vector<int> rows;      // numbers of rows of their steps by themselves
-  int ranks = 0;              // ranks of paths of the first one's steps
-  bool image = false;         // image-to-image
-  bool steps = true;          // else nothing runs but the text encoders
-  bool decoded = true;        // pixels are wanted
+  // Their prompts have vectors in the place of tokens'; empty: none has.
+  std::vector<bool> takes_vectors = {};
+  std::vector<bool> blends = {};  // their text encoders run with masks too; empty: none does
+  int height = 0, width = 0;      // size of the latents
+  std::vector<int> rows;          // numbers of rows of their steps by themselves
+  int ranks = 0;                  // ranks of paths of the first one's steps
+  bool image = false;             // image-to-image
+  bool steps = true;              // else nothing runs but the text encoders
+  bool decoded = true;            // pixels are wanted
 };
 
 // Graphs that such images cannot be drawn without, each once: those of the stages, in order, then

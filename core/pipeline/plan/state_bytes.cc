@@ -54,6 +54,17 @@ int64_t LaneBytes(const Models& models, const StepShape& shape) {
   return bytes;
 }
 
+// Inputs of one run of a masked text graph, at most: the mask, and vectors of words.
+int64_t MaskedRunBytes(const PlannedStage& stage) {
+  int64_t bytes = 0;
+  for (const families::TextEncoder& encoder : stage.model->text_encoders()) {
+    const int64_t tokens = encoder.tokenizer->max_length();
+    const int64_t vectors = stage.takes_vectors() ? encoder.config.hidden_size : 0;
+    bytes = std::max(bytes, tokens * (tokens + vectors) * kFloatBytes);
+  }
+  return bytes;
+}
+
 }  // namespace
 
 int64_t RequestBytes(const Models& models, const StepShape& shape, Size size, int pictures) {
@@ -63,6 +74,13 @@ int64_t RequestBytes(const Models& models, const StepShape& shape, Size size, in
 
 int64_t EmphasisBytes(const Models& models, const StepShape& shape) {
   return shape.rows * shape.chunks * TextBytes(models);
+}
+
+int64_t BlendBytes(const Models& models, const StepShape& shape, const Plan& plan) {
+  if (plan.blends() == 0) return 0;
+  int64_t inputs = 0;
+  for (const PlannedStage& stage : plan.stages) inputs += stage.blends() * MaskedRunBytes(stage);
+  return shape.rows * TextBytes(models) + 2 * inputs;
 }
 
 // The mask in pixels and in latents; two draws of noise, or the encoded masked image and its

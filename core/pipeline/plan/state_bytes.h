@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/pipeline/graphs/loaded_model.h"
+#include "core/pipeline/plan/plan.h"
 
 namespace latentd::pipeline {
 
@@ -17,6 +18,11 @@ int64_t RequestBytes(const std::vector<const LoadedModel*>& models, const StepSh
 // Bytes that rows hold in addition if tokens of their prompts have weights: the states that these
 // move the prompts' away from.
 int64_t EmphasisBytes(const std::vector<const LoadedModel*>& models, const StepShape& shape);
+
+// Bytes that rows hold in addition if prompts of the plan have blends: a state for each encoder,
+// and the inputs of each run, on the host and on the device.
+int64_t BlendBytes(const std::vector<const LoadedModel*>& models, const StepShape& shape,
+                   const Plan& plan);
 
 // Bytes that a picture of that size holds in addition if its init image has a mask.
 int64_t MaskBytes(const std::vector<const LoadedModel*>& models, const StepShape& shape, Size size);

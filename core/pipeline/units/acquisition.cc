@@ -20,6 +20,8 @@ ExecutablePointer& MemberFor(const PlannedGraph& graph, Request& request) {
   switch (graph.name.kind) {
     case GraphKind::kText:
       return StageOf(graph, request).text.emplace_back();
+    case GraphKind::kMaskedText:
+      return StageOf(graph, request).masked_text.emplace_back();
     case GraphKind::kRequest:
       return StageOf(graph, request).request_part;
     case GraphKind::kStep:

@@ -58,11 +58,12 @@ absl::Status AddInputs(const StageGraphs& to, const std::vector<HostInput>& inpu
 }
 
 // `ports` may have outputs, which are written there.
-absl::StatusOr<NamedBuffers> EncodeOne(const StageGraphs& to, size_t index, const TextRun& run,
-                                       NamedBuffers ports = {}) {
+absl::StatusOr<NamedBuffers> EncodeOne(const StageGraphs& to,
+                                       const std::vector<ExecutablePointer>& encoders, size_t index,
+                                       const TextRun& run, NamedBuffers ports) {
   const LoadedModel& model = to.stage.model;
   RETURN_IF_ERROR(AddInputs(to, run, ports));
-  ASSIGN_OR_RETURN(NamedBuffers outputs, EnqueueGraph(to.stage.text[index], ports,
+  ASSIGN_OR_RETURN(NamedBuffers outputs, EnqueueGraph(encoders[index], ports,
                                                       /*to_host=*/{"finite"}, to.stream, to.work));
   const auto finite = outputs.extract("finite");
   to.work.flags.push_back(
@@ -82,12 +83,10 @@ class ChunkEncoder {
         state_name_(families::HiddenStatesInput(component_)) {}
 
   absl::Status Encode(const TextInputs& text, EncodedPrompt& encoded) {
-    ASSIGN_OR_RETURN(Buffer states, Allocate());
+    ASSIGN_OR_RETURN(Buffer states, Allocate(chunks_));
     for (int i = chunks_; i-- > 0;) {
       // The pooled state is the first chunk's.
-      ASSIGN_OR_RETURN(NamedBuffers outputs, EncodeOne(to_, index_, text.chunks[i].run,
-                                                       {{state_name_, states.Rows(i, i + 1)}}));
-      outputs.erase(state_name_);
+      ASSIGN_OR_RETURN(NamedBuffers outputs, EncodeChunk(text.chunks[i], states.Rows(i, i + 1)));
       if (i == 0) encoded.merge(outputs);
     }
     ASSIGN_OR_RETURN(const Buffer origins, OriginsOf(text, states));
@@ -96,12 +95,34 @@ class ChunkEncoder {
   }
 
  private:
+  // Leaves the state, with its blends, in `state`, and returns the other outputs. A blend's run
+  // reads one of two buffers and writes the other.
+  absl::StatusOr<NamedBuffers> EncodeChunk(const TextChunk& chunk, const Buffer& state) {
+    if (!chunk.blends.empty() && !spare_.has_memory()) {
+      ASSIGN_OR_RETURN(spare_, Allocate(/*chunks=*/1));
+    }
+    size_t left = chunk.blends.size();
+    const auto target = [&] { return left % 2 == 0 ? state : spare_; };
+    ASSIGN_OR_RETURN(NamedBuffers outputs,
+                     EncodeOne(to_, to_.stage.text, index_, chunk.run, {{state_name_, target()}}));
+    outputs.erase(state_name_);
+    for (const prompts::Blend& blend : chunk.blends) {
+      const Buffer before = target();
+      --left;
+      RETURN_IF_ERROR(EncodeOne(to_, to_.stage.masked_text, index_,
+                                families::BlendRun(chunk, blend),
+                                {{families::kBlendedState, before}, {state_name_, target()}})
+                          .status());
+    }
+    return outputs;
+  }
+
   // [chunks, tokens, features] of 0.
-  absl::StatusOr<Buffer> Allocate() const {
+  absl::StatusOr<Buffer> Allocate(int chunks) const {
     const auto& outputs = to_.stage.text[index_]->outputs();
     const auto port = absl::c_find_if(
         outputs, [&](const backends::Port& output) { return output.name == state_name_; });
-    return to_.device().Allocate(port->dtype, {chunks_, port->shape[1], port->shape[2]},
+    return to_.device().Allocate(port->dtype, {chunks, port->shape[1], port->shape[2]},
                                  device::Place::kDevice);
   }
 
@@ -112,10 +133,11 @@ class ChunkEncoder {
                             [&](const TextChunk& chunk) { return chunk.origin == origin; });
     };
     if (!has(EmphasisOrigin::kZeros) && !has(EmphasisOrigin::kEmpty)) return states;
-    ASSIGN_OR_RETURN(Buffer origins, Allocate());
+    ASSIGN_OR_RETURN(Buffer origins, Allocate(chunks_));
     if (!has(EmphasisOrigin::kEmpty)) return origins;
     const Buffer first = origins.Rows(0, 1);
-    RETURN_IF_ERROR(EncodeOne(to_, index_, text.empty, {{state_name_, first}}).status());
+    RETURN_IF_ERROR(
+        EncodeOne(to_, to_.stage.text, index_, text.empty, {{state_name_, first}}).status());
     for (int i = 1; i < chunks_; ++i) {
       RETURN_IF_ERROR(to_.device().Copy(first, origins.Rows(i, i + 1), to_.stream));
     }
@@ -134,6 +156,7 @@ class ChunkEncoder {
   const int chunks_;
   const std::string& component_;
   const std::string state_name_;
+  Buffer spare_;  // holds one chunk's state, or nothing
 };
 
 // States in place of those that runs would give, with no weights.

@@ -74,8 +74,9 @@ batching::Ahead Picture::ahead() const {
 
 batching::Ahead::Stage Picture::StepsAhead(size_t index) const {
   const PlannedStage& planned = plan().stages[index];
-  batching::Ahead::Stage ahead = {
-      .lane = LaneOf(planned), .text = EncodesText(index), .previews = PreviewsAhead(*this, index)};
+  batching::Ahead::Stage ahead = {.lane = LaneOf(planned),
+                                  .text = EncodesText(index) ? planned.text_times() : 0,
+                                  .previews = PreviewsAhead(*this, index)};
   const size_t done = index == stage_index ? evaluation : 0;
   for (int rows : absl::MakeConstSpan(planned.rows).subspan(done)) {
     if (ahead.runs.empty() || ahead.runs.back().rows != rows) ahead.runs.push_back({0, rows});

@@ -24,7 +24,8 @@ struct Stage {
   const LoadedModel& model;              // on the device that draws
   std::shared_ptr<ModelGraphs> adapted;  // the model's over the request's adapters; null: its own
   std::vector<ExecutablePointer> text;   // in the order of the model's text encoders
-  ExecutablePointer request_part;        // null: nothing runs but the text encoders
+  std::vector<ExecutablePointer> masked_text;  // likewise; empty: no prompt has blends
+  ExecutablePointer request_part;              // null: nothing runs but the text encoders
   // By rows: those of the request's own number, and of more where they are ready.
   StepLane::Executables steps;
 };

@@ -24,9 +24,10 @@ std::string HeadOf(const Answer& answer, const Framing& framing, absl::Time now)
   std::string head = absl::StrCat("HTTP/1.1 ", answer.code, " ", PhraseOf(answer.code), "\r\n");
   AddLine("Date", absl::FormatTime("%a, %d %b %Y %H:%M:%S GMT", now, absl::UTCTimeZone()), head);
   if (!answer.content_type.empty()) AddLine("Content-Type", answer.content_type, head);
-  if (framing.length) {
+  constexpr int kNoContent = 204;  // never has a length
+  if (framing.length && answer.code != kNoContent) {
     AddLine("Content-Length", absl::StrCat(*framing.length), head);
-  } else if (framing.chunked) {
+  } else if (!framing.length && framing.chunked) {
     AddLine("Transfer-Encoding", "chunked", head);
   }
   if (!framing.request_id.empty()) AddLine("x-request-id", framing.request_id, head);

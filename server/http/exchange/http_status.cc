@@ -118,6 +118,9 @@ std::vector<Header> ErrorHeaders(const absl::Status& status) {
     headers.emplace_back("Retry-After", absl::StrCat((millis + 999) / 1000));
     headers.emplace_back("retry-after-ms", absl::StrCat(millis));
   }
+  if (absl::IsUnauthenticated(status)) {
+    headers.emplace_back("WWW-Authenticate", "Bearer, Basic realm=\"latentd\"");
+  }
   if (StatusOf(status).is_final) headers.emplace_back("x-should-retry", "false");
   return headers;
 }

@@ -15,17 +15,17 @@
 
 namespace latentd::server::http {
 
-inline constexpr char kNoSuchRoute[] = "NO_SUCH_ROUTE";
-inline constexpr char kMethodNotAllowed[] = "METHOD_NOT_ALLOWED";
-inline constexpr char kTooLarge[] = "TOO_LARGE";
-inline constexpr char kHeaderTooLarge[] = "HEADER_TOO_LARGE";
-inline constexpr char kWrongMediaType[] = "WRONG_MEDIA_TYPE";
-inline constexpr char kTooSlow[] = "TOO_SLOW";
-inline constexpr char kTooManyBodies[] = "TOO_MANY_BODIES";
-inline constexpr char kWrongHost[] = "WRONG_HOST";
-inline constexpr char kModelNotFound[] = "MODEL_NOT_FOUND";
-inline constexpr char kUnknownParameter[] = "UNKNOWN_PARAMETER";
-inline constexpr char kUnsupportedValue[] = "UNSUPPORTED_VALUE";
+inline constexpr absl::string_view kNoSuchRoute = "NO_SUCH_ROUTE";
+inline constexpr absl::string_view kMethodNotAllowed = "METHOD_NOT_ALLOWED";
+inline constexpr absl::string_view kTooLarge = "TOO_LARGE";
+inline constexpr absl::string_view kHeaderTooLarge = "HEADER_TOO_LARGE";
+inline constexpr absl::string_view kWrongMediaType = "WRONG_MEDIA_TYPE";
+inline constexpr absl::string_view kTooSlow = "TOO_SLOW";
+inline constexpr absl::string_view kTooManyBodies = "TOO_MANY_BODIES";
+inline constexpr absl::string_view kWrongHost = "WRONG_HOST";
+inline constexpr absl::string_view kModelNotFound = "MODEL_NOT_FOUND";
+inline constexpr absl::string_view kUnknownParameter = "UNKNOWN_PARAMETER";
+inline constexpr absl::string_view kUnsupportedValue = "UNSUPPORTED_VALUE";
 
 struct HttpStatus {
   int code;

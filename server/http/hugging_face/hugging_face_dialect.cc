@@ -24,6 +24,23 @@ void ReadTargetSize(const json& value, RequestBuilder& builder) {
   }
 }
 
+// Empty where there are none; what is no object is a violation.
+json ParametersOf(const json& object, RequestBuilder& builder) {
+  const auto found = object.find("parameters");
+  if (found == object.end() || found->is_null()) return json::object();
+  if (found->is_object()) return *found;
+  builder.Refuse("parameters", "must be an object");
+  return json::object();
+}
+
+// "options" say how to wait for a model elsewhere.
+void RefuseOthers(const json& object, RequestBuilder& builder) {
+  for (const auto& [name, value] : object.items()) {
+    const bool known = name == "inputs" || name == "parameters" || name == "options";
+    if (!known && !value.is_null()) builder.RefuseUnknown(name);
+  }
+}
+
 v1::Format FormatOf(absl::string_view accept) {
   if (absl::StrContains(accept, "image/jpeg")) return v1::FORMAT_JPEG;
   return absl::StrContains(accept, "image/webp") ? v1::FORMAT_WEBP : v1::FORMAT_PNG;
@@ -34,11 +51,10 @@ v1::Format FormatOf(absl::string_view accept) {
 absl::Status HuggingFaceDialect::Read(const Request& http, v1::GenerateRequest& request) {
   ASSIGN_OR_RETURN(const RequestValues values, ReadValues(http));
   RequestBuilder builder(request);
-  const json parameters = values.object.value("parameters", json::object());
-  if (!parameters.is_object()) builder.Refuse("parameters", "must be an object");
+  const json parameters = ParametersOf(values.object, builder);
   const json inputs = values.object.value("inputs", json());
-  const bool from_image =
-      parameters.is_object() && parameters.contains("prompt") && !parameters["prompt"].is_null();
+  const bool from_image = parameters.contains("prompt") && !parameters["prompt"].is_null();
+  RefuseOthers(values.object, builder);
   builder.Set(from_image ? "image" : "prompt", inputs, "inputs");
   for (const auto& [name, value] : parameters.items()) {
     if (value.is_null()) continue;
@@ -56,7 +72,8 @@ absl::Status HuggingFaceDialect::Read(const Request& http, v1::GenerateRequest& 
   if (!builder.IsSet("bucket_policy")) request.set_bucket_policy(v1::BUCKET_POLICY_SNAP);
   if (!builder.IsSet("output")) request.mutable_output()->set_format(FormatOf(http.Find("accept")));
   names_ = builder.names();
-  RETURN_IF_ERROR(FindModel(models_, request.model()).status());
+  ASSIGN_OR_RETURN(const ServedModel model, FindModel(models_, request.model()));
+  if (!request.model().empty()) request.set_model(model.component);
   return builder.status();
 }
 

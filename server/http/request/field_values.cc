@@ -52,7 +52,9 @@ std::string NamesOf(const EnumDescriptor& type) {
 
 // The right kind of value, in words.
 std::string TypeText(const FieldDescriptor& field) {
-  if (field.is_repeated()) return "a list of numbers";
+  if (field.is_repeated()) {
+    return field.message_type() == nullptr ? "a list of numbers" : "a list of objects";
+  }
   switch (field.cpp_type()) {
     case FieldDescriptor::CPPTYPE_ENUM:
       return absl::StrCat("one of ", NamesOf(*field.enum_type()));

@@ -52,7 +52,7 @@ void RequestBuilder::RefuseUnsupported(absl::string_view name, std::string why) 
 absl::Status RequestBuilder::status() const {
   if (violations_.empty()) return absl::OkStatus();
   const absl::Status bad = InvalidFields(violations_);
-  return reason_ == nullptr ? bad : WithReason(bad, reason_);
+  return reason_.empty() ? bad : WithReason(bad, reason_);
 }
 
 }  // namespace latentd::server::http

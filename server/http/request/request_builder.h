@@ -46,7 +46,7 @@ class RequestBuilder {
   FieldNames names_;
   nlohmann::json values_ = nlohmann::json::object();  // by field
   std::vector<FieldViolation> violations_;
-  const char* reason_ = nullptr;
+  absl::string_view reason_;  // empty: none
 };
 
 }  // namespace latentd::server::http

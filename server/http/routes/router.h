@@ -17,7 +17,7 @@ namespace latentd::server::http {
 struct Route {
   std::string method;        // "GET", which is HEAD too; "POST"
   std::string path;          // "/v1/models"; one that ends with "/*" is of all that begin so
-  bool open_to_all = false;  // without a certificate, too
+  bool open_to_all = false;  // without a certificate or a key, too
   bool has_picture = false;  // its body may be as large as a request for pictures
   // One of these. `caller` is as of server/generation/caller.h.
   std::function<Answer(const Request& request, const std::string& caller)> answer = nullptr;

@@ -126,8 +126,9 @@ class SdapiReader {
   }
 
   void Echo(const std::string& key, const json& value) {
-    const bool picture = key == "init_images" || key == "mask";
-    form_.parameters[key] = picture ? json() : value;
+    static const auto& pictures =
+        *new std::set<std::string>{"init_images", "mask", "image", "mask_image", "latents"};
+    form_.parameters[key] = pictures.count(key) > 0 ? json() : value;
   }
 
   void ReadKey(const std::string& key, const json& value) {
@@ -241,20 +242,28 @@ class SdapiReader {
 
   // The sampler and, behind it, the schedule type, as the server reads names of both.
   void ReadSampler() {
-    const json& given = At("sampler_name").is_null() ? At("sampler_index") : At("sampler_name");
-    const json& schedule = At("scheduler");
-    std::string name = given.is_string() ? given.get<std::string>() : "";
-    const std::string type = schedule.is_string() ? Squeezed(schedule.get<std::string>()) : "";
+    std::string name = TextAt("sampler_name");
+    if (name.empty()) name = TextAt("sampler_index");
+    const std::string schedule = TextAt("scheduler"), type = Squeezed(schedule);
     static const auto& plain =
         *new std::set<std::string>{"", "automatic", "uniform", "normal", "default"};
     const bool has_type = plain.count(type) == 0;
     if (name.empty() && has_type) name = "Euler";
     if (name.empty()) return;
-    const std::string all =
-        has_type ? absl::StrCat(name, " + ", schedule.get<std::string>()) : name;
+    const std::string all = has_type ? absl::StrCat(name, " + ", schedule) : name;
     builder_.Set("scheduler", all, has_type ? "scheduler" : "sampler_name");
     // Clients send it whatever the sampler is; the web UI reads it of one alone.
     if (Squeezed(name) == "ddim") builder_.Set("eta", At("eta"), "eta");
+  }
+
+  // Empty where there is none; what is no text is a violation.
+  std::string TextAt(const char* key) {
+    const json& value = At(key);
+    if (value.is_string()) return value.get<std::string>();
+    if (!value.is_null()) {
+      builder_.Refuse(key, absl::StrCat("must be a text, is ", Excerpt(value)));
+    }
+    return "";
   }
 
   void ReadCount() {

@@ -42,6 +42,19 @@ TEST(CostsTest, OfWhatWasNotMeasuredFollowWhatIsMeasuredLater) {
   EXPECT_EQ(costs.Of(UnitKind::kStep, kSmall, 4), Ms(24));
 }
 
+// Text that runs encoders three times as often takes three times as long, at any size.
+TEST(CostsTest, OfTextFollowHowManyPlainOnesItIs) {
+  Costs costs;
+  costs.Measure(UnitKind::kText, kSmall, 1, Ms(10));
+  EXPECT_EQ(costs.Of(UnitKind::kText, kLarge, 1), Ms(10));
+  EXPECT_EQ(costs.Of(UnitKind::kText, kLarge, 3), Ms(30));
+  costs.Measure(UnitKind::kText, kSmall, 3, Ms(24));
+  EXPECT_EQ(costs.Of(UnitKind::kText, kSmall, 3), Ms(24));
+  EXPECT_EQ(costs.Of(UnitKind::kText, kSmall, 1), Ms(10));
+  const Ahead ahead{.stages = {Ahead::Stage{.lane = kSmall, .text = 3}, Ahead::Stage{}}};
+  EXPECT_EQ(costs.Alone(ahead), Ms(24));
+}
+
 // Sizes are the clients' choice.
 TEST(CostsTest, AnyNumberOfSizesMayBeAskedFor) {
   Costs costs;

@@ -220,6 +220,30 @@ TEST_F(GraphStoreEvictionTest, TellsBeforehandWhetherThereIsRoom) {
   EXPECT_EQ(StateOf(process, a), GraphState::kReady);
 }
 
+// It counts as gone with what its users hold beside it.
+TEST_F(GraphStoreEvictionTest, TellsWhetherThereWillBeRoomOnceNothingIsInUse) {
+  Process process(backend, clock, directory.path(), Room(3));
+  Open(process);
+  const GraphHandle pinned = Declared(process, 1), own = Declared(process, 2);
+  const GraphHandle used = Declared(process, 3);
+  ASSERT_OK(process->SetPinned(GraphStore::IdOf(pinned), true));
+  ASSERT_OK(process->Get(pinned));
+  ASSERT_OK(process->Get(own));
+  ASSERT_OK_AND_ASSIGN(const ExecutablePointer held, process->Get(used));
+  const GraphLabel label = {.component = "other"};
+  backends::MemoryNeeds needs;
+  needs.executable_bytes = backend.own_bytes;
+  const std::vector<GraphHandle> kept = {own}, none;
+  EXPECT_FALSE(process->CheckRoom(label, needs, process->MarkWanted(kept)).ok());
+  EXPECT_OK(process->CheckRoomOnceIdle(label, needs, kept));
+  EXPECT_EQ(last_.executable_bytes, static_cast<int64_t>(backend.own_bytes));
+  EXPECT_TRUE(last_.with_users);
+  needs.executable_bytes *= 2;
+  EXPECT_FALSE(process->CheckRoomOnceIdle(label, needs, kept).ok());
+  EXPECT_OK(process->CheckRoomOnceIdle(label, needs, none));
+  EXPECT_EQ(Evictions(process), 0);
+}
+
 // Eviction takes the store's lock while another thread holds the one of loading.
 TEST_F(GraphStoreEvictionTest, ThreadsThatEvictEachOthersGraphsAllGetTheirs) {
   Process process(backend, clock, "", Room(1));

@@ -60,14 +60,17 @@ class AdapterSetsTest : public ::testing::Test {
   }
 
   static std::string Draw(Engine& engine, std::vector<Adapter> adapters,
-                          const std::string& prompt = "") {
-    return PixelsOf(DrawFile(engine, std::move(adapters), prompt));
+                          const std::string& prompt = "",
+                          prompts::Syntax syntax = prompts::Syntax::kNone) {
+    return PixelsOf(DrawFile(engine, std::move(adapters), prompt, syntax));
   }
 
   static std::string DrawFile(Engine& engine, std::vector<Adapter> adapters,
-                              const std::string& prompt = "") {
+                              const std::string& prompt = "",
+                              prompts::Syntax syntax = prompts::Syntax::kNone) {
     GenerateSpec spec = SmallSpec();
     spec.picture.adapters = std::move(adapters);
+    spec.picture.prompt_syntax = syntax;
     if (!prompt.empty()) spec.picture.prompt = prompt;
     const std::vector<Image> images = Only<Image>(RunOn(engine, std::move(spec)));
     EXPECT_THAT(images, SizeIs(1));
@@ -92,7 +95,9 @@ class AdapterSetsTest : public ::testing::Test {
   }
 
   static AdapterStatus StatusOf(Engine& engine, const std::string& name) {
-    for (const AdapterStatus& adapter : *engine.graphs().ListAdapters()) {
+    const auto adapters = engine.graphs().ListAdapters();
+    EXPECT_OK(adapters);
+    for (const AdapterStatus& adapter : *adapters) {
       if (adapter.facts.name == name) return adapter;
     }
     ADD_FAILURE() << name;
@@ -214,6 +219,28 @@ TEST_F(AdapterSetsTest, WordsAreVectorsAndLeavePlainPromptsTheirBytes) {
   EXPECT_NE(Draw(*plain, {}, "a swirl"), word);
   EXPECT_EQ(Draw(*engine, {}, "a swirls"), Draw(*plain, {}, "a swirls"));
   EXPECT_NE(Draw(*engine, {{"kohya"}}, "a swirl"), word);
+}
+
+TEST_F(AdapterSetsTest, MayBeBesideWeightsBelowOneOfCompel) {
+  Config config = WithAdapters();
+  config.prompt_blends = true;
+  Config merged = SmallConfig();
+  merged.prompt_blends = true;
+  merged.base_parts.loras = {{GoldenPath("loras/kohya"), 1, 1}};
+  const auto engine = Load(config), expected = Load(merged);
+  const auto draw = [](Engine& of, std::vector<Adapter> adapters, const std::string& prompt) {
+    return Draw(of, std::move(adapters), prompt, prompts::Syntax::kCompel);
+  };
+  const int64_t compiled = CompilationsOf(*engine);
+  // The encoders that hide a piece are of the merged weights too.
+  EXPECT_EQ(draw(*engine, {{"kohya"}}, "a (red)0.5 star"), draw(*expected, {}, "a (red)0.5 star"));
+  const std::string less = draw(*engine, {}, "a (swirl)0.5 star");
+  EXPECT_NE(draw(*engine, {}, "a swirl star"), less);
+  EXPECT_NE(draw(*engine, {}, "a (swirl)0.2 star"), less);
+  EXPECT_NE(draw(*engine, {}, "a (swirls)0.5 star"), less);
+  EXPECT_NE(draw(*engine, {{"kohya"}}, "a (swirl)0.5 star"), less);
+  EXPECT_EQ(draw(*engine, {}, "a (swirl)0.5 star"), less);
+  EXPECT_EQ(CompilationsOf(*engine), compiled);
 }
 
 }  // namespace

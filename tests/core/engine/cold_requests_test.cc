@@ -217,6 +217,28 @@ TEST_F(ColdRequestsTest, ALongPromptAtABucketIsRefusedUntilOneWasCompiled) {
   EXPECT_EQ(declared, 0);
 }
 
+TEST_F(ColdRequestsTest, WeightsBelowOneOfCompelAreRefusedUntilOneWasCompiled) {
+  Start(SmallConfig());
+  WaitForPreparing();
+  const double entries = Entries();
+  GenerateSpec spec = SpecOf({64, 64}, BucketPolicy::kExact);
+  spec.picture.prompt_syntax = prompts::Syntax::kCompel;
+  spec.picture.prompt = "a red- circle";
+  const absl::Status refused = SubmitTo(*engine_, spec);
+  EXPECT_THAT(refused, StatusIs(absl::StatusCode::kFailedPrecondition,
+                                HasSubstr("64x64 is not ready for weights below 1 in Compel's")));
+  EXPECT_EQ(GetReason(refused), "BUCKET_COLD");
+  spec.picture.bucket_policy = BucketPolicy::kColdOk;
+  ASSERT_OK(Outcome(spec));
+  WaitForPreparing();
+  EXPECT_EQ(Entries(), entries + 2);  // one for each text encoder
+  int declared = 0;
+  backend_->on_declare = [&declared] { ++declared; };
+  spec.picture.bucket_policy = BucketPolicy::kExact;
+  ASSERT_OK(Outcome(spec));
+  EXPECT_EQ(declared, 0);
+}
+
 TEST_F(ColdRequestsTest, LongPromptsAreReadyWhereTheConfigurationSaysSo) {
   Config config = SmallConfig();
   config.prompt_chunks = 2;

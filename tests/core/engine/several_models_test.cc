@@ -2,7 +2,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "core/base/errors/error_details.h"
+#include "core/base/errors/out_of_memory.h"
 #include "tests/core/engine/demo_engine.h"
 #include "tests/core/pipeline/doctored_checkpoint.h"
 #include "tests/support/temporary_directory.h"
@@ -18,6 +25,22 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
+// Finds no memory for what it loads while it is full.
+class FullBackend : public WatchedBackend {
+ public:
+  FullBackend()
+      : WatchedBackend(*backends::cpu::CpuBackend::Create(),
+                       [](const graph::Graph&) { return absl::OkStatus(); }) {}
+  absl::StatusOr<std::unique_ptr<backends::Executable>> Load(
+      std::shared_ptr<const graph::Graph> graph, const backends::Plan& plan,
+      const weights::WeightSet& weights) override {
+    if (full) return OutOfMemoryError("the device is full");
+    return WatchedBackend::Load(std::move(graph), plan, weights);
+  }
+
+  std::atomic<bool> full = false;
+};
+
 class SeveralModelsTest : public ::testing::Test {
  protected:
   SeveralModelsTest() { testing::MakeFilledCheckpoint(copy_, "unet", {"conv_out.bias"}, 0.5f); }
@@ -25,6 +48,19 @@ class SeveralModelsTest : public ::testing::Test {
   Config ConfigWith(Residency residency) const {
     Config config = SmallConfig();
     config.models = {{.name = "copy", .checkpoint = copy_, .residency = residency}};
+    return config;
+  }
+
+  // A budget for one of two models that share no weights: one's are stored in another dtype.
+  Config ConfigForOne() const {
+    constexpr int64_t kSlack = int64_t{5} << 20;  // as eviction_test.cc has it
+    const std::string other = directory_.File("other");
+    testing::MakeCheckpointStoredIn(other, testing::kDemoBase, device::DType::kF32);
+    const MemoryReport report = Load(SmallConfig())->graphs().memory();
+    Config config = ConfigWith(Residency::kOnDemand);
+    config.models[0].checkpoint = other;
+    config.memory_bytes = report.weight_bytes + report.arena_bytes + report.executable_bytes +
+                          report.artifact_bytes + kSlack;
     return config;
   }
 
@@ -99,6 +135,21 @@ TEST_F(SeveralModelsTest, ADeadlineBeforeAModelCouldBeLoadedIsRefused) {
   engine->FinishPreparing();
   spec.deadline += absl::Hours(1);
   EXPECT_THAT(Only<Image>(RunOn(*engine, spec)), SizeIs(1));
+}
+
+// Nothing of a model is known before its first picture, and of an evicted one all is.
+TEST_F(SeveralModelsTest, AnEvictedModelsRequestIsToldWhenItsPictureWillBeDrawn) {
+  const auto engine = Load(ConfigWith(Residency::kOnDemand));
+  GenerateSpec spec = SmallSpec();
+  spec.picture.model = "copy";
+  EXPECT_EQ(Only<Queued>(RunOn(*engine, spec)).at(0).total, absl::ZeroDuration());
+  engine->FinishPreparing();
+  const absl::Duration ready = Only<Queued>(RunOn(*engine, spec)).at(0).total;
+  EXPECT_GT(ready, absl::ZeroDuration());
+  ASSERT_OK(engine->graphs().Evict({.models = {"copy"}}, CacheTier::kMemory, /*force=*/false));
+  const Queued cold = Only<Queued>(RunOn(*engine, spec)).at(0);
+  EXPECT_GT(cold.wait, absl::ZeroDuration());  // until it is loaded
+  EXPECT_GT(cold.total, cold.wait);
 }
 
 TEST_F(SeveralModelsTest, ABucketOfTheFirstModelIsReadyWhateverOthersLack) {
@@ -213,17 +264,8 @@ TEST_F(SeveralModelsTest, ModelsDrawSideBySideWhatTheyDrawAlone) {
   }
 }
 
-// A budget for one of two models that share no weights: one's are stored in another dtype.
 TEST_F(SeveralModelsTest, AModelMakesRoomForAnother) {
-  constexpr int64_t kSlack = int64_t{5} << 20;  // as eviction_test.cc has it
-  const std::string other = directory_.File("other");
-  testing::MakeCheckpointStoredIn(other, testing::kDemoBase, device::DType::kF32);
-  const MemoryReport report = Load(SmallConfig())->graphs().memory();
-  Config config = ConfigWith(Residency::kOnDemand);
-  config.models[0].checkpoint = other;
-  config.memory_bytes = report.weight_bytes + report.arena_bytes + report.executable_bytes +
-                        report.artifact_bytes + kSlack;
-  const auto engine = Load(config);
+  const auto engine = Load(ConfigForOne());
   const std::string base = Draw(*engine, "");
   const std::string copy = Draw(*engine, "copy");
   EXPECT_GE(MetricOf(*engine, metrics::kGraphCacheEvictions, "memory_budget"), 1);
@@ -231,6 +273,63 @@ TEST_F(SeveralModelsTest, AModelMakesRoomForAnother) {
   EXPECT_EQ(Draw(*engine, ""), base);
   EXPECT_FALSE(StatusOf(*engine, "copy").loaded);
   EXPECT_EQ(Draw(*engine, "copy"), copy);
+}
+
+// The other's pictures hold the memory that it needs, and it is pinned by none.
+TEST_F(SeveralModelsTest, AModelWithoutRoomWaitsUntilAnothersPicturesAreDrawn) {
+  Config config = ConfigForOne();
+  config.queue_capacity = 8;
+  const auto engine = Load(config);
+  const auto drawing = std::make_shared<testing::RecordingSink>();
+  GenerateSpec longer = SmallSpec(150);
+  longer.picture.num_images_per_prompt = 4;
+  ASSERT_OK_AND_ASSIGN(const uint64_t handle, engine->Submit(longer, drawing));
+  drawing->WaitFor<Started>();
+  GenerateSpec spec = SmallSpec();
+  spec.picture.model = "copy";
+  const auto waiting = std::make_shared<testing::RecordingSink>();
+  ASSERT_OK(engine->Submit(spec, waiting));
+  engine->FinishPreparing();  // it was tried, beside the other
+  EXPECT_THAT(Only<Failed>(waiting->events()), IsEmpty());
+  engine->Cancel(handle);
+  EXPECT_THAT(Only<Image>(waiting->WaitForEnd()), SizeIs(1));
+  EXPECT_FALSE(StatusOf(*engine, "base").loaded);
+}
+
+// Another process takes it, say: no request here would let go of any.
+TEST_F(SeveralModelsTest, AModelThatFindsNoMemoryWhereThereIsRoomIsTriedAFewTimesAndRefused) {
+  auto backend = std::make_unique<FullBackend>();
+  std::atomic<bool>& full = backend->full;
+  LocalEngine engine(ConfigWith(Residency::kOnDemand), std::move(backend), SystemClock());
+  ASSERT_OK(engine.Load());
+  engine.FinishPreparing();
+  full = true;
+  GenerateSpec spec = SmallSpec();
+  spec.picture.model = "copy";
+  const auto waiting = std::make_shared<testing::RecordingSink>();
+  ASSERT_OK(engine.Submit(spec, waiting));
+  engine.FinishPreparing();
+  EXPECT_THAT(Only<Failed>(waiting->events()), IsEmpty());
+  for (int i = 0; i < 10; ++i) {
+    engine.CheckFiles();  // as every second
+    engine.FinishPreparing();
+  }
+  const std::vector<Failed> failed = Only<Failed>(waiting->WaitForEnd());
+  ASSERT_THAT(failed, SizeIs(1));
+  EXPECT_EQ(GetReason(failed[0].status), "OUT_OF_MEMORY");
+  full = false;
+  EXPECT_THAT(Only<Image>(RunOn(engine, spec)), SizeIs(1));
+}
+
+// A pinned model never leaves: to wait for that would be for ever.
+TEST_F(SeveralModelsTest, AModelWithoutRoomBesideAPinnedOneIsRefused) {
+  const auto engine = Load(ConfigForOne());
+  ASSERT_OK(engine->graphs().PinModel("base", true));
+  GenerateSpec spec = SmallSpec();
+  spec.picture.model = "copy";
+  const std::vector<Failed> failed = Only<Failed>(RunOn(*engine, spec));
+  ASSERT_THAT(failed, SizeIs(1));
+  EXPECT_EQ(GetReason(failed[0].status), "OUT_OF_MEMORY");
 }
 
 }  // namespace

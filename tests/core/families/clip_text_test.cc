@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 #include <vector>
 
 #include "core/pipeline/units/run_graph.h"
@@ -16,11 +17,16 @@ using device::Buffer;
 using device::DType;
 using pipeline::ExecutablePointer;
 using pipeline::GraphKind;
+using pipeline::GraphName;
 using pipeline::LoadedModel;
 using pipeline::ModelGraphs;
 using pipeline::Pipeline;
 using pipeline::Rig;
+using ::testing::FloatNear;
+using ::testing::Pointwise;
 using ::testing::UnorderedElementsAre;
+
+constexpr int64_t kTokens = 77;
 
 // Runs the graph on 77 ids of 0: returns its state of that layer.
 NamedBuffers Encode(const ExecutablePointer& text, int64_t layer) {
@@ -67,6 +73,46 @@ TEST(ClipTextTest, SaysWhetherTheStateIsFinite) {
   const ExecutablePointer text = FirstEncoder(*rig.pipeline);
   EXPECT_EQ(Encode(text, 0).at("finite").as<uint8_t>()[0], 1);
   EXPECT_EQ(Encode(text, 1).at("finite").as<uint8_t>()[0], 0);
+}
+
+// The state of the masked graph on 77 ids of 0, where each token attends to itself and those before
+// it: that part of it in a mean with zeros.
+std::vector<float> MaskedState(const Rig& rig, bool takes_vectors, int64_t layer, float share) {
+  ModelGraphs& graphs = rig.pipeline->first().graphs();
+  const GraphName name = {.kind = GraphKind::kMaskedText, .takes_vectors = takes_vectors};
+  const int64_t features = rig.pipeline->first().text_encoders()[0].config.hidden_size;
+  std::vector<float> mask(kTokens * kTokens);
+  for (int64_t i = 0; i < kTokens * kTokens; ++i) mask[i] = i % kTokens > i / kTokens ? -1e30F : 0;
+  std::vector<int64_t> rows(kTokens);
+  std::iota(rows.begin(), rows.end(), int64_t{0});
+  NamedBuffers inputs = {
+      {"input_ids", Buffer::Allocate(DType::kI64, {1, kTokens})},
+      {"pooled_position", Buffer::Allocate(DType::kI64, {1})},
+      {"layer", Buffer::Wrap(&layer, DType::kI64, {1}, nullptr)},
+      {"mask", Buffer::Wrap(mask.data(), DType::kF32, {1, kTokens, kTokens}, nullptr)},
+      {"share", Buffer::Wrap(&share, DType::kF32, {1}, nullptr)},
+      {kBlendedState, Buffer::Allocate(DType::kF32, {1, kTokens, features})}};
+  if (takes_vectors) {
+    inputs["given_vectors"] = Buffer::Allocate(DType::kF32, {kTokens * features});
+    inputs["vector_rows"] = Buffer::Wrap(rows.data(), DType::kI64, {1, kTokens}, nullptr);
+  }
+  const auto outputs = testing::RunNamed(graphs.Get(graphs.Find(name).value()).value(), inputs,
+                                         {"encoder_hidden_states.text_encoder", "finite"});
+  EXPECT_OK(outputs);
+  const Buffer state = outputs->at("encoder_hidden_states.text_encoder");
+  return {state.as<float>().begin(), state.as<float>().end()};
+}
+
+TEST(ClipTextTest, OfAMaskThatHidesNothingGivesTheSameState) {
+  const Rig rig;
+  const int64_t layers = rig.pipeline->first().text_encoders()[0].config.num_hidden_layers;
+  const std::vector<float> state = State(FirstEncoder(*rig.pipeline), layers);
+  std::vector<float> half = state;
+  for (float& value : half) value /= 2;
+  for (const bool takes_vectors : {false, true}) {
+    EXPECT_THAT(MaskedState(rig, takes_vectors, layers, 1), Pointwise(FloatNear(1e-3F), state));
+    EXPECT_THAT(MaskedState(rig, takes_vectors, layers, 0.5), Pointwise(FloatNear(1e-3F), half));
+  }
 }
 
 TEST(RequestGraphTest, ReadsEachEncodersStateByItself) {

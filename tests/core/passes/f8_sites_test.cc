@@ -185,9 +185,18 @@ TEST(QuantizeLinears, StaysTheSameThroughAllPasses) {
   ASSERT_OK_AND_ASSIGN(const Graph after, RunPasses(quantized, EagerTarget()));
   EXPECT_LT(Distance(run(after), before), 0.02);
   // Queries, keys and values are one product, and those with residuals are fused.
-  EXPECT_THAT(FusedKinds(after),
-              UnorderedElementsAre(graph::kLayerNormF8, graph::kF8LinearEpilogue,
-                                   graph::kLayerNormF8, graph::kGegluF8, graph::kF8LinearEpilogue));
+  EXPECT_THAT(
+      FusedKinds(after),
+      UnorderedElementsAre(graph::kLayerNormF8, graph::kAttentionF8, graph::kF8LinearEpilogue,
+                           graph::kLayerNormF8, graph::kF8LinearGeglu, graph::kF8LinearEpilogue));
+  EXPECT_EQ(Count(after, Op::kF8Linear), 1);
+}
+
+TEST(QuantizeLinears, LeavesGegluToItselfWhereTheTargetHasNoSuchProduct) {
+  graph::Target target = EagerTarget();
+  target.fused.erase(graph::kF8LinearGeglu);
+  ASSERT_OK_AND_ASSIGN(const Graph after, RunPasses(Quantized(Block()), target));
+  EXPECT_THAT(FusedKinds(after), ::testing::Contains(graph::kGegluF8));
   EXPECT_EQ(Count(after, Op::kF8Linear), 2);
 }
 

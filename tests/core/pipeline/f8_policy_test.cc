@@ -62,8 +62,9 @@ Sites SitesOf(const std::string& network) {
   return sites;
 }
 
-// Of SDXL's 70 blocks: queries, keys, values and output of self-attention, queries of attention
-// over the prompt, both of the feed-forward layers; and what leads into its 11 transformers.
+// The sites of SDXL's 70 blocks: queries, keys, values and output of self-attention, queries of
+// attention over the prompt, both of the feed-forward layers; and what leads into its 11
+// transformers.
 TEST(F8Policy, QuantizesAllThatItNamesInSdxlsBase) {
   const Sites sites = SitesOf("unet_sdxl_base");
   EXPECT_EQ(sites.named, 70 * 7 + 11);

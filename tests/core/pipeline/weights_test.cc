@@ -1,4 +1,7 @@
 // Prompts with weights, beside whole images against diffusers (tests/golden).
+#include <cmath>
+
+#include "absl/algorithm/container.h"
 #include "tests/core/pipeline/rig.h"
 
 namespace latentd::pipeline {
@@ -8,6 +11,8 @@ using ::latentd::testing::IsOk;
 using ::latentd::testing::StatusIs;
 using prompts::Syntax;
 using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::Field;
 using ::testing::HasSubstr;
 
 constexpr auto kInvalidArgument = absl::StatusCode::kInvalidArgument;
@@ -65,8 +70,6 @@ TEST_F(WeightsTest, NameThePromptThatCannotBeRead) {
                      HasSubstr("negative_prompt_2: has \"AND b\""), HasSubstr("guidance_scale"))));
   EXPECT_THAT(rig_.Resolve(With(Syntax::kA1111, "a BREAK b")),
               StatusIs(kInvalidArgument, HasSubstr("BREAK")));
-  EXPECT_THAT(rig_.Resolve(With(Syntax::kCompel, "a red- circle")),
-              StatusIs(kInvalidArgument, HasSubstr("has \"red\" with the weight 0.9")));
   EXPECT_THAT(rig_.Resolve(With(Syntax::kNone, "a [red:blue:0.5] BREAK")), IsOk());
 }
 
@@ -77,6 +80,72 @@ TEST_F(WeightsTest, NeedMemoryForTheStatesThatTheyMoveAwayFrom) {
   EXPECT_TRUE(weighted->has_weights());
   EXPECT_EQ(weighted->state_bytes - plain->state_bytes,
             2 * rig_.pipeline->first().graphs().text_bytes());
+}
+
+TEST_F(WeightsTest, OfCompelBelowOneLeadToThePromptWithoutThem) {
+  const auto latents = [&](const std::string& prompt) {
+    return rig_.Latents(With(Syntax::kCompel, prompt));
+  };
+  const std::vector<float> without = latents("a (red)0 circle");
+  const auto distance = [&](const std::string& prompt) {
+    const std::vector<float> other = latents(prompt);
+    double sum = 0;
+    for (size_t i = 0; i < other.size(); ++i) sum += std::abs(other[i] - without[i]);
+    return sum;
+  };
+  const double near = distance("a (red)0.1 circle");
+  EXPECT_GT(near, 0);
+  EXPECT_GT(distance("a red circle"), near);
+}
+
+TEST_F(WeightsTest, OfCompelBelowOneRunMaskedEncodersThatOthersDoNotNeed) {
+  ASSERT_OK_AND_ASSIGN(const auto plain, rig_.Resolve(With(Syntax::kCompel, "a red+ circle")));
+  ASSERT_OK_AND_ASSIGN(const auto one, rig_.Resolve(With(Syntax::kCompel, "a red- circle")));
+  ASSERT_OK_AND_ASSIGN(const auto two, rig_.Resolve(With(Syntax::kCompel, "a- red circle-")));
+  const auto masked = [](const Plan& plan) {
+    return absl::c_count_if(plan.graphs, [](const PlannedGraph& graph) {
+      return graph.name.kind == GraphKind::kMaskedText;
+    });
+  };
+  const int encoders = rig_.pipeline->first().graphs().text_count();
+  EXPECT_EQ(masked(*plain), 0);
+  EXPECT_EQ(masked(*one), encoders);
+  EXPECT_EQ(plain->blends(), 0);
+  EXPECT_EQ(one->blends(), encoders);
+  EXPECT_EQ(two->blends(), 2 * encoders);
+  EXPECT_EQ(plain->stages.front().text_times(), 1);
+  EXPECT_EQ(one->stages.front().text_times(), 2);
+  EXPECT_EQ(two->stages.front().text_times(), 3);
+  EXPECT_GE(one->state_bytes - plain->state_bytes, rig_.pipeline->first().graphs().text_bytes());
+  EXPECT_GT(two->state_bytes, one->state_bytes);
+  EXPECT_EQ(rig_.Start(With(Syntax::kCompel, "a- red circle-"))->ahead().stages.front().text, 3);
+}
+
+TEST_F(WeightsTest, OfCompelBelowOneAreRefusedWhereTheyTakeTooManyRuns) {
+  const auto prompt_of = [&](int64_t pieces) {
+    std::string prompt;
+    for (int64_t i = 0; i < pieces; ++i) prompt += "a- a ";
+    return With(Syntax::kCompel, prompt);
+  };
+  const int64_t most = kMaxBlends / rig_.pipeline->first().graphs().text_count();
+  PictureSpec spec = prompt_of(most);
+  spec.long_prompt = prompts::LongPrompt::kChunk;
+  ASSERT_OK_AND_ASSIGN(const auto plan, rig_.Resolve(spec));
+  EXPECT_LE(plan->blends(), kMaxBlends);
+  spec = prompt_of(most + 1);
+  spec.long_prompt = prompts::LongPrompt::kChunk;
+  EXPECT_THAT(
+      GetFieldViolations(rig_.Resolve(spec).status()),
+      ElementsAre(AllOf(Field(&FieldViolation::field, "prompt"),
+                        Field(&FieldViolation::description, HasSubstr("weights below 1")))));
+}
+
+TEST(PromptBlendsTest, HaveGraphsAtEachBucketWhereTheyAreAskedFor) {
+  const Rig without({.base = testing::kDemoBase});
+  const Rig with({.base = testing::kDemoBase, .prompt_blends = true});
+  ASSERT_OK_AND_ASSIGN(const auto few, without.pipeline->GraphsOf({}, {64, 72}, 2));
+  ASSERT_OK_AND_ASSIGN(const auto more, with.pipeline->GraphsOf({}, {64, 72}, 2));
+  EXPECT_EQ(more.size(), few.size() + 2);
 }
 
 TEST_F(WeightsTest, ThePlanCountsTokens) {

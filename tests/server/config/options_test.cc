@@ -64,6 +64,7 @@ TEST(OptionsTest, Defaults) {
   EXPECT_EQ(options.engine.prompt_chunks, 1);
   EXPECT_EQ(options.engine.adapter_slots, 0);
   EXPECT_EQ(options.engine.adapter_ranks, 32);
+  EXPECT_FALSE(options.engine.prompt_blends);
   EXPECT_THAT(options.engine.components, IsEmpty());
   EXPECT_THAT(options.engine.skipped_passes, IsEmpty());
   EXPECT_TRUE(options.engine.compile_at_start);
@@ -145,14 +146,25 @@ TEST(OptionsTest, LorasOfTheBaseAreInTheirOrder) {
 TEST(OptionsTest, EveryFlagOfGraphsHasItsEffect) {
   ASSERT_OK_AND_ASSIGN(
       const Options options,
-      OptionsOf("", {"--cache-dir=/c", "--cache-max-bytes=3GiB", "--graph-memory=5MiB",
-                     "--buckets=1024x1024, 832x1216", "--rows=2,1", "--max-shared-pixels=0",
-                     "--prompt-chunks=4", "--vae-tiling-above=1536x1024",
+      OptionsOf("", {"--cache-dir=/c",
+                     "--cache-max-bytes=3GiB",
+                     "--graph-memory=5MiB",
+                     "--buckets=1024x1024, 832x1216",
+                     "--rows=2,1",
+                     "--max-shared-pixels=0",
+                     "--prompt-chunks=4",
+                     "--prompt-blends",
+                     "--vae-tiling-above=1536x1024",
                      "--components=vae_encoder=off,text_encoder=reference,unet_base=compiled",
-                     "--skip-passes=epilogues,image_layout", "--nocompile-at-start",
-                     "--allow-cold-requests", "--forbid-compile-after-ready", "--allow-import=true",
-                     "--admin-listen=unix:/run/a", "--metrics-listen=127.0.0.1:0",
-                     "--max-connection-age=0", "--max-connection-age-grace=2h",
+                     "--skip-passes=epilogues,image_layout",
+                     "--nocompile-at-start",
+                     "--allow-cold-requests",
+                     "--forbid-compile-after-ready",
+                     "--allow-import=true",
+                     "--admin-listen=unix:/run/a",
+                     "--metrics-listen=127.0.0.1:0",
+                     "--max-connection-age=0",
+                     "--max-connection-age-grace=2h",
                      "--otlp-endpoint=https://collector"}));
   EXPECT_EQ(options.engine.cache_dir, "/c");
   EXPECT_EQ(options.engine.cache_max_bytes, int64_t{3} << 30);
@@ -162,6 +174,7 @@ TEST(OptionsTest, EveryFlagOfGraphsHasItsEffect) {
   EXPECT_THAT(options.engine.rows, ElementsAre(2, 1));
   EXPECT_EQ(options.engine.max_shared_pixels, 0);
   EXPECT_EQ(options.engine.prompt_chunks, 4);
+  EXPECT_TRUE(options.engine.prompt_blends);
   EXPECT_EQ(options.engine.vae_tiling_above, 1536 * 1024);
   EXPECT_THAT(options.engine.components,
               ElementsAre(Pair("text_encoder", engine::ComponentMode::kReference),

@@ -26,15 +26,19 @@ struct Received {
 
 class HttpClient {
  public:
-  // "127.0.0.1:PORT"
-  explicit HttpClient(const std::string& address) : socket_(socket(AF_INET, SOCK_STREAM, 0)) {
-    sockaddr_in to = {.sin_family = AF_INET};
+  // "127.0.0.1:PORT". `from` is the address of this machine's that it comes from: to the server,
+  // 127.0.0.2 is another host.
+  explicit HttpClient(const std::string& address, const char* from = "127.0.0.1")
+      : socket_(socket(AF_INET, SOCK_STREAM, 0)) {
+    sockaddr_in own = {.sin_family = AF_INET}, to = {.sin_family = AF_INET};
+    inet_pton(AF_INET, from, &own.sin_addr);
     to.sin_port =
         htons(static_cast<uint16_t>(std::atoi(address.substr(address.rfind(':') + 1).c_str())));
     to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    connected_ = connect(socket_, reinterpret_cast<sockaddr*>(&to), sizeof(to)) == 0;
+    connected_ = bind(socket_, reinterpret_cast<sockaddr*>(&own), sizeof(own)) == 0 &&
+                 connect(socket_, reinterpret_cast<sockaddr*>(&to), sizeof(to)) == 0;
   }
-  ~HttpClient() { Close(); }
+  virtual ~HttpClient() { Close(); }
   HttpClient(const HttpClient&) = delete;
 
   bool connected() const { return connected_; }
@@ -46,7 +50,7 @@ class HttpClient {
 
   void Send(const std::string& bytes) {
     for (size_t sent = 0; sent < bytes.size();) {
-      const ssize_t now = send(socket_, bytes.data() + sent, bytes.size() - sent, MSG_NOSIGNAL);
+      const ssize_t now = SendSome(bytes.data() + sent, bytes.size() - sent);
       if (now <= 0) return;
       sent += static_cast<size_t>(now);
     }
@@ -116,10 +120,18 @@ class HttpClient {
   // True once the server has closed the connection.
   bool IsClosed() { return !Fill(); }
 
+ protected:
+  virtual ssize_t SendSome(const char* bytes, size_t size) {
+    return send(socket_, bytes, size, MSG_NOSIGNAL);
+  }
+  virtual ssize_t ReceiveSome(char* bytes, size_t size) { return recv(socket_, bytes, size, 0); }
+
+  int descriptor() const { return socket_; }
+
  private:
   bool Fill() {
     char bytes[4096];
-    const ssize_t size = recv(socket_, bytes, sizeof(bytes), 0);
+    const ssize_t size = ReceiveSome(bytes, sizeof(bytes));
     if (size > 0) buffer_.append(bytes, static_cast<size_t>(size));
     return size > 0;
   }

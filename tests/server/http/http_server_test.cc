@@ -297,6 +297,37 @@ TEST_F(HttpServerTest, PagesOfOtherSitesMayNotAsk) {
   EXPECT_EQ(client.Read().code, 421);
 }
 
+TEST_F(HttpServerTest, PagesOfAllowedOriginsMay) {
+  server_.reset();
+  Listen({.http_cors_origins = {"https://app.example"}});
+  const std::string origin = "Origin: https://app.example\r\n";
+  HttpClient client(server_->http_address());
+  client.Send(
+      HttpClient::Format("OPTIONS", kDraw, "", origin + "Access-Control-Request-Method: POST\r\n"));
+  const Received preflight = client.ReadHead();
+  EXPECT_EQ(preflight.code, 204);
+  EXPECT_EQ(preflight.headers.at("access-control-allow-origin"), "https://app.example");
+  EXPECT_EQ(preflight.headers.count("access-control-allow-credentials"), 0u);
+  EXPECT_EQ(preflight.headers.count("content-length"), 0u);
+  std::thread engine([&] { SendPicture("abc"); });
+  const Received drawn =
+      client.Ask("POST", kDraw, R"({"prompt": "a"})", origin + "Sec-Fetch-Site: cross-site\r\n");
+  engine.join();
+  EXPECT_EQ(drawn.code, 200);
+  EXPECT_EQ(drawn.headers.at("access-control-allow-origin"), "https://app.example");
+  EXPECT_EQ(drawn.headers.at("vary"), "Origin");
+  // Errors may be read, too.
+  EXPECT_EQ(client.Ask("POST", kDraw, "{}", origin).headers.count("access-control-allow-origin"),
+            1u);
+  EXPECT_EQ(client.Ask("GET", "/v1/models").headers.count("access-control-allow-origin"), 0u);
+  EXPECT_EQ(client.Ask("POST", kDraw, "{}", "Origin: https://evil.example\r\n").code, 403);
+  EXPECT_EQ(client
+                .Ask("OPTIONS", kDraw, "",
+                     "Origin: https://evil.example\r\nAccess-Control-Request-Method: POST\r\n")
+                .code,
+            405);
+}
+
 TEST_F(HttpServerTest, ProbesFollowTheEngine) {
   EXPECT_EQ(Ask("GET", "/readyz").code, 200);
   engine_.set_state(engine::State::kLoading);

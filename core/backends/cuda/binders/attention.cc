@@ -6,9 +6,12 @@
 #include <algorithm>
 #include <array>
 #include <numeric>
+#include <utility>
+#include <vector>
 
 #include "core/backends/cuda/binders/product.h"
 #include "core/backends/cuda/kernels/attention_weights.h"
+#include "core/backends/cuda/kernels/f8.h"
 #include "core/backends/cuda/kernels/long_attention.h"
 #include "core/backends/cuda/kernels/short_attention.h"
 #include "core/base/alignment.h"
@@ -47,7 +50,8 @@ AttentionShape ShapeOf(const BinderArguments& a) {
 // Our kernels and cuDNN's flash attention read 16 bytes at a time.
 bool IsReadInWords(const BinderArguments& a, const AttentionShape& s) {
   if (s.dtype == DType::kF32 || s.size % 8 != 0) return false;
-  for (const View& view : a.instruction.operands) {
+  for (int i = 0; i < 3; ++i) {
+    const View& view = a.operand(i);
     if (AlignmentOf(a.program, view, {view.strides[0], view.strides[1]}) < kPortAlignment) {
       return false;
     }
@@ -204,17 +208,53 @@ kernels::AttentionArgs ArgsOf(const AttentionShape& s) {
           .causal = s.causal};
 }
 
+// `scale`: of a result of 8 bits, or absent.
 BoundKernel BindOwn(const BinderArguments& a, const kernels::AttentionArgs& args,
-                    OwnAttention launch) {
+                    OwnAttention launch, const View& scale = {}) {
   return OwnKernel(a, args,
-                   [launch, query = a.operand(0), key = a.operand(1), value = a.operand(2),
+                   [launch, query = a.operand(0), key = a.operand(1), value = a.operand(2), scale,
                     y = a.result()](auto& args, const Frame& f) {
                      args.query.data = BytesOf(query, f);
                      args.key.data = BytesOf(key, f);
                      args.value.data = BytesOf(value, f);
+                     args.f8_scale = scale.present() ? AddressOf<const float>(scale, f) : nullptr;
                      args.result = BytesOf(y, f);
                      return launch(args, f.stream);
                    });
+}
+
+// Our own kernel for the attention; null: another is better, or there is none.
+OwnAttention OwnFor(const BinderArguments& a, const AttentionShape& shape) {
+  if (!IsReadInWords(a, shape) || shape.size > kernels::kAttentionSize) return nullptr;
+  return OwnAttentionFor(ArgsOf(shape), a.gpu.device.properties());
+}
+
+// The result of `attend` in the workspace, then in 8 bits.
+BoundKernel Quantized(const BinderArguments& a, BoundKernel attend, const View& plain) {
+  const size_t bytes =
+      RoundUp<size_t>(plain.shape.elements() * device::SizeOf(plain.dtype), kPlaceAlignment);
+  kernels::QuantizeArgs args;
+  args.element = ElementOf(plain);
+  args.size = plain.shape.elements();
+  BoundKernel kernel =
+      OwnKernel(a, args, [scale = a.operand(3), y = a.result()](auto& args, const Frame& f) {
+        args.x = f.workspace;
+        args.scale = AddressOf<const float>(scale, f);
+        args.result = BytesOf(y, f);
+        return kernels::Quantize(args, f.stream);
+      });
+  kernel.workspace_bytes = bytes + attend.workspace_bytes;
+  kernel.enqueue = [=, count = a.program.storages.size(), quantize = std::move(kernel.enqueue),
+                    attend = std::move(attend.enqueue)](const Frame& f) -> absl::Status {
+    std::vector<char*> storages(f.storages, f.storages + count);
+    storages[plain.storage] = f.workspace;
+    Frame inner = f;
+    inner.storages = storages.data();
+    inner.workspace = f.workspace + bytes;
+    RETURN_IF_ERROR(attend(inner));
+    return quantize(f);
+  };
+  return kernel;
 }
 
 }  // namespace
@@ -236,16 +276,24 @@ OwnAttention OwnAttentionFor(const kernels::AttentionArgs& args,
 
 absl::StatusOr<BoundKernel> BindAttention(const BinderArguments& a) {
   const AttentionShape shape = ShapeOf(a);
-  const bool in_words = IsReadInWords(a, shape);
-  if (in_words && shape.size <= kernels::kAttentionSize) {
-    const kernels::AttentionArgs args = ArgsOf(shape);
-    const OwnAttention own = OwnAttentionFor(args, a.gpu.device.properties());
-    if (own != nullptr) return BindOwn(a, args, own);
-  }
-  if (!in_words || !CudnnMayHaveIt(shape)) return BindProducts(a, shape);
+  const OwnAttention own = OwnFor(a, shape);
+  if (own != nullptr) return BindOwn(a, ArgsOf(shape), own);
+  if (!IsReadInWords(a, shape) || !CudnnMayHaveIt(shape)) return BindProducts(a, shape);
   ASSIGN_OR_RETURN(const std::shared_ptr<const CudnnPlan> plan, CudnnPlanFor(a, shape));
   if (plan == nullptr) return BindProducts(a, shape);
   return BindPlan(a, plan);
+}
+
+absl::StatusOr<BoundKernel> BindAttentionF8(const BinderArguments& a) {
+  const AttentionShape shape = ShapeOf(a);
+  const OwnAttention own = OwnFor(a, shape);
+  if (own == kernels::LongAttention) return BindOwn(a, ArgsOf(shape), own, a.operand(3));
+  Instruction plain = a.instruction;
+  plain.operands.pop_back();
+  plain.result.dtype = a.operand(0).dtype;
+  plain.result.offset = 0;
+  ASSIGN_OR_RETURN(BoundKernel attend, BindAttention({{a.program, plain}, a.chooser, a.gpu}));
+  return Quantized(a, std::move(attend), plain.result);
 }
 
 }  // namespace latentd::backends::cuda

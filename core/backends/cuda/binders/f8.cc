@@ -1,7 +1,9 @@
-#include "core/backends/cuda/kernels/f8.h"
+#include "core/backends/cuda/binders/f8.h"
 
 #include "core/backends/cuda/binders/product.h"
 #include "core/backends/cuda/kernels/elementwise.h"
+#include "core/backends/cuda/kernels/f8.h"
+#include "core/backends/cuda/kernels/f8_product.h"
 #include "core/backends/cuda/kernels/row_norms.h"
 #include "core/base/errors/status_macros.h"
 
@@ -11,6 +13,45 @@ namespace {
 // The first GPUs that multiply 8-bit floats: Ada's.
 constexpr int kFirstWithF8 = 89;
 
+// True where our own product was measured to be faster than cuBLASLt's (docs/performance.md): its
+// tiles leave few multiprocessors without work, and it has a residual to read, or more tiles than
+// multiprocessors, so that one's results are written while the next is computed.
+bool OwnF8ProductIsFaster(const kernels::F8ProductArgs& args, bool has_residual,
+                          int64_t multiprocessors) {
+  if (args.columns % kernels::kF8ProductColumns != 0) return false;
+  const int64_t tiles = (args.rows + kernels::kF8ProductRows - 1) / kernels::kF8ProductRows *
+                        (args.columns / kernels::kF8ProductColumns);
+  const int64_t rounds = (tiles + multiprocessors - 1) / multiprocessors;
+  return tiles * 10 >= rounds * multiprocessors * 9 && (has_residual || rounds > 1);
+}
+
+bool HasOwnF8Product(const BinderArguments& a, const kernels::F8ProductArgs& args) {
+  for (const View* view :
+       {&a.operand(0), &a.operand(1), &a.operand(3), &a.operand(4), &a.result()}) {
+    if (view->present() && AlignmentOf(a.program, *view, {}) < kPortAlignment) return false;
+  }
+  const device::cuda::CudaProperties& gpu = a.gpu.device.properties();
+  return IsHopper(gpu) && a.result().dtype == device::DType::kBF16 && kernels::HasF8Product(args) &&
+         OwnF8ProductIsFaster(args, a.operand(4).present(), gpu.multiprocessors);
+}
+
+BoundKernel BindOwnF8Product(const BinderArguments& a, const kernels::F8ProductArgs& args) {
+  return OwnKernel(
+      a, args,
+      [x = a.operand(0), weight = a.operand(1), scale = a.operand(2), bias = a.operand(3),
+       residual = a.operand(4), y = a.result()](auto& args, const Frame& f) {
+        args.x = BytesOf(x, f);
+        args.weight = BytesOf(weight, f);
+        args.scale = AddressOf<const float>(scale, f);
+        args.bias = bias.present() ? BytesOf(bias, f) : nullptr;
+        args.residual = residual.present() ? BytesOf(residual, f) : nullptr;
+        args.result = BytesOf(y, f);
+        return kernels::F8Product(args, f.stream);
+      });
+}
+
+}  // namespace
+
 absl::Status CheckHasF8(const Gpu& gpu) {
   const device::cuda::CudaProperties& properties = gpu.device.properties();
   if (properties.compute_capability >= kFirstWithF8) return absl::OkStatus();
@@ -19,8 +60,6 @@ absl::Status CheckHasF8(const Gpu& gpu) {
                    ".", properties.compute_capability % 10,
                    ") has no 8-bit products, which came with 8.9: run it with --precision=bf16"));
 }
-
-}  // namespace
 
 absl::StatusOr<BoundKernel> BindRowNorm(const BinderArguments& a) {
   kernels::RowNormArgs args;
@@ -93,6 +132,10 @@ absl::StatusOr<BoundKernel> BindGegluF8(const BinderArguments& a) {
 
 absl::StatusOr<BoundKernel> BindF8Linear(const BinderArguments& a) {
   RETURN_IF_ERROR(CheckHasF8(a.gpu));
+  const graph::Shape& weight = a.operand(1).shape;
+  const kernels::F8ProductArgs own = {
+      .rows = RowsOf(a.operand(0)), .columns = weight[0], .depth = weight[1]};
+  if (HasOwnF8Product(a, own)) return BindOwnF8Product(a, own);
   return BindWeightProduct(a, {.x = a.operand(0),
                                .weight = a.operand(1),
                                .scale = a.operand(2),

@@ -3,6 +3,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "core/backends/cuda/kernels/doubling_weight.h"
+#include "core/backends/cuda/kernels/f8_linear_geglu.h"
 #include "core/backends/cuda/kernels/linear_geglu.h"
 #include "core/backends/cuda/kernels/strided.h"
 #include "core/device/cuda/cuda_status.h"
@@ -18,6 +19,10 @@ absl::StatusOr<size_t> PackedBytes(absl::string_view form, device::DType dtype,
   }
   if (form == kGatedForm && shape.rank() == 2 && shape[0] % 32 == 0) {
     return static_cast<size_t>(shape.elements() * device::SizeOf(dtype));
+  }
+  if (form == kF8GatedForm && dtype == device::DType::kF8E4M3 && shape.rank() == 2 &&
+      kernels::HasF8LinearGeglu({.columns = shape[0] / 2, .depth = shape[1]})) {
+    return static_cast<size_t>(shape.elements());
   }
   if (form == kDoublingForm && shape.rank() == 4 && shape[2] == 3 && shape[3] == 3) {
     return static_cast<size_t>(shape[0] * shape[1] * 16 * device::SizeOf(dtype));
@@ -71,6 +76,10 @@ absl::Status PackDoubling(device::DType dtype, const device::Shape& shape, const
 absl::Status Pack(absl::string_view form, device::DType dtype, const device::Shape& shape,
                   const void* plain, void* packed, cudaStream_t stream) {
   if (form == kGatedForm) return PackGated(dtype, shape, plain, packed, stream);
+  if (form == kF8GatedForm) {
+    return ToStatus(kernels::PackF8Gated(plain, packed, shape[0] / 2, shape[1], stream),
+                    "packing a weight");
+  }
   if (form == kDoublingForm) return PackDoubling(dtype, shape, plain, packed, stream);
   return PackChannelsLast(dtype, shape, plain, packed, stream);
 }

@@ -2,6 +2,7 @@
 //
 //   channels-last  of a convolution: [out, in, height, width] as [out, height, width, in]
 //   gated          of a linear layer that GEGLU alone reads: its lines as kernels::GatedRow says
+//   gated-8        the same of 8-bit floats: as kernels::F8GatedLine says
 //   doubling       of a 3x3 convolution that reads an upsampled image: [out, in, 3, 3] as
 //                  [in, 4, 4, out], as kernels::DoublingWeight says
 //
@@ -17,7 +18,7 @@
 namespace latentd::backends::cuda {
 
 inline constexpr absl::string_view kChannelsLastForm = "channels-last", kGatedForm = "gated",
-                                   kDoublingForm = "doubling";
+                                   kF8GatedForm = "gated-8", kDoublingForm = "doubling";
 
 // Bytes of a plain result in that form. UNIMPLEMENTED: there is none.
 absl::StatusOr<size_t> PackedBytes(absl::string_view form, device::DType dtype,

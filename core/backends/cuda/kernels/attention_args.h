@@ -23,6 +23,9 @@ struct AttentionArgs {
   Element element = Element::kBF16;  // or kF16
   Operand query, key, value;
   void* result = nullptr;  // aligned as they are
+  // For long_attention.h alone. Null: the result is of the operands' type. Else that is divided by
+  // this power of two, on the device, and rounded once more, to e4m3, as kernels/f8.h has it.
+  const float* f8_scale = nullptr;
   int64_t rows = 0, heads = 0, queries = 0, keys = 0;
   int64_t size = kAttentionSize;  // a multiple of 8
   float scale = 1;

@@ -129,11 +129,13 @@ __global__ void GegluF8Kernel(const T* x, const float* f8_scale, F8E4M3* result,
   Pack<T, kSize> value, gate;
   Load<kAligned>(from, count, value);
   Load<kAligned>(from + channels, count, gate);
-  Pack<F8E4M3, kSize> codes;
+  float values[kSize];
 #pragma unroll
   for (int i = 0; i < kSize; ++i) {
-    codes.at[i] = ToE4M3(ToFloat(value.at[i]) * Gelu<T>(ToFloat(gate.at[i])), inverse);
+    values[i] = ToFloat(value.at[i]) * Gelu<T>(ToFloat(gate.at[i]));
   }
+  Pack<F8E4M3, kSize> codes;
+  ToE4M3(values, inverse, codes);
   Store<kAligned>(codes, count, result + row * channels + channel);
 }
 

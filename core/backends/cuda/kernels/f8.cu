@@ -39,9 +39,11 @@ __global__ void QuantizeKernel(const T* x, const float* scale, F8E4M3* result, i
   const float factor = 1 / *scale;  // exactly: it is a power of two
   Pack<T, kSize> from;
   LoadSome<kAligned>(x + begin, size - begin, from);
-  Pack<F8E4M3, kSize> to;
+  float values[kSize];
 #pragma unroll
-  for (int i = 0; i < kSize; ++i) to.at[i] = ToE4M3(ToFloat(from.at[i]), factor);
+  for (int i = 0; i < kSize; ++i) values[i] = ToFloat(from.at[i]);
+  Pack<F8E4M3, kSize> to;
+  ToE4M3(values, factor, to);
   StoreSome<kAligned>(to, size - begin, result + begin);
 }
 

@@ -7,11 +7,41 @@
 
 namespace latentd::backends::cuda::kernels {
 
-// x times `factor`, to nearest even; what is too large as 448 or -448, what is not finite as NaN.
-__device__ inline F8E4M3 ToE4M3(float x, float factor) {
-  constexpr uint8_t kNan = 0x7F;
-  const uint8_t bits = __nv_cvt_float_to_fp8(x * factor, __NV_SATFINITE, __NV_E4M3);
-  return {isfinite(x) ? bits : kNan};
+// Each to nearest even; what is too large as 448 or -448, infinite or not, and NaN as NaN. One
+// instruction for two.
+template <int kSize>
+__device__ inline void NarrowFinite(const float (&values)[kSize], Pack<F8E4M3, kSize>& codes) {
+#pragma unroll
+  for (int i = 0; i < kSize; i += 2) {
+    const unsigned pair =
+        __nv_cvt_float2_to_fp8x2(make_float2(values[i], values[i + 1]), __NV_SATFINITE, __NV_E4M3);
+    codes.at[i] = {static_cast<uint8_t>(pair)};
+    codes.at[i + 1] = {static_cast<uint8_t>(pair >> 8)};
+  }
+}
+
+// Each times `factor`, to nearest even; what is too large as 448 or -448, what is not finite as
+// NaN.
+template <int kSize>
+__device__ inline void ToE4M3(const float (&values)[kSize], float factor,
+                              Pack<F8E4M3, kSize>& codes) {
+  float scaled[kSize];
+  // 0 times what is not finite is NaN.
+#pragma unroll
+  for (int i = 0; i < kSize; ++i) scaled[i] = fmaf(values[i], 0, values[i] * factor);
+  NarrowFinite(scaled, codes);
+}
+
+// The same of eight elements that lie next to each other.
+template <typename T>
+__device__ inline Pack<F8E4M3, 8> EightToE4M3(uint4 words, float factor) {
+  const auto& from = *reinterpret_cast<const Pack<T, 8>*>(&words);
+  float values[8];
+#pragma unroll
+  for (int i = 0; i < 8; ++i) values[i] = ToFloat(from.at[i]);
+  Pack<F8E4M3, 8> codes;
+  ToE4M3(values, factor, codes);
+  return codes;
 }
 
 }  // namespace latentd::backends::cuda::kernels

@@ -153,12 +153,14 @@ __global__ void LayerNormF8Kernel(const T* x, const T* gamma, const T* beta, con
       Pack<T, kPackSize<T>> factor, addend;
       Load<kAligned>(gamma + begin, size - begin, factor);
       Load<kAligned>(beta + begin, size - begin, addend);
-      Pack<F8E4M3, kPackSize<T>> codes;
+      float values[kPackSize<T>];
 #pragma unroll
       for (int i = 0; i < kPackSize<T>; ++i) {
         const float normal = (ToFloat(pack.at[i]) - mean - rest) * scale;
-        codes.at[i] = ToE4M3(fmaf(normal, ToFloat(factor.at[i]), ToFloat(addend.at[i])), inverse);
+        values[i] = fmaf(normal, ToFloat(factor.at[i]), ToFloat(addend.at[i]));
       }
+      Pack<F8E4M3, kPackSize<T>> codes;
+      ToE4M3(values, inverse, codes);
       Store<kAligned>(codes, size - begin, result + number * size + begin);
     });
   });

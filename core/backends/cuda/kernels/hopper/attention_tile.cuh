@@ -18,6 +18,7 @@
 
 #include "core/backends/cuda/kernels/activation.cuh"
 #include "core/backends/cuda/kernels/attention_args.h"
+#include "core/backends/cuda/kernels/f8.cuh"
 #include "core/backends/cuda/kernels/numbers.cuh"
 
 namespace latentd::backends::cuda::kernels::hopper {
@@ -93,8 +94,9 @@ class AttentionTile {
 
   // The first `queries` of the result, whose tokens are `token` elements apart, and of each the
   // first `size` elements, by way of shared memory that the tile's queries were in: a warp's by
-  // itself.
-  __device__ void Store(T* shared, T* to, int64_t token, int queries, int size) {
+  // itself. To: T, or F8E4M3 of what is rounded to T and multiplied with `factor`.
+  template <typename To>
+  __device__ void Store(T* shared, To* to, int64_t token, int queries, int size, float factor) {
     const int lane = threadIdx.x % 32, first = threadIdx.x % 128 / 32 * 16;
     char* const lines = reinterpret_cast<char*>(shared + first * kAttentionSize);
     StoreShared(lines, lane);
@@ -103,8 +105,13 @@ class AttentionTile {
     for (int i = 0; i < 4; ++i) {
       const int line = 4 * i + lane / 8, eight = lane % 8;
       if (first + line >= queries || 8 * eight >= size) return;
-      *reinterpret_cast<uint4*>(to + (first + line) * token + 8 * eight) =
-          *reinterpret_cast<const uint4*>(lines + Offset(line, eight));
+      To* const at = to + (first + line) * token + 8 * eight;
+      const uint4 words = *reinterpret_cast<const uint4*>(lines + Offset(line, eight));
+      if constexpr (std::is_same_v<T, To>) {
+        *reinterpret_cast<uint4*>(at) = words;
+      } else {
+        *reinterpret_cast<Pack<To, 8>*>(at) = EightToE4M3<Native>(words, factor);
+      }
     }
   }
 

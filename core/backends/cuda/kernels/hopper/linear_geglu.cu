@@ -16,6 +16,7 @@ template <typename T>
 struct GegluOfSums {
   // CUDA's own type of the elements: two of them are rounded at once.
   using Native = std::conditional_t<std::is_same_v<T, cutlass::half_t>, __half, __nv_bfloat16>;
+  using Result = T;
   struct Params {
     const T* bias;
     T* result;
@@ -36,10 +37,12 @@ struct GegluOfSums {
   // Tiles that can be computed without asking.
   __device__ static bool IsPlain(const Params& params) { return params.bias != nullptr; }
 
-  // Columns of the product from `column` on, as a thread of number `t` modulo 4 has them. kPlain:
-  // they are there, and IsPlain is true.
+  __device__ explicit GegluOfSums(const Params& from) : params(from) {}
+
+  // Four eights of columns of the product from `column` on, as a thread of number `t` modulo 4 has
+  // them. kPlain: they are there, and IsPlain is true.
   template <bool kPlain>
-  __device__ static Columns ColumnsAt(const Params& params, int64_t column, int t) {
+  __device__ Columns ColumnsAt(int64_t column, int, int t) const {
     Columns columns = {.first = column / 2 + 4 * t};
     if (!kPlain && (params.bias == nullptr || columns.first >= params.columns)) return columns;
     // Constant during the launch, so it may be read before what the code stores earlier.
@@ -51,8 +54,7 @@ struct GegluOfSums {
 
   // sum(j, i) is of the columns 8j + 2t + i.
   template <bool kPlain, typename SumAt>
-  __device__ static void Store(const Params& params, const Columns& columns, int64_t row,
-                               const SumAt& sum) {
+  __device__ void Store(const Columns& columns, int, int64_t row, const SumAt& sum) const {
     if (!kPlain && columns.first >= params.columns) return;
     const Quad value_bias = *reinterpret_cast<const Quad*>(&columns.value_bias);
     const Quad gate_bias = *reinterpret_cast<const Quad*>(&columns.gate_bias);
@@ -66,6 +68,8 @@ struct GegluOfSums {
     Narrow(results, quad);
     *reinterpret_cast<Quad*>(params.result + row * params.columns + columns.first) = quad;
   }
+
+  const Params& params;
 };
 
 template <typename T>

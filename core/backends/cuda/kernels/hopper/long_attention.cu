@@ -6,6 +6,7 @@
 #include <cutlass/arch/barrier.h>
 
 #include <cmath>
+#include <type_traits>
 
 #include "core/backends/cuda/kernels/hopper/attention_tile.cuh"
 #include "core/backends/cuda/kernels/launch.cuh"
@@ -27,6 +28,7 @@ constexpr int kThreadsOfGroup = 128;
 struct Params {
   CUtensorMap query, key, value;  // [rows, heads, tokens, size]
   void* result;
+  const float* f8_scale;  // null: the result is as the operands are
   int queries, heads, size, tiles_of_head, tiles, groups;
   int key_blocks, keys_of_last;  // kTokens each, but the last
   float scale;                   // to the exponent of 2
@@ -138,7 +140,8 @@ __device__ void FillAgain(const Params& p, Shared<T>& shared, volatile Turn& tur
   turn.phase = phase;
 }
 
-template <typename T>
+// To: T, or F8E4M3.
+template <typename T, typename To>
 __device__ void Attend(const Params& p, Shared<T>& shared, const Place& place, int group) {
   const int thread = threadIdx.x % kThreadsOfGroup;
   volatile Turn& turn = shared.turns[group];
@@ -167,13 +170,13 @@ __device__ void Attend(const Params& p, Shared<T>& shared, const Place& place, i
   cutlass::arch::NamedBarrier::sync(kThreadsOfGroup, group);
   const int64_t row = turn.place.row, token = int64_t{p.heads} * p.size;
   const int first_query = turn.place.first_query;
-  tile.Store(shared.queries[group],
-             static_cast<T*>(p.result) + (row * p.queries + first_query) * token +
-                 turn.place.head * p.size,
-             token, p.queries - first_query, p.size);
+  To* const to = static_cast<To*>(p.result) + (row * p.queries + first_query) * token +
+                 turn.place.head * p.size;
+  const float factor = std::is_same_v<T, To> ? 1 : 1 / *p.f8_scale;
+  tile.Store(shared.queries[group], to, token, p.queries - first_query, p.size, factor);
 }
 
-template <typename T>
+template <typename T, typename To>
 __global__ void __launch_bounds__(kMostGroups* kThreadsOfGroup, 1)
     LongAttentionKernel(const __grid_constant__ Params p) {
   extern __shared__ char memory[];
@@ -189,7 +192,7 @@ __global__ void __launch_bounds__(kMostGroups* kThreadsOfGroup, 1)
   WaitForStream();
   if (leads) LoadFirst(p, shared, place, group);
   __syncwarp();
-  Attend(p, shared, place, group);
+  Attend<T, To>(p, shared, place, group);
 }
 
 // Fails with cudaErrorNotSupported where the driver has no such function, as without a driver.
@@ -249,6 +252,7 @@ cudaError_t ParamsOf(const AttentionArgs& args, int multiprocessors, Params& p) 
     }
   }
   p.result = args.result;
+  p.f8_scale = args.f8_scale;
   p.queries = static_cast<int>(args.queries);
   p.heads = static_cast<int>(args.heads);
   p.size = static_cast<int>(args.size);
@@ -261,9 +265,9 @@ cudaError_t ParamsOf(const AttentionArgs& args, int multiprocessors, Params& p) 
   return cudaSuccess;
 }
 
-template <typename T>
+template <typename T, typename To>
 cudaError_t LaunchFor(const Params& params, cudaStream_t stream) {
-  const auto kernel = &LongAttentionKernel<T>;
+  const auto kernel = &LongAttentionKernel<T, To>;
   if (auto error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                         sizeof(Shared<T>));
       error != cudaSuccess) {
@@ -274,6 +278,12 @@ cudaError_t LaunchFor(const Params& params, cudaStream_t stream) {
                      .shared_bytes = sizeof(Shared<T>),
                      .early = true};
   return Launch(kernel, grid, stream, params);
+}
+
+template <typename T>
+cudaError_t LaunchFor(const Params& params, cudaStream_t stream) {
+  return params.f8_scale == nullptr ? LaunchFor<T, T>(params, stream)
+                                    : LaunchFor<T, F8E4M3>(params, stream);
 }
 
 }  // namespace

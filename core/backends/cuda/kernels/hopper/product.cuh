@@ -28,13 +28,13 @@ struct ProductSizes {
 };
 
 // Called by CUTLASS with a thread's sums. `OfSums` consumes them: kWidth columns that a thread has
-// a part of, for each row that it has.
-template <typename T, typename OfSums>
+// a part of, or what is left of a tile's, for each row that it has.
+template <typename OfSums>
 class Epilogue {
  public:
   // Names that CUTLASS asks for.
   using ElementC = void;
-  using ElementD = T;
+  using ElementD = typename OfSums::Result;
   using StrideC = cute::Stride<int64_t, cute::_1, int64_t>;
   using StrideD = StrideC;
   using DispatchPolicy = cutlass::epilogue::NoSmemWarpSpecialized;
@@ -88,27 +88,30 @@ class Epilogue {
     // Sums are ((2 next to each other, 2 rows, eights of columns), blocks of 64 rows, 1).
     constexpr int kEights = size<0, 2>(Layout{}), kBlocks = size<1>(Layout{});
     constexpr int kStep = OfSums::kWidth / 8;
-    static_assert(size<2>(Layout{}) == 1 && kEights % kStep == 0);
+    static_assert(size<2>(Layout{}) == 1);
     const auto own =
         mma.get_thread_slice(thread).partition_C(make_identity_tensor(take<0, 2>(tile)));
     const int64_t first_row = int64_t{get<0>(place)} * get<0>(tile);
     const int64_t first_column = int64_t{get<1>(place)} * get<1>(tile);
     // Reads the next columns' numbers before it stores these: a load behind a store waits for
     // memory with nothing else to do.
-    auto columns = OfSums::template ColumnsAt<kPlain>(params_, first_column, thread % 4);
+    const OfSums of_sums(params_);
+    auto columns = of_sums.template ColumnsAt<kPlain>(first_column, kStep, thread % 4);
     CUTLASS_PRAGMA_UNROLL
     for (int eight = 0; eight < kEights; eight += kStep) {
-      const bool last = eight + kStep >= kEights;
-      const auto next = last ? columns
-                             : OfSums::template ColumnsAt<kPlain>(
-                                   params_, first_column + 8 * (eight + kStep), thread % 4);
+      const int eights = eight + kStep > kEights ? kEights - eight : kStep, end = eight + eights;
+      const auto next = end == kEights
+                            ? columns
+                            : of_sums.template ColumnsAt<kPlain>(
+                                  first_column + 8 * end,
+                                  end + kStep > kEights ? kEights - end : kStep, thread % 4);
       CUTLASS_PRAGMA_UNROLL
       for (int block = 0; block < kBlocks; ++block) {
         CUTLASS_PRAGMA_UNROLL
         for (int half = 0; half < 2; ++half) {
           const int64_t row = first_row + get<0>(own(make_coord(_0{}, half, _0{}), block, _0{}));
           if (row >= get<0>(problem)) continue;
-          OfSums::template Store<kPlain>(params_, columns, row, [&](int j, int i) {
+          of_sums.template Store<kPlain>(columns, eights, row, [&](int j, int i) {
             return sums(make_coord(i, half, eight + j), block, _0{});
           });
         }
@@ -128,7 +131,7 @@ using SharingW = cute::Shape<cute::_2, cute::_1, cute::_1>;
 // that nearly all multiprocessors have the same number of tiles.
 template <typename T, typename OfSums, typename Cluster>
 struct Product {
-  using Tile = cute::Shape<cute::_128, cute::Int<160>, cute::_64>;
+  using Tile = cute::Shape<cute::_128, cute::Int<160>, cute::Int<128 / sizeof(T)>>;
   template <int kBlocks>
   using Load = std::conditional_t<kBlocks == 1, cute::SM90_TMA_LOAD, cute::SM90_TMA_LOAD_MULTICAST>;
   using Stride = cute::Stride<int64_t, cute::_1, int64_t>;
@@ -144,7 +147,7 @@ struct Product {
       cute::identity, Load<cute::size<0>(Cluster{})>, SharedLayout, void, cute::identity>;
   using Kernel = cutlass::gemm::kernel::GemmUniversal<
       cute::Shape<int, int, int, int>, MainLoop,
-      cutlass::epilogue::collective::detail::Sm90TmaWarpSpecializedAdapter<Epilogue<T, OfSums>>>;
+      cutlass::epilogue::collective::detail::Sm90TmaWarpSpecializedAdapter<Epilogue<OfSums>>>;
 };
 
 template <typename Cluster, typename T, typename OfSums>
@@ -181,7 +184,7 @@ cudaError_t LaunchInClusters(const ProductSizes& sizes, const T* x, const T* w,
 }
 
 // REQUIRES: addresses aligned to 16 bytes, which CUTLASS asserts only. cudaErrorNotSupported: a GPU
-// that is no Hopper. cudaErrorInvalidValue: a depth that is no multiple of 8.
+// that is no Hopper. cudaErrorInvalidValue: a depth that is no multiple of 16 bytes.
 template <typename T, typename OfSums>
 cudaError_t LaunchProduct(const ProductSizes& sizes, const T* x, const T* w,
                           const typename OfSums::Params& params, cudaStream_t stream) {

@@ -1,0 +1,37 @@
+// Keys that callers show, as passwords: a file says whose each is.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace latentd::tls {
+
+// Immutable, thread-safe.
+class ApiKeys {
+ public:
+  // Lines "NAME KEY" with blanks between them; empty lines, and those that begin with "#", are
+  // skipped. A name has 1 to 64 letters, digits and ._- characters; a key 16 to 512 visible
+  // characters of ASCII, or it is "sha256:" with the 64 hexadecimal digits of its SHA-256. A name
+  // may have several keys. INVALID_ARGUMENT begins with `file` and the number of the line, and has
+  // no key in it.
+  static absl::StatusOr<ApiKeys> Parse(absl::string_view text, absl::string_view file);
+
+  // Whose key it is; empty: nobody's. It takes as long whichever it is.
+  std::string NameOf(absl::string_view key) const;
+
+ private:
+  struct Entry {
+    std::string name;
+    std::string digest;
+  };
+
+  static absl::StatusOr<Entry> ParseLine(absl::string_view line);
+  absl::Status Add(Entry entry);
+
+  std::vector<Entry> entries_;
+};
+
+}  // namespace latentd::tls

@@ -1,0 +1,171 @@
+"""Stock clients of the APIs that latentd has over HTTP, unmodified: openai, huggingface_hub, webuiapi (foreign_clients.txt)."""
+
+import asyncio
+import base64
+import io
+import json
+import pathlib
+import sys
+import threading
+import unittest
+import urllib.request
+import warnings
+
+import run
+
+sys.path.append(str(run.install_client(pathlib.Path(__file__).with_name("foreign_clients.txt"))))
+
+import huggingface_hub  # noqa: E402
+import huggingface_hub.errors  # noqa: E402
+import openai  # noqa: E402
+import PIL.Image  # noqa: E402
+import webuiapi  # noqa: E402
+
+import png  # noqa: E402
+from server_process import DEADLINE, wait_until  # noqa: E402
+from shared_server import SharedServerTestCase  # noqa: E402
+
+PROMPT = "a red circle on a blue background"
+IMAGE = png.write(64, 64, bytes(range(192)))
+LONG = {"num_inference_steps": 150, "num_images_per_prompt": 4}
+
+
+def pixels(image):
+    """(size, bytes) of a picture of PIL's or a file."""
+    if isinstance(image, bytes):
+        image = PIL.Image.open(io.BytesIO(image))
+    return image.size, image.convert("RGB").tobytes()
+
+
+class ForeignClientsTest(SharedServerTestCase):
+    ARGUMENTS = ("--http-listen=127.0.0.1:0",)
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        line = cls.server.wait_for_log(lambda entry: entry["message"].startswith("http on "))["message"]
+        cls.url = "http://" + line.removeprefix("http on ")
+
+    def setUp(self):
+        self.openai = openai.OpenAI(**self.openai_options())
+        self.addCleanup(self.openai.close)
+        self.hugging_face = huggingface_hub.InferenceClient(base_url=self.url + "/hf")
+        self.web_ui = self.new_web_ui()
+
+    def openai_options(self):
+        return {"base_url": self.url + "/v1", "api_key": "none", "timeout": DEADLINE, "max_retries": 0}
+
+    def new_web_ui(self):
+        return webuiapi.WebUIApi(host="127.0.0.1", port=int(self.url.rpartition(":")[2]))
+
+    def grpc_pictures(self, **fields):
+        return [image.data for image in self.api.generate(self.api.request(prompt=PROMPT, **fields)).images]
+
+    def wait_until_one_runs(self):
+        def runs():
+            with urllib.request.urlopen(self.url + "/sdapi/v1/progress", timeout=DEADLINE) as answer:
+                return json.load(answer)["state"]["sampling_step"] > 0
+        wait_until(runs, "no request has begun")
+
+    def test_openai_draws_what_grpc_does(self):
+        models = [model.id for model in self.openai.models.list()]
+        answer = self.openai.images.generate(model=models[0], prompt=PROMPT, n=2, size="64x64",
+                                             extra_body={"num_inference_steps": 2, "seed": 7})
+        self.assertEqual([base64.b64decode(image.b64_json) for image in answer.data],
+                         self.grpc_pictures(num_images_per_prompt=2))
+        self.assertEqual([image.seed for image in answer.data], [7, 8])
+
+    def test_openai_takes_the_stream(self):
+        stream = self.openai.images.generate(prompt=PROMPT, size="64x64", stream=True, partial_images=2,
+                                             extra_body={"num_inference_steps": 40, "seed": 7})
+        events = list(stream)
+        self.assertEqual(events[-1].type, "image_generation.completed")
+        self.assertTrue(all(event.type == "image_generation.partial_image" for event in events[:-1]))
+        self.assertEqual(base64.b64decode(events[-1].b64_json), *self.grpc_pictures(num_inference_steps=40))
+
+    def test_openai_edits_and_varies(self):
+        few = {"num_inference_steps": 4, "seed": 7}
+        edited = self.openai.images.edit(image=IMAGE, prompt=PROMPT, size="64x64", extra_body=few)
+        self.assertEqual(base64.b64decode(edited.data[0].b64_json),
+                         *self.grpc_pictures(image=IMAGE, strength=0.6, num_inference_steps=4))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            varied = self.openai.images.create_variation(image=IMAGE, size="64x64", extra_body=few)
+        self.assertEqual(pixels(base64.b64decode(varied.data[0].b64_json))[0], (64, 64))
+
+    def test_openai_says_what_is_wrong(self):
+        with self.assertRaises(openai.BadRequestError) as caught:
+            self.openai.images.edit(image=[IMAGE, IMAGE], prompt=PROMPT)
+        self.assertEqual(caught.exception.param, "image")
+        with self.assertRaises(openai.BadRequestError) as caught:
+            self.openai.images.generate(prompt=PROMPT, size="60x64")
+        self.assertEqual(caught.exception.param, "size")
+        self.assertTrue(caught.exception.request_id)
+        with self.assertRaises(openai.NotFoundError) as caught:
+            self.openai.images.generate(prompt=PROMPT, model="no-such-model")
+        self.assertEqual(caught.exception.code, "model_not_found")
+
+    def test_openai_leaves_and_its_work_stops(self):
+        async def leave():
+            async with openai.AsyncOpenAI(**self.openai_options()) as client:
+                task = asyncio.create_task(client.images.generate(
+                    prompt=PROMPT, size="64x64", extra_body={**LONG, "request_id": "openai-leaves"}))
+                await asyncio.to_thread(self.wait_until_one_runs)
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+
+        asyncio.run(leave())
+        line = self.server.request_line("openai-leaves")
+        self.assertEqual((line["code"], line["http"]), ("CANCELLED", 499))
+
+    def test_hugging_faces_client_draws_what_grpc_does(self):
+        small = {"num_inference_steps": 4, "seed": 7}
+        drawn = self.hugging_face.text_to_image(PROMPT, width=64, height=64, **small)
+        self.assertEqual(pixels(drawn), pixels(*self.grpc_pictures(num_inference_steps=4)))
+        drawn = self.hugging_face.image_to_image(IMAGE, prompt=PROMPT, num_inference_steps=4, strength=0.6, seed=7,
+                                                 target_size={"width": 64, "height": 64})
+        self.assertEqual(pixels(drawn),
+                         pixels(*self.grpc_pictures(image=IMAGE, strength=0.6, num_inference_steps=4)))
+        with self.assertRaises(huggingface_hub.errors.HfHubHTTPError) as caught:
+            self.hugging_face.text_to_image(PROMPT, extra_body={"no_such_field": 1})
+        self.assertIn("no_such_field", str(caught.exception))
+
+    def test_the_web_uis_client_draws_what_grpc_does(self):
+        # An empty negative prompt is encoded where it is said, as in diffusers and the web UI.
+        of_web_ui = {"scheduler": "Euler a", "prompt_syntax": "PROMPT_SYNTAX_A1111", "negative_prompt": ""}
+        drawn = self.web_ui.txt2img(prompt=PROMPT, steps=2, width=64, height=64, seed=7, cfg_scale=3,
+                                    sampler_name="Euler a")
+        self.assertEqual(pixels(drawn.image), pixels(*self.grpc_pictures(guidance_scale=3, **of_web_ui)))
+        self.assertEqual(drawn.info["seed"], 7)
+        image = PIL.Image.open(io.BytesIO(IMAGE))
+        drawn = self.web_ui.img2img(images=[image], prompt=PROMPT, steps=4, width=64, height=64, seed=7, cfg_scale=3,
+                                    sampler_name="Euler a", denoising_strength=0.6)
+        self.assertEqual(pixels(drawn.image), pixels(*self.grpc_pictures(
+            guidance_scale=3, image=IMAGE, strength=0.6, num_inference_steps=4, **of_web_ui)))
+        with self.assertRaisesRegex(RuntimeError, "422.*tiling"):
+            self.web_ui.txt2img(prompt=PROMPT, tiling=True)
+
+    def test_the_web_uis_client_finds_its_way(self):
+        self.assertIn(self.web_ui.util_get_current_model(), self.web_ui.util_get_model_names())
+        self.assertIn("Euler a", self.web_ui.util_get_sampler_names())
+        self.web_ui.util_set_model(self.web_ui.util_get_current_model())
+
+    def test_the_web_uis_client_interrupts(self):
+        errors = []
+
+        def draw():
+            try:
+                self.web_ui.txt2img(prompt=PROMPT, steps=150, n_iter=4, width=64, height=64)
+            except RuntimeError as error:
+                errors.append(error)
+
+        drawing = threading.Thread(target=draw)
+        drawing.start()
+        self.wait_until_one_runs()
+        self.new_web_ui().interrupt()
+        drawing.join(DEADLINE)
+        self.assertIn("503", str(errors))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,67 @@
+#include "server/http/routes/request_limits.h"
+
+#include <gtest/gtest.h>
+
+#include <optional>
+
+#include "core/base/errors/error_details.h"
+#include "server/http/exchange/http_status.h"
+
+namespace latentd::server::http {
+namespace {
+
+constexpr int64_t kBeside = 256 << 10;
+
+TEST(RequestLimitsTest, ABodyMayHaveAPictureWhereTheRouteHas) {
+  const Request json = {.headers = {{"Content-Type", "application/json"}}};
+  const Request form = {.headers = {{"Content-Type", "multipart/form-data; boundary=b"}}};
+  const Route plain = {.method = "POST", .path = "/a"};
+  const Route draws = {.method = "POST", .path = "/b", .has_picture = true};
+  EXPECT_EQ(MostBodyBytes(plain, json, 1 << 20), kBeside);
+  EXPECT_EQ(MostBodyBytes(plain, form, 1 << 20), kBeside);
+  EXPECT_EQ(MostBodyBytes(draws, form, 1000), 1000 + kBeside);
+  // Base64 of so many bytes.
+  EXPECT_EQ(MostBodyBytes(draws, json, 3000), 4000 + kBeside);
+  EXPECT_EQ(MostBodyBytes(draws, json, 3001), 4004 + kBeside);
+  EXPECT_EQ(MostBodyBytes(draws, {}, 3000), 4000 + kBeside);
+}
+
+TEST(RequestLimitsTest, TheSizeIsJudgedWhereItIsSaid) {
+  EXPECT_TRUE(CheckBody({}, 100, 100).ok());
+  EXPECT_TRUE(CheckBody({}, std::nullopt, 100).ok());
+  EXPECT_EQ(GetReason(CheckBody({}, 101, 100)), kTooLarge);
+  EXPECT_EQ(GetReason(CheckBody({}, ~uint64_t{0}, 100)), kTooLarge);
+}
+
+TEST(RequestLimitsTest, NothingIsUnpacked) {
+  const auto coded = [](const char* coding) {
+    return GetReason(CheckBody({.headers = {{"Content-Encoding", coding}}}, 1, 100));
+  };
+  EXPECT_EQ(coded("gzip"), kWrongMediaType);
+  EXPECT_EQ(coded("identity, gzip"), kWrongMediaType);
+  EXPECT_EQ(coded("Identity"), "");
+  EXPECT_EQ(coded(""), "");
+}
+
+TEST(RequestLimitsTest, ABodyHasTimeByItsSize) {
+  EXPECT_EQ(TimeFor(0), absl::Seconds(10));
+  EXPECT_EQ(TimeFor(64 << 10), absl::Seconds(11));
+  EXPECT_EQ(TimeFor(int64_t{290} * (64 << 10)), absl::Minutes(5));
+  EXPECT_EQ(TimeFor(int64_t{1} << 40), absl::Minutes(5));
+}
+
+TEST(RequestLimitsTest, ADeadlineIsWhatAClientWaits) {
+  const absl::Time now = absl::FromUnixSeconds(1000);
+  const auto deadline = [&](const char* says) {
+    return DeadlineOf({.headers = {{"X-Request-Timeout", says}}}, now);
+  };
+  EXPECT_EQ(deadline("1.5"), now + absl::Milliseconds(1500));
+  for (const char* says : {"", "0", "-1", "soon", "1s", "nan", "inf", "1e400"}) {
+    EXPECT_EQ(deadline(says), absl::InfiniteFuture()) << says;
+  }
+  EXPECT_EQ(deadline("1e300"), absl::InfiniteFuture());
+  EXPECT_EQ(DeadlineOf({}, now), absl::InfiniteFuture());
+}
+
+}  // namespace
+}  // namespace latentd::server::http

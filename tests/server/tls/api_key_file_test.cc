@@ -1,0 +1,203 @@
+// The file of keys, and the two ways in that it guards, by real connections.
+#include "server/tls/api_key_file.h"
+
+#include <gmock/gmock.h>
+#include <grpcpp/client_context.h>
+#include <sys/stat.h>
+
+#include <fstream>
+#include <string>
+#include <thread>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "nlohmann/json.hpp"
+#include "tests/server/http/http_client.h"
+#include "tests/server/running_server.h"
+#include "tests/support/status_matchers.h"
+
+namespace latentd::server::tls {
+namespace {
+
+using ::latentd::testing::IsOk;
+using ::latentd::testing::StatusIs;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr char kWebKey[] = "key-of-the-web-0", kBatchKey[] = "key-of-the-batch";
+
+std::string Bearer(const std::string& key) { return "Bearer " + key; }
+
+class ApiKeyFileTest : public RunningServer {
+ protected:
+  void SetUp() override { PutKeys(absl::StrCat("web ", kWebKey, "\n")); }
+
+  void PutKeys(const std::string& text, mode_t mode = 0600) {
+    std::ofstream(file_) << text;
+    chmod(file_.c_str(), mode);
+  }
+
+  void Listen() { Start({.http_listen = "127.0.0.1:0", .api_key_file = file_}); }
+
+  grpc::Status Capabilities(const std::string& name, const std::string& value) {
+    grpc::ClientContext context;
+    if (!name.empty()) context.AddMetadata(name, value);
+    latent::v1::GetCapabilitiesResponse response;
+    return stub_->GetCapabilities(&context, {}, &response);
+  }
+
+  http::Received Ask(const std::string& method, const std::string& path,
+                     const std::string& headers = "") {
+    return http::HttpClient(server_->http_address()).Ask(method, path, "", headers);
+  }
+
+  const testing::TemporaryDirectory directory_;
+  const std::string file_ = directory_.File("keys");
+};
+
+TEST_F(ApiKeyFileTest, AKeyComesInThreeWays) {
+  ASSERT_OK_AND_ASSIGN(const auto keys, ApiKeyFile::Open(file_, clock_));
+  const std::string basic = absl::Base64Escape(absl::StrCat("anybody:", kWebKey));
+  for (const std::string& authorization :
+       {Bearer(kWebKey), absl::StrCat("bearer  ", kWebKey, " "), "Basic " + basic}) {
+    const auto caller = keys->Check(authorization, "");
+    ASSERT_OK(caller) << authorization;
+    EXPECT_EQ(*caller, "key:web") << authorization;
+  }
+  EXPECT_THAT(keys->Check("", kWebKey), IsOk());
+  EXPECT_THAT(keys->Check("Bearer none", kWebKey), IsOk());
+  EXPECT_THAT(keys->Check("", ""),
+              StatusIs(absl::StatusCode::kUnauthenticated, HasSubstr("asks for an API key")));
+  for (const std::string& authorization :
+       {Bearer(kBatchKey), std::string(kWebKey), absl::StrCat("Token ", kWebKey),
+        absl::StrCat("Basic ", kWebKey), "Basic " + absl::Base64Escape(kWebKey),
+        std::string("Bearer "), Bearer(absl::StrCat(kWebKey, ",", kWebKey))}) {
+    EXPECT_THAT(keys->Check(authorization, ""),
+                StatusIs(absl::StatusCode::kUnauthenticated, HasSubstr("none of this server's")))
+        << authorization;
+  }
+}
+
+TEST_F(ApiKeyFileTest, AFileThatEverybodyMayUseIsRefused) {
+  for (const mode_t mode : {0604, 0602, 0601}) {
+    PutKeys(absl::StrCat("web ", kWebKey), mode);
+    EXPECT_THAT(ApiKeyFile::Open(file_, clock_),
+                StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr(file_)))
+        << mode;
+  }
+  PutKeys(absl::StrCat("web ", kWebKey), 0640);
+  EXPECT_OK(ApiKeyFile::Open(file_, clock_));
+  EXPECT_THAT(ApiKeyFile::Open(directory_.File("missing"), clock_), Not(IsOk()));
+  PutKeys("web short");
+  EXPECT_THAT(ApiKeyFile::Open(file_, clock_),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("line 1")));
+}
+
+TEST_F(ApiKeyFileTest, EveryWayInAsksForOne) {
+  Listen();
+  EXPECT_EQ(Capabilities("", "").error_code(), grpc::StatusCode::UNAUTHENTICATED);
+  EXPECT_EQ(Capabilities("authorization", Bearer(kBatchKey)).error_code(),
+            grpc::StatusCode::UNAUTHENTICATED);
+  EXPECT_TRUE(Capabilities("authorization", Bearer(kWebKey)).ok());
+  EXPECT_TRUE(Capabilities("x-api-key", kWebKey).ok());
+
+  const http::Received refused = Ask("GET", "/v1/models");
+  EXPECT_EQ(refused.code, 401);
+  EXPECT_EQ(refused.headers.at("www-authenticate"), "Bearer, Basic realm=\"latentd\"");
+  EXPECT_EQ(nlohmann::json::parse(refused.body)["error"]["code"], "invalid_api_key");
+  EXPECT_EQ(Ask("GET", "/v1/models", "Authorization: " + Bearer(kWebKey) + "\r\n").code, 200);
+  EXPECT_EQ(Ask("GET", "/sdapi/v1/options", absl::StrCat("X-Api-Key: ", kWebKey, "\r\n")).code,
+            200);
+  for (const char* path : {"/v1/images/generations", "/sdapi/v1/interrupt", "/hf"}) {
+    EXPECT_EQ(Ask("POST", path).code, 401) << path;
+  }
+  EXPECT_EQ(nlohmann::json::parse(Ask("POST", "/sdapi/v1/skip").body)["error"], "invalid_api_key");
+  EXPECT_TRUE(nlohmann::json::parse(Ask("POST", "/hf").body)["error"].is_string());
+  EXPECT_EQ(engine_.job_count(), 0u);
+}
+
+TEST_F(ApiKeyFileTest, EveryMethodOfGrpcAsksForOne) {
+  Listen();
+  const auto code_of = [](const grpc::Status& status) { return status.error_code(); };
+  {
+    grpc::ClientContext context;
+    latent::v1::GenerateResponse response;
+    EXPECT_EQ(code_of(stub_->Generate(&context, Request(), &response)),
+              grpc::StatusCode::UNAUTHENTICATED);
+  }
+  {
+    grpc::ClientContext context;
+    latent::v1::EncodeResponse response;
+    EXPECT_EQ(code_of(stub_->Encode(&context, {}, &response)), grpc::StatusCode::UNAUTHENTICATED);
+  }
+  {
+    grpc::ClientContext context;
+    latent::v1::CancelGenerationResponse response;
+    EXPECT_EQ(code_of(stub_->CancelGeneration(&context, {}, &response)),
+              grpc::StatusCode::UNAUTHENTICATED);
+  }
+  latent::v1::GenerateEvent event;
+  {
+    grpc::ClientContext context;
+    const auto reader = stub_->GenerateStream(&context, Request());
+    EXPECT_FALSE(reader->Read(&event));
+    EXPECT_EQ(code_of(reader->Finish()), grpc::StatusCode::UNAUTHENTICATED);
+  }
+  {
+    grpc::ClientContext context;
+    const auto reader = stub_->ResumeStream(&context, {});
+    EXPECT_FALSE(reader->Read(&event));
+    EXPECT_EQ(code_of(reader->Finish()), grpc::StatusCode::UNAUTHENTICATED);
+  }
+  EXPECT_EQ(engine_.job_count(), 0u);
+}
+
+TEST_F(ApiKeyFileTest, ProbesNeedNone) {
+  Listen();
+  EXPECT_EQ(Ask("GET", "/healthz").code, 200);
+  EXPECT_EQ(Ask("GET", "/readyz").code, 200);
+  grpc::ClientContext context;
+  grpc::health::v1::HealthCheckResponse response;
+  EXPECT_TRUE(health_->Check(&context, {}, &response).ok());
+}
+
+TEST_F(ApiKeyFileTest, ACallerIsItsKeysName) {
+  Listen();
+  std::thread by_grpc([&] {
+    grpc::ClientContext context;
+    context.AddMetadata("authorization", Bearer(kWebKey));
+    latent::v1::GenerateResponse response;
+    stub_->Generate(&context, Request(), &response);
+  });
+  SendPicture("picture", 0);
+  by_grpc.join();
+  std::thread engine([&] { SendPicture("picture", 1); });
+  const http::Received drawn = http::HttpClient(server_->http_address())
+                                   .Ask("POST", "/v1/images/generations", R"({"prompt": "a"})",
+                                        "Authorization: " + Bearer(kWebKey) + "\r\n");
+  engine.join();
+  EXPECT_EQ(drawn.code, 200);
+  EXPECT_EQ(engine_.WaitForSpec(0).caller, "key:web");
+  EXPECT_EQ(engine_.WaitForSpec(1).caller, "key:web");
+}
+
+TEST_F(ApiKeyFileTest, ANewFileCountsForTheNextCallAndABrokenOneNot) {
+  Listen();
+  PutKeys("web short");
+  server_->RefreshTls();
+  EXPECT_TRUE(Capabilities("authorization", Bearer(kWebKey)).ok());
+  PutKeys(absl::StrCat("batch ", kBatchKey, "\n"));
+  server_->RefreshTls();
+  EXPECT_FALSE(Capabilities("authorization", Bearer(kWebKey)).ok());
+  EXPECT_TRUE(Capabilities("authorization", Bearer(kBatchKey)).ok());
+  EXPECT_EQ(Ask("GET", "/v1/models", "Authorization: " + Bearer(kBatchKey) + "\r\n").code, 200);
+}
+
+TEST_F(ApiKeyFileTest, WithoutAFileAnyKeyIsOfNoMatter) {
+  Start({.http_listen = "127.0.0.1:0"});
+  EXPECT_TRUE(Capabilities("authorization", "Bearer none").ok());
+  EXPECT_EQ(Ask("GET", "/v1/models", "Authorization: Bearer none\r\n").code, 200);
+}
+
+}  // namespace
+}  // namespace latentd::server::tls
