@@ -57,7 +57,7 @@ absl::StatusOr<EmbeddingVectors> ReadVectors(const std::string& path, absl::stri
                   " tokens");
   }
   EmbeddingVectors vectors{.width = width};
-  const std::optional<std::vector<double>> values = weights::ReadValues(tensor, count * width);
+  const std::optional<std::vector<double>> values = weights::ReadValues(tensor);
   if (values) vectors.values.assign(values->begin(), values->end());
   const bool are_finite =
       values && absl::c_all_of(vectors.values, [](float value) { return std::isfinite(value); });

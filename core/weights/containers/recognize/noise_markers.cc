@@ -16,6 +16,8 @@ namespace {
 
 using device::DType;
 
+constexpr int64_t kMostValues = 75 * 4096;  // a textual inversion of the widest encoder has no more
+
 template <typename T>
 T Load(const char* bytes) {
   T value;
@@ -157,10 +159,10 @@ bool IsMarked(const NoiseMarkers& markers) {
   return markers.decided_by != kDecidedByDefault && markers.decided_by != kDecidedByFlag;
 }
 
-std::optional<std::vector<double>> ReadValues(const StoredTensor& tensor, int64_t most) {
+std::optional<std::vector<double>> ReadValues(const StoredTensor& tensor) {
   const Decoder decode = DecoderOf(tensor);
   const int64_t count = tensor.data.elements();
-  if (decode == nullptr || !tensor.data.has_memory() || count < 1 || count > most) {
+  if (decode == nullptr || !tensor.data.has_memory() || count < 1 || count > kMostValues) {
     return std::nullopt;
   }
   const auto* bytes = static_cast<const char*>(tensor.data.data());

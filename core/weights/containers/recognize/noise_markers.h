@@ -3,7 +3,6 @@
 // Thread-safe: free functions without state.
 #pragma once
 
-#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -44,8 +43,7 @@ absl::StatusOr<NoiseMarkers> ReadNoiseMarkers(const std::string& path, const Ten
                                               const Metadata& metadata, FileFamily family,
                                               const SourceMap& unet, absl::string_view said = {});
 
-// Values of a tensor of floats; nullopt: it has no memory, another dtype, more values than `most`,
-// or one that is not finite.
-std::optional<std::vector<double>> ReadValues(const StoredTensor& tensor, int64_t most = 4096);
+// Values of a small tensor of floats; nullopt: it has no memory, or another dtype.
+std::optional<std::vector<double>> ReadValues(const StoredTensor& tensor);
 
 }  // namespace latentd::weights
