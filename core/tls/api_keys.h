@@ -19,7 +19,7 @@ class ApiKeys {
   // no key in it.
   static absl::StatusOr<ApiKeys> Parse(absl::string_view text, absl::string_view file);
 
-  // Whose key it is; empty: nobody's. It takes as long whichever it is.
+  // The caller whose key it is; empty: no caller's. It takes as long whichever it is.
   std::string NameOf(absl::string_view key) const;
 
  private:

@@ -16,7 +16,7 @@ namespace latentd::server::tls {
 // Thread-safe.
 class ApiKeyFile {
  public:
-  // `clock` outlives it. FAILED_PRECONDITION where the file may be read by everybody on this
+  // `clock` outlives it. FAILED_PRECONDITION where the file may be read by any user of this
   // machine; else as ApiKeys.
   static absl::StatusOr<std::unique_ptr<ApiKeyFile>> Open(const std::string& file,
                                                           const Clock& clock);

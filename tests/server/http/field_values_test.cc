@@ -18,7 +18,7 @@ using ::testing::HasSubstr;
 
 class FieldValuesTest : public ::testing::Test {
  protected:
-  // What is wrong; empty: it was set.
+  // Says why it is wrong; empty: it was set.
   std::string Set(const std::string& field, const json& value) {
     request_.Clear();
     std::vector<FieldViolation> violations;

@@ -15,7 +15,7 @@ namespace {
 using F8ProductTest = HopperTest;
 using F8LinearGegluTest = HopperTest;
 
-constexpr float kScale = 0x1p-10f;  // of both operands
+constexpr float kScale = 0x1p-10f;  // both operands have it
 
 struct F8Sizes {
   int64_t rows, columns, depth;
