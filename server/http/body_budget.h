@@ -21,8 +21,6 @@ class BodyBudget {
     return {this, [bytes](BodyBudget* budget) { budget->held_.fetch_sub(bytes); }};
   }
 
-  int64_t held() const { return held_; }
-
  private:
   const int64_t most_;
   std::atomic<int64_t> held_ = 0;

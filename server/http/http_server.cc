@@ -100,7 +100,6 @@ class HttpServer::Port {
   }
 
   int port() const { return port_; }
-  int64_t body_bytes() const { return service_.bodies.held(); }
 
   void BeginDrain() {
     service_.draining = true;
@@ -228,6 +227,5 @@ HttpServer::~HttpServer() { port_->Close(); }
 
 void HttpServer::BeginDrain() { port_->BeginDrain(); }
 void HttpServer::Close() { port_->Close(); }
-int64_t HttpServer::body_bytes() const { return port_->body_bytes(); }
 
 }  // namespace latentd::server::http

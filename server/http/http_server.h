@@ -43,9 +43,6 @@ class HttpServer {
   // Closes what is left, and waits until that has ended. Once.
   void Close();
 
-  // Bytes of bodies that are being received or read.
-  int64_t body_bytes() const;
-
  private:
   class Port;
 
