@@ -96,13 +96,14 @@ TEST_F(AdapterSetsTest, DrawWhatTheMergedModelDrawsAndCompileNothing) {
 }
 
 TEST_F(AdapterSetsTest, OfManyInTurnFewAreKept) {
+  constexpr int kMany = pipeline::AdapterSets::kMostSets + 6;
   const auto engine = Load(WithAdapters());
-  for (int i = 1; i <= 40; ++i) Draw(*engine, {{"dora", i / 40.0}});
+  for (int i = 1; i <= kMany; ++i) Draw(*engine, {{"dora", i / 40.0}});
   engine->FinishPreparing();
   const int kept = StatusOf(*engine, "dora").sets;
   EXPECT_THAT(kept, Le(static_cast<int>(pipeline::AdapterSets::kMostSets) + 1));
   const int64_t bytes = engine->graphs().memory().weight_bytes;
-  for (int i = 1; i <= 10; ++i) Draw(*engine, {{"dora", -i / 40.0}});
+  for (int i = 1; i <= 4; ++i) Draw(*engine, {{"dora", -i / 40.0}});
   engine->FinishPreparing();
   EXPECT_THAT(engine->graphs().memory().weight_bytes, Le(bytes + bytes / 50));
   Draw(*engine, {});  // the last request with one is over then
@@ -114,10 +115,10 @@ TEST_F(AdapterSetsTest, OfManyInTurnFewAreKept) {
 TEST_F(AdapterSetsTest, LeaveMemoryForEachOtherUnderABudget) {
   const int64_t alone = Load(SmallConfig())->graphs().memory().on_device();
   Config config = WithAdapters();
-  config.memory_bytes = alone * 3;  // far less than 20 sets take
+  config.memory_bytes = alone * 3;  // far less than 12 sets take
   const auto engine = Load(config);
   const std::string first = Draw(*engine, {{"kohya", 0.1}});
-  for (int i = 2; i <= 20; ++i) Draw(*engine, {{"kohya", i / 10.0}});
+  for (int i = 2; i <= 12; ++i) Draw(*engine, {{"kohya", i / 10.0}});
   EXPECT_THAT(engine->graphs().memory().on_device(), Le(config.memory_bytes));
   EXPECT_EQ(Draw(*engine, {{"kohya", 0.1}}), first);
 }
