@@ -14,10 +14,11 @@ struct GraphLabel {
   std::string model;  // by its name: "base"
   // text_encoder, text_encoder_2, unet, vae_decoder, vae_encoder, vae_tiny.
   std::string component;
-  // For a UNet: "request" (once a request) or "step", "step_2_chunks" for prompts of two; for a
-  // text encoder: "vectors" (for words of textual inversions), "masked" (for weights below 1 of
-  // Compel's syntax), "masked_vectors" (for both), or empty; for a vae_encoder: "sample" (once a
-  // picture), or empty as for the others. "lane" is no graph: the memory that steps run in.
+  // For a UNet: "request" (once a request) or "step", "step_2_chunks" for prompts of two,
+  // "step_32_ranks" with low-rank paths; for a text encoder: "vectors" (for words of textual
+  // inversions), "masked" (for weights below 1 of Compel's syntax), "masked_vectors" (for both), or
+  // empty; for a vae_encoder: "sample" (once a picture), or empty as for the others. "lane" is no
+  // graph: the memory that steps run in.
   std::string part;
   // The bucket, in pixels; 0 and 0 where one graph serves every bucket.
   int width = 0;

@@ -29,6 +29,12 @@ struct Value {
 // An operand that may be absent (a bias).
 inline constexpr Value kNone{};
 
+// Operands of low_rank beside its base and x.
+struct LowRankOperands {
+  Value down, up;  // pools of the slots' matrices
+  Value slot, scale;
+};
+
 class GraphBuilder {
  public:
   Value Input(const std::string& name, DType dtype, Shape shape, Rate rate);
@@ -42,6 +48,7 @@ class GraphBuilder {
   Value Linear(Value x, Value weight, Value bias = kNone);
   Value Matmul(Value a, Value b);
   Value Attention(Value query, Value key, Value value, AttentionAttributes attributes);
+  Value LowRank(Value base, Value x, const LowRankOperands& path);
   Value GroupNorm(Value x, Value gamma, Value beta, GroupNormAttributes attributes);
   Value LayerNorm(Value x, Value gamma, Value beta, float epsilon);
   Value Softmax(Value x);

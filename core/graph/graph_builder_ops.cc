@@ -13,6 +13,9 @@ Value GraphBuilder::Matmul(Value a, Value b) { return Emit(Op::kMatmul, {a, b});
 Value GraphBuilder::Attention(Value query, Value key, Value value, AttentionAttributes attributes) {
   return Emit(Op::kAttention, {query, key, value}, attributes);
 }
+Value GraphBuilder::LowRank(Value base, Value x, const LowRankOperands& path) {
+  return Emit(Op::kLowRank, {base, x, path.down, path.up, path.slot, path.scale});
+}
 Value GraphBuilder::GroupNorm(Value x, Value gamma, Value beta, GroupNormAttributes attributes) {
   return Emit(Op::kGroupNorm, {x, gamma, beta}, attributes);
 }

@@ -28,6 +28,20 @@ absl::StatusOr<int64_t> WindowCount(int64_t size, int64_t before, int64_t after,
   return (padded - kernel) / stride + 1;
 }
 
+absl::Status CheckType(const ValueType& operand, absl::string_view what, const ValueType& wanted) {
+  if (operand == wanted) return absl::OkStatus();
+  return Mismatch(what, " ", ToString(operand), " must be ", ToString(wanted));
+}
+
+// OK iff base and x are lines of as many rows, the same but for their length.
+absl::Status CheckLines(const Shape& base, const Shape& x) {
+  bool same = base.rank() == x.rank();
+  for (int i = 0; same && i < base.rank() - 1; ++i) same = base[i] == x[i];
+  if (same && base.rank() >= 2) return absl::OkStatus();
+  return Mismatch("base ", base.ToString(), " and x ", x.ToString(),
+                  " must have at least two dimensions, equal but for the last");
+}
+
 }  // namespace
 
 Inferred InferConv2d(Operands operands, const Attributes& attributes) {
@@ -94,6 +108,20 @@ Inferred InferAttention(Operands operands, const Attributes& attributes) {
     return Mismatch(attention.heads, " heads do not divide ", query[2], " channels");
   }
   if (!std::isfinite(attention.scale)) return Mismatch("scale must be finite");
+  return operands[0];
+}
+
+Inferred InferLowRank(Operands operands, const Attributes&) {
+  RETURN_IF_ERROR(CheckOneFloatType(operands.subspan(0, 4)));
+  const Shape &base = operands[0].shape, &x = operands[1].shape;
+  RETURN_IF_ERROR(CheckLines(base, x));
+  RETURN_IF_ERROR(CheckRank(operands[2], 3, "down"));
+  const DType dtype = operands[0].dtype;
+  const int64_t slots = operands[2].shape[0], rank = operands[2].shape[1];
+  RETURN_IF_ERROR(CheckType(operands[2], "down", {dtype, Shape{slots, rank, x[-1]}}));
+  RETURN_IF_ERROR(CheckType(operands[3], "up", {dtype, Shape{slots, base[-1], rank}}));
+  RETURN_IF_ERROR(CheckType(operands[4], "slot", {DType::kI64, Shape{base[0]}}));
+  RETURN_IF_ERROR(CheckType(operands[5], "scale", {DType::kF32, Shape{base[0], rank}}));
   return operands[0];
 }
 

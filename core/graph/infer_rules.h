@@ -42,6 +42,7 @@ Inferred InferConv2d(Operands operands, const Attributes& attributes);
 Inferred InferLinear(Operands operands, const Attributes& attributes);
 Inferred InferMatmul(Operands operands, const Attributes& attributes);
 Inferred InferAttention(Operands operands, const Attributes& attributes);
+Inferred InferLowRank(Operands operands, const Attributes& attributes);
 
 // Norms (infer_norms.cc).
 Inferred InferGroupNorm(Operands operands, const Attributes& attributes);

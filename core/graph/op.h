@@ -35,6 +35,12 @@ enum class Op : uint8_t {
   kMatmul,     // a [.., m, k], b [.., k, n], the same leading dimensions
   kAttention,  // query [n, tq, c], key [n, tk, c], value [n, tk, c]: softmax(scale q kᵀ) v per
                // head; c = heads * head size
+  // Low-rank paths beside a product (LoRA), of each row its own: base [n, .., out], x [n, .., in],
+  // down [slots, rank, in], up [slots, out, rank], slot i64 [n], scale f32 [n, rank] -> base +
+  // (scale x downᵀ) upᵀ by the matrices of the row's slot. A row of a slot that there is not, or
+  // whose scales are all 0, is its base, to the bit. Ranks behind a path's own are zeros in both
+  // matrices.
+  kLowRank,
 
   // Norms.
   kGroupNorm,  // x image, gamma [c], beta [c]

@@ -40,6 +40,8 @@ constexpr OpRow kRows[] = {
     {Op::kMatmul, "matmul", 2, 2, kNo, InferMatmul, kBatch, kNever, kPlain, kNoActivation, kOwn},
     {Op::kAttention, "attention", 3, 3, Of<AttentionAttributes>, InferAttention, kKeeps, kQuery,
      kPlain, kNoActivation, kOwn},
+    {Op::kLowRank, "low_rank", 6, 6, kNo, InferLowRank, kPooled, kNever, kPlain, kNoActivation,
+     kOwn},
 
     {Op::kGroupNorm, "group_norm", 3, 3, Of<GroupNormAttributes>, InferGroupNorm, kFirst, kAll,
      kImages, kNoActivation, kOwn},

@@ -41,6 +41,7 @@ enum class RowRule : uint8_t {
   kKeeps,
   kFirst,          // if only the first operand differs from row to row
   kSecond,         // if only the second does
+  kPooled,         // if the third and the fourth do not, of which each row chooses a part
   kLastDimension,  // if only the first does, whose last dimension, in which the op works, is no row
   kBatch,          // if its matrices are a batch, or only the first operand differs
   kBroadcast,      // if what differs from row to row is not broadcast

@@ -23,6 +23,16 @@ absl::Status CheckOnly(const Graph& graph, const Node& node, size_t index) {
   return absl::OkStatus();
 }
 
+// OK iff no operand that rows choose parts of differs from row to row.
+absl::Status CheckPools(const Graph& graph, const Node& node) {
+  for (const size_t i : {size_t{2}, size_t{3}}) {
+    if (HasRows(graph, node.operands[i])) {
+      return Mixes("operand ", i, " must not depend on the request");
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckLastIsNotRows(const Graph& graph, const Node& node) {
   if (graph.node(node.operands[0]).shape.rank() >= 2) return CheckOnly(graph, node, 0);
   return Mixes("it mixes rows, the only dimension of its operand");
@@ -61,6 +71,8 @@ absl::Status CheckKeepsRows(const Graph& graph, const Node& node) {
       return CheckOnly(graph, node, 0);
     case RowRule::kSecond:
       return CheckOnly(graph, node, 1);
+    case RowRule::kPooled:
+      return CheckPools(graph, node);
     case RowRule::kLastDimension:
       return CheckLastIsNotRows(graph, node);
     case RowRule::kBatch:

@@ -258,9 +258,13 @@ absl::StatusOr<std::unique_ptr<const Pipeline>> LoadPipeline(const LoadOptions& 
   ASSIGN_OR_RETURN(const std::vector<Source> sources, OpenCheckpoints(table, options));
   for (const Source& source : sources) TellAll(source.checkpoint.notes(), options.note);
   RETURN_IF_ERROR(CheckMemory(sources, options, store.device()));
-  const ModelOptions model_options{options.components, options.precision, options.reference,
+  const ModelOptions model_options{options.components,
+                                   options.precision,
+                                   options.reference,
                                    options.vae_tiling_above,
-                                   /*takes_vectors=*/options.adapters != nullptr};
+                                   /*takes_vectors=*/options.adapters != nullptr,
+                                   options.adapters != nullptr ? options.path_slots : 0,
+                                   options.path_ranks};
   Pipeline::LoadedModels models(table.rows().size());
   for (const Source& source : sources) {
     RETURN_IF_ERROR(GiveUp(options));

@@ -27,6 +27,7 @@ struct LoadOptions {
   std::vector<ModelSource> models = {};  // beside these
   // Opened for these models; outlives the pipeline. Null: requests have no adapters.
   adapters::Catalogue* adapters = nullptr;
+  int path_slots = 0, path_ranks = 0;  // paths of requests with adapters; ModelOptions has more
   std::string variant;
   int64_t memory_bytes = 0;  // 0: what the machine and the cgroup allow
   // Looked at between components; CANCELLED once it is true.

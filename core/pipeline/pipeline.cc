@@ -274,6 +274,7 @@ absl::Status Pipeline::ResolveStages(const Inputs& inputs, Plan& plan) const {
     AddViolationsOf(adapters, violations);
   }
   if (!spec.adapters.empty()) plan.adapters = AdapterSets::IdOf(spec.adapters);
+  if (starts != nullptr) plan.ranks = PathRanksFor(*starts, spec);
   absl::StatusOr<std::vector<PlannedStage>> stages = StagesOf(spec);
   AddViolationsOf(stages.status(), violations);
   if (stages.ok()) plan.stages = *std::move(stages);
@@ -319,6 +320,7 @@ void Pipeline::PlanGraphs(Plan& plan) const {
   GraphNeeds needs{.height = shape.height,
                    .width = shape.width,
                    .rows = {plan.rows},
+                   .ranks = plan.ranks,
                    .image = plan.spec.has_image,
                    .steps = !plan.spec.output_embeds,
                    .decoded = !plan.spec.output_latents && !plan.spec.output_embeds};
@@ -333,10 +335,12 @@ void Pipeline::PlanGraphs(Plan& plan) const {
   plan.graphs = GraphsFor(needs);
   if (!needs.steps) return;
   for (const PlannedStage& stage : plan.stages) {
+    const int ranks = &stage == &plan.stages.front() ? plan.ranks : 0;
     for (int rows : RowCountsAt(plan.executed_size)) {
       if (rows <= plan.rows || plan.alone) continue;
       plan.dispensable.push_back(
-          {stage.model->row().id, {.shape = {rows, shape.height, shape.width, stage.chunks()}}});
+          {stage.model->row().id,
+           {.shape = {rows, shape.height, shape.width, stage.chunks(), ranks}}});
     }
   }
   const LoadedModel* tiny = plan.spec.previews_every ? WithTinyVae(plan.stages) : nullptr;
@@ -437,6 +441,8 @@ absl::StatusOr<std::vector<GraphHandle>> Pipeline::GraphsOf(ModelId leader, Size
                           .width = shape.width,
                           .rows = {rows},
                           .image = model->graphs().has_encoder()};
+      AddOnce(GraphsFor(needs), graphs);
+      needs.ranks = model->row().id == leader ? model->graphs().step_paths().ranks : 0;
       AddOnce(GraphsFor(needs), graphs);
       if (!model->graphs().takes_vectors()) continue;
       needs.takes_vectors = {true};

@@ -34,6 +34,10 @@ What to serve
   --adapters=DIR          a folder of LoRAs, which requests name (latent generate --adapter film:0.8), and of textual
                           inversions, whose words prompts may have. What is added, edited or removed is noticed; what is
                           broken is not served, and `latent adapters` says why (default: none)
+  --adapter-slots=N       images with up to N different sets of LoRAs of --adapters share steps, each with its own, where
+                          the LoRAs change linears alone; graphs of steps are made twice for that (default: 0, every
+                          set is merged into weights)
+  --adapter-ranks=N       ranks that such a set may have, a multiple of 8; one with more is merged (default: 32)
   --model=NAME=PATH       a further model, which requests name; once for each. Behind the path may stand ,KEY=VALUE: vae,
                           unet, vae-tiny, text-encoder, text-encoder-2, components-from, preset, scheduler,
                           prediction-type and ema, as these flags; lora, as --lora, once for each; buckets, with

@@ -128,6 +128,21 @@ absl::Status SetDevices(const v1::ServerConfig& config, engine::Config& engine) 
   return WrongValue("devices", config.devices(), "given together with --backend=cuda");
 }
 
+absl::Status SetAdapters(const v1::ServerConfig& config, engine::Config& engine) {
+  constexpr int kMostSlots = 32, kMostRanks = 256, kRanksUnit = 8;
+  engine.adapters = config.adapters();
+  RETURN_IF_ERROR(CheckRange("adapter-slots", config.adapter_slots(), 0, kMostSlots));
+  engine.adapter_slots = config.adapter_slots();
+  RETURN_IF_ERROR(CheckRange("adapter-ranks", config.adapter_ranks(), kRanksUnit, kMostRanks));
+  engine.adapter_ranks = config.adapter_ranks();
+  if (engine.adapter_ranks % kRanksUnit != 0) {
+    return WrongValue("adapter-ranks", absl::StrCat(engine.adapter_ranks), "a multiple of 8");
+  }
+  if (engine.adapter_slots == 0 || !engine.adapters.empty()) return absl::OkStatus();
+  return WrongValue("adapter-slots", absl::StrCat(engine.adapter_slots),
+                    "given together with --adapters");
+}
+
 absl::Status SetModels(const v1::ServerConfig& config, engine::Config& engine) {
   RETURN_IF_ERROR(CheckNotEmpty("base", config.has_base(), config.base()));
   RETURN_IF_ERROR(CheckNotEmpty("refiner", config.has_refiner(), config.refiner()));
@@ -135,7 +150,7 @@ absl::Status SetModels(const v1::ServerConfig& config, engine::Config& engine) {
   engine.refiner = config.refiner();
   RETURN_IF_ERROR(SetParts(config, engine));
   RETURN_IF_ERROR(SetLoras(config, engine));
-  engine.adapters = config.adapters();
+  RETURN_IF_ERROR(SetAdapters(config, engine));
   RETURN_IF_ERROR(SetPrediction(config, engine));
   engine.variant = config.variant();
   engine.scheduler = config.scheduler();
@@ -344,6 +359,8 @@ v1::ServerConfig DefaultConfig() {
   config.set_graph_memory("1GiB");
   config.set_max_shared_pixels(engine::kDefaultSharedPixels);
   config.set_prompt_chunks(1);
+  config.set_adapter_slots(0);
+  config.set_adapter_ranks(32);
   config.set_prompt_blends(false);
   config.set_compile_at_start(true);
   config.set_allow_cold_requests(false);

@@ -306,8 +306,8 @@ std::vector<OpCase> FusedCases() {
 
 std::vector<OpCase> CasesWithoutF8() {
   std::vector<OpCase> cases;
-  for (const auto& some :
-       {ProductCases(), ElementwiseCases(), MovementCases(), SamplingCases(), FusedCases()}) {
+  for (const auto& some : {ProductCases(), LowRankCases(), ElementwiseCases(), MovementCases(),
+                           SamplingCases(), FusedCases()}) {
     cases.insert(cases.end(), some.begin(), some.end());
   }
   return cases;

@@ -30,9 +30,9 @@ device::ConstBuffer Widened(const device::ConstBuffer& buffer) {
 
 Value AppendIn(GraphBuilder& b, Node node, DType dtype) {
   const bool leaf = node.op == Op::kInput || node.op == Op::kWeight;
-  if (leaf && node.dtype == DType::kF32 && !absl::StartsWith(node.name, "timesteps")) {
-    node.dtype = dtype;
-  }
+  const bool stays =
+      absl::StartsWith(node.name, "timesteps") || absl::StartsWith(node.name, "scales");
+  if (leaf && node.dtype == DType::kF32 && !stays) node.dtype = dtype;
   if (auto* fused = std::get_if<graph::FusedAttributes>(&node.attributes)) {
     fused->body = std::make_shared<const Graph>(InDType(*fused->body, dtype));
   }

@@ -15,7 +15,7 @@
 namespace latentd::testing {
 
 // The graph with inputs, weights and constants of `dtype` where they were f32, and bodies alike.
-// Time steps stay f32, which their op wants. REQUIRES: no casts.
+// Time steps and the scales of low-rank paths stay f32, which their ops want. REQUIRES: no casts.
 graph::Graph InDType(const graph::Graph& graph, device::DType dtype);
 
 // The cases whose op has a meaning in every float dtype: neither casts nor what takes one only, as

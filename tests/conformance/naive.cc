@@ -116,6 +116,26 @@ Array Attention(const Node& node, const Operands& x) {
   });
 }
 
+Array LowRank(const Node& node, const Operands& x) {
+  const Shape& down = x[2]->shape;
+  return Fill(node.shape, [&](const Index& i) {
+    const double slot = x[4]->values[i[0]];
+    double sum = At(*x[0], i);
+    if (slot < 0 || slot >= static_cast<double>(down[0])) return sum;
+    const auto s = static_cast<int64_t>(slot);
+    for (int64_t r = 0; r < down[1]; ++r) {
+      double hidden = 0;
+      Index source = i;
+      for (int64_t k = 0; k < down[2]; ++k) {
+        source.back() = k;
+        hidden += At(*x[1], source) * At(*x[2], {s, r, k});
+      }
+      sum += hidden * At(*x[5], {i[0], r}) * At(*x[3], {s, i.back(), r});
+    }
+    return sum;
+  });
+}
+
 struct Moments {
   double mean = 0, sum_of_squares = 0;  // squares of the distances from the mean
 };
@@ -357,6 +377,7 @@ Function FunctionOf(Op op) {
       {Op::kLinear, Linear},
       {Op::kMatmul, Matmul},
       {Op::kAttention, Attention},
+      {Op::kLowRank, LowRank},
       {Op::kGroupNorm, GroupNorm},
       {Op::kLayerNorm, LayerNorm},
       {Op::kSoftmax, Softmax},

@@ -41,6 +41,7 @@ class Generator {
       const Value value = i == 1 ? values_.back() : Any();
       b_.Output(absl::StrCat("y", i), Chance(0.1) ? b_.Cast(value, SomeFloat()) : value);
     }
+    if (Chance(0.3)) b_.Output("path", LowRank());
     return std::move(b_).Build().value();
   }
 
@@ -157,6 +158,24 @@ class Generator {
   Value Linear() {
     const Value x = OfRank(1, 4);
     return LinearOf(x, Chance(0.5) ? ShapeOf(x)[-1] : 2 * Int(1, 12), Chance(0.7));
+  }
+
+  // A linear with low-rank paths, of which rows have one or none.
+  Value LowRank() {
+    const Value x = OfRank(2, 3);
+    const Value base = LinearOf(x, 2 * Int(1, 8), Chance(0.7));
+    const int64_t rows = ShapeOf(x)[0], in = ShapeOf(x)[-1], rank = Int(1, 5);
+    const int64_t lines = ShapeOf(base).elements() / ShapeOf(base)[-1];
+    if (lines != ShapeOf(x).elements() / in) return base;  // it was cut
+    const auto step = [&](const std::string& kind, const Shape& shape, DType dtype = DType::kF32) {
+      return b_.Input(Name(kind), dtype, shape, Rate::kStep);
+    };
+    const Value path = b_.LowRank(base, x,
+                                  {.down = step("x", {3, rank, in}),
+                                   .up = step("x", {3, ShapeOf(base)[-1], rank}),
+                                   .slot = step("ids", {rows}, DType::kI64),
+                                   .scale = step("scales", {rows, rank})});
+    return Chance(0.5) ? b_.Add(path, base) : path;
   }
 
   // Self-attention, or of one sequence to another, of whose values some are made.

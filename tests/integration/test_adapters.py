@@ -71,6 +71,33 @@ class AdaptersTest(GraphsTestCase):
             self.assertEqual([future.result() for future in together], [film, plain, both, film, plain])
         self.assertEqual(compilations(server), compiled)
 
+    def test_images_with_different_loras_share_steps(self):
+        """Guard: the slot and the scales of a row, StepLane's ports; the network's number in a batching::Lane."""
+        _, api = self.serve()
+        plain = self.draw(api)
+        server, api = self.serve("--adapter-slots=2", "--forbid-compile-after-ready")
+        compiled = compilations(server)
+        sets = ((("film", 0.8),), (("film", -0.5),), (), (("styles/detail", 1),), (("film", 0.8),))
+        alone = [self.draw_with(api, *adapters) for adapters in sets]
+        self.assertEqual(alone[2], plain)
+        self.assertNotEqual(alone[0], alone[1])
+        with concurrent.futures.ThreadPoolExecutor() as threads:
+            together = [threads.submit(self.draw_with, api, *adapters) for adapters in sets]
+            self.assertEqual([future.result() for future in together], alone)
+        self.assertEqual(compilations(server), compiled)
+
+    def test_a_set_of_more_ranks_is_merged(self):
+        several = tuple((f"film{i}", 0.25) for i in range(5))  # rank 2 each
+        for name, _ in several:
+            shutil.copyfile(KOHYA, self.adapters / f"{name}.safetensors")
+        _, api = self.serve()
+        merged = self.draw_with(api, *several)
+        server, api = self.serve("--adapter-slots=2", "--adapter-ranks=8")
+        self.assertEqual(self.draw_with(api, *several), merged)
+        code, out, err = latent(server, "graphs", "list", "--json")
+        self.assertEqual(code, 0, err)
+        self.assertIn("step_8_ranks", out)
+
     def test_what_was_used_is_said(self):
         _, api = self.serve()
         answer = api.generate(api.request(adapters=[{"name": "film", "weight": 0.8}, {"name": "styles/detail"}]))

@@ -44,6 +44,8 @@ FLAGS = {
     "--preset": "test_wiring.FlagsTest.test_a_preset_has_the_defaults",
     "--lora": "test_loras.LorasTest.test_of_the_base_in_any_order",
     "--adapters": "test_adapters.AdaptersTest.test_a_request_draws_what_the_merged_model_draws",
+    "--adapter-slots": "test_adapters.AdaptersTest.test_images_with_different_loras_share_steps",
+    "--adapter-ranks": "test_adapters.AdaptersTest.test_a_set_of_more_ranks_is_merged",
     "--model": "test_models.ModelsTest.test_a_model_is_loaded_for_its_first_request_and_draws_as_alone",
     "--prediction-type": "test_wiring.FlagsTest.test_what_the_network_predicts_is_the_operators_to_say",
     "--ema": "test_single_file.WholeFileTest.test_its_averaged_weights",

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/adapters/lora/lora_base.h"
+#include "core/adapters/lora/lora_paths.h"
 #include "core/base/files/json.h"
 #include "core/base/text/digest.h"
 
@@ -51,6 +52,7 @@ void AddFacts(const Lora& lora, AdapterFacts& facts) {
     facts.rank = static_cast<int>(rank);
     facts.alpha = change.scale * static_cast<double>(rank);
   }
+  facts.path_rank = IsPlain(lora) ? facts.rank : 0;
 }
 
 void AddSaid(const std::string& text, AdapterFacts& facts) {

@@ -22,6 +22,7 @@ bool CpuKernelRules::Reads(Kernel kernel, size_t operand, DType dtype) const {
     case Kernel::kLayerNorm:
       return affine ? in_f32 : in_bf16;
     case Kernel::kAttention:
+    case Kernel::kLowRank:
     case Kernel::kIsFinite:
     case Kernel::kUnary:
     case Kernel::kClamp:

@@ -22,6 +22,7 @@ constexpr KernelRow kKernelOfOp[] = {
     {Op::kLinear, Kernel::kLinear},
     {Op::kMatmul, Kernel::kMatmul},
     {Op::kAttention, Kernel::kAttention},
+    {Op::kLowRank, Kernel::kLowRank},
     {Op::kGroupNorm, Kernel::kGroupNorm},
     {Op::kLayerNorm, Kernel::kLayerNorm},
     {Op::kSoftmax, Kernel::kSoftmax},

@@ -17,6 +17,8 @@ enum class Kernel : uint8_t {
   kMatmul,               // a, b
   kAttention,            // query, key, value
   kAttentionF8,          // query, key, value, scale
+  kLowRank,              // base, x, down, up, slot, scale; of the first two lines at one distance
+                         // within a row, of the others' slots and rows at any
   kGroupNorm,            // x, gamma, beta, what is added to x before or absent: for each row its
                          // channels, dense, the rows at any distance
   kLayerNorm,            // x, gamma, beta
@@ -56,6 +58,7 @@ inline constexpr size_t kKernels = static_cast<size_t>(Kernel::kSchedulerStep) +
   X(Matmul)                \
   X(Attention)             \
   X(AttentionF8)           \
+  X(LowRank)               \
   X(GroupNorm)             \
   X(LayerNorm)             \
   X(LayerNormF8)           \

@@ -12,6 +12,9 @@ Strides StridesOf(Kernel kernel, size_t operand) {
       return Strides::kLastDense;
     case Kernel::kGroupNorm:  // the addend: in UNets, slices of the merged projections of time
       return operand == 3 ? Strides::kRowsDense : Strides::kDense;
+    case Kernel::kLowRank:  // base and x, of which merged linears make slices; pools, and scales
+      if (operand < 2) return Strides::kLines;
+      return operand == 4 ? Strides::kDense : Strides::kRowsDense;
     default:
       return Strides::kDense;
   }

@@ -16,6 +16,7 @@ namespace latentd::backends::lowering {
 enum class Strides : uint8_t {
   kAny,        // with strides of 0 too, where it is broadcast
   kLastDense,  // the elements of the last dimension have no gaps
+  kLines,      // as AsLines has them
   kRowsDense,  // View::rows_dense()
   kDense,      // View::dense()
 };

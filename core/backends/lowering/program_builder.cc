@@ -38,6 +38,8 @@ bool ProgramBuilder::HasStridesFor(const Instruction& instruction, const View& v
       return true;
     case Strides::kLastDense:
       return view.shape.rank() == 0 || view.shape[-1] == 1 || view.strides.back() == 1;
+    case Strides::kLines:
+      return AsLines(view).has_value();
     case Strides::kRowsDense:
       return view.rows_dense();
     case Strides::kDense:

@@ -67,6 +67,13 @@ bool View::dense() const { return DenseFrom(*this, 0); }
 
 bool View::rows_dense() const { return DenseFrom(*this, 1); }
 
+std::optional<View> AsLines(const View& view) {
+  const int64_t rows = view.shape[0], last = view.shape[-1];
+  std::optional<View> lines = Reshaped(view, {rows, view.shape.elements() / (rows * last), last});
+  if (lines && last != 1 && lines->strides.back() != 1) return std::nullopt;
+  return lines;
+}
+
 View Sliced(View view, const graph::SliceAttributes& slice) {
   std::vector<int64_t> dims = view.shape.dims();
   dims[slice.axis] = slice.end - slice.begin;

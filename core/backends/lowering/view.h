@@ -28,6 +28,9 @@ View DenseView(int storage, graph::DType dtype, const graph::Shape& shape);
 // The same elements in the same order under another shape, where strides can say that; nothing
 // where they would have to be moved first. REQUIRES: as many elements.
 std::optional<View> Reshaped(const View& view, const graph::Shape& shape);
+// As [n, lines, last], where n and last are its first and its last dimension: nothing where a line
+// has gaps, or those of an index of n are not at one distance. REQUIRES: at least two dimensions.
+std::optional<View> AsLines(const View& view);
 View Sliced(View view, const graph::SliceAttributes& slice);
 View Permuted(const View& view, const std::vector<int64_t>& order);
 // Read as a larger shape: trailing dimensions are aligned, those of size 1 stand still.

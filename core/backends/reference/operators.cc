@@ -100,6 +100,22 @@ at::Tensor Attention(const Node& node, Operands x) {
   return heads.transpose(1, 2).reshape(node.shape.dims());
 }
 
+at::Tensor LowRank(const Node& node, Operands x) {
+  const at::Tensor &down = x[2], &up = x[3], &scale = x[5];
+  at::Tensor result = x[0].clone();
+  for (int64_t row = 0; row < node.shape[0]; ++row) {
+    const int64_t slot = x[4].const_data_ptr<int64_t>()[row];
+    const float* scales = scale.const_data_ptr<float>() + row * scale.size(1);
+    const bool scaled =
+        std::any_of(scales, scales + scale.size(1), [](float one) { return one != 0; });
+    if (slot < 0 || slot >= down.size(0) || !scaled) continue;
+    const at::Tensor hidden =
+        at::mul(at::linear(x[1].select(0, row), down.select(0, slot)), scale.select(0, row));
+    result.select(0, row).add_(at::linear(hidden, up.select(0, slot)));
+  }
+  return result;
+}
+
 at::Tensor GroupNorm(const Node& node, Operands x) {
   const auto& a = Attributes<graph::GroupNormAttributes>(node);
   return FromNchw(
@@ -290,6 +306,7 @@ constexpr std::array kOperators = {
     Operator{Op::kLinear, Linear},
     Operator{Op::kMatmul, Matmul},
     Operator{Op::kAttention, Attention},
+    Operator{Op::kLowRank, LowRank},
     Operator{Op::kGroupNorm, GroupNorm},
     Operator{Op::kLayerNorm, LayerNorm},
     Operator{Op::kSoftmax, Softmax},

@@ -39,6 +39,9 @@ struct Config {
   pipeline::ModelParts base_parts = {}, refiner_parts = {};
   std::vector<pipeline::ModelSource> models = {};  // beside these; base may be empty then
   std::string adapters = {};  // folder of adapters that requests may name; empty: none
+  // Sets of LoRAs of linears that images of one step may have, each its own, and the ranks of one
+  // at most; with 0 slots, and beyond the ranks, sets are merged.
+  int adapter_slots = 0, adapter_ranks = 32;
   std::string variant;  // "fp16" reads *.fp16.safetensors; empty: files without a suffix, else fp16
   std::string backend = "cpu";  // "cpu", "cuda" or "reference"
   // GPUs by their number, of the cuda backend, each once; empty: the first. Of several, each has

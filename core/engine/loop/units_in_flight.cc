@@ -212,7 +212,7 @@ void UnitsInFlight::LeaveLanes(absl::FunctionRef<bool(const Job& job)> stays) {
     pipeline::Picture* picture = joined.job->pictures[joined.index].get();
     if (picture == nullptr || !picture->place) return true;
     if (stays(*joined.job)) return false;
-    picture->place.reset();
+    picture->LeaveLane();
     return true;
   });
 }

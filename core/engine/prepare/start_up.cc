@@ -52,6 +52,8 @@ absl::Status StartUp::LoadModels() {
                                 .refiner_parts = parts_.config.refiner_parts,
                                 .models = parts_.config.models,
                                 .adapters = parts_.adapters,
+                                .path_slots = parts_.config.adapter_slots,
+                                .path_ranks = parts_.config.adapter_ranks,
                                 .variant = parts_.config.variant,
                                 .memory_bytes = parts_.config.memory_bytes,
                                 .give_up = &parts_.stop,

@@ -101,9 +101,16 @@ absl::StatusOr<AdapterSets::Set> AdapterSets::Make(const LoadedModel& model,
         {std::move(lora), adapter.unet_factor(), adapter.text_factor(), adapter.text_factor()});
     set.adapters.push_back(adapter.name);
   }
+  // With paths too: of merged weights those are made that text encoders and prompts read.
   ASSIGN_OR_RETURN(std::shared_ptr<const weights::WeightSet> weights,
                    adapters::MergeLoras(model.graphs().shared_weights(), loras));
-  set.graphs = ModelGraphs::Over(model.graphs(), set.user, std::move(weights));
+  const StepPaths& paths = model.graphs().step_paths();
+  std::shared_ptr<const AdapterPaths> own;
+  if (FitPaths(adapters, paths.ranks)) {
+    ASSIGN_OR_RETURN(
+        own, MakeAdapterPaths(std::move(loras), paths, set.user, model.graphs().weights().store()));
+  }
+  set.graphs = ModelGraphs::Over(model.graphs(), set.user, std::move(weights), std::move(own));
   return set;
 }
 
@@ -134,7 +141,7 @@ AdapterSets::Use AdapterSets::UseOf(absl::string_view adapter) const {
     if (!set.Has(adapter)) continue;
     ++use.sets;
     const ModelGraphs::Kept kept = set.graphs->kept();
-    use.loaded = use.loaded || kept.loaded;
+    use.loaded = use.loaded || kept.loaded || set.graphs->adapter_paths() != nullptr;
     use.last_use = std::max(use.last_use, kept.last_use);
   }
   return use;

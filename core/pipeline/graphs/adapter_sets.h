@@ -1,6 +1,8 @@
 // The graphs of a model for sets of LoRAs that requests name: the model's own over merged weights
 // (core/adapters/lora/merge_loras.h). A set costs the memory of the weights that it changes, which
-// go and come as those of a model do, and no compilation.
+// go and come as those of a model do, and no compilation. Where steps have paths, a set that fits
+// them (FitPaths) has them in the place of merged weights of the steps: it costs their memory while
+// it is kept, and its images share steps with those of other such sets.
 //
 // Sets that no request uses are kept for the next, the one used least recently leaves first; what
 // is loaded for one leaves with it.

@@ -18,20 +18,21 @@ enum class GraphKind : uint8_t {
   kPreview,  // kDecode by the tiny VAE
 };
 
-// Rows of an evaluation and the size of its latents, the same for all rows; and chunks of their
-// prompts.
+// Rows of an evaluation and the size of its latents, the same for all rows; chunks of their
+// prompts; and ranks of their low-rank paths.
 struct StepShape {
   int rows = 1;
   int height = 0;
   int width = 0;
   int chunks = 1;
+  int ranks = 0;  // 0: rows have no paths, and the graph no ports for them
   bool operator==(const StepShape&) const = default;
 };
 
 struct GraphName {
   GraphKind kind = GraphKind::kStep;
-  // Text graphs and kRequest have one for all sizes; only kStep has more rows than one, and only
-  // kStep and kRequest more chunks.
+  // Text graphs and kRequest have one for all sizes; only kStep has more rows than one, or ranks,
+  // and only kStep and kRequest more chunks.
   StepShape shape = {};
   int encoder = 0;             // index of a kText or kMaskedText
   bool takes_vectors = false;  // one of these, whose tokens may have vectors of their own
@@ -39,8 +40,8 @@ struct GraphName {
   bool operator==(const GraphName&) const = default;
   template <typename H>
   friend H AbslHashValue(H h, const GraphName& name) {
-    const auto& [rows, height, width, chunks] = name.shape;
-    return H::combine(std::move(h), name.kind, rows, height, width, chunks, name.encoder,
+    const auto& [rows, height, width, chunks, ranks] = name.shape;
+    return H::combine(std::move(h), name.kind, rows, height, width, chunks, ranks, name.encoder,
                       name.takes_vectors);
   }
 };

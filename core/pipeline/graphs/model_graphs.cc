@@ -9,6 +9,7 @@
 #include "core/base/errors/error_details.h"
 #include "core/base/errors/status_macros.h"
 #include "core/compiler/compile.h"
+#include "core/graph/low_rank_paths.h"
 #include "core/pipeline/graphs/precision.h"
 
 namespace latentd::pipeline {
@@ -55,13 +56,16 @@ absl::StatusOr<std::unique_ptr<ModelGraphs>> ModelGraphs::Declare(
 }
 
 std::unique_ptr<ModelGraphs> ModelGraphs::Over(ModelGraphs& base, std::string user,
-                                               std::shared_ptr<const weights::WeightSet> weights) {
+                                               std::shared_ptr<const weights::WeightSet> weights,
+                                               std::shared_ptr<const AdapterPaths> paths) {
   std::unique_ptr<ModelGraphs> graphs(new ModelGraphs(std::move(user), base.family_, base.configs_,
                                                       std::move(weights), base.options_,
                                                       base.store_));
   graphs->base_ = &base;
   graphs->text_bytes_ = base.text_bytes_;
   graphs->packed_ = base.packed_;
+  graphs->step_paths_ = base.step_paths_;
+  graphs->adapter_paths_ = std::move(paths);
   return graphs;
 }
 
@@ -129,8 +133,19 @@ absl::Status ModelGraphs::DeclareRequest(const graph::Graph& step) {
     const graph::Node& packed = split.request->node(output.value);
     packed_.push_back({.name = output.name, .dtype = packed.dtype, .row = {packed.shape[1]}});
   }
+  FindPaths(label, split.step);
   request_ = DeclareAs(std::move(label), *std::move(split.request));
   return absl::OkStatus();
+}
+
+// None in fp8: the bounds that its scales are made of know of no path. None where the reference
+// backend runs steps, which may be on another device than what matrices are made on.
+void ModelGraphs::FindPaths(const compiler::GraphLabel& label, const graph::Graph& step) {
+  const bool reference = IsReference(options_.components, FlagNameOf(kUnetName, model_));
+  if (options_.path_slots < 1 || reference || !PrecisionFor(label).f8_weights.empty()) return;
+  graph::PathSites at = graph::FindPathSites(step, /*rows=*/1);
+  if (at.sites.empty()) return;
+  step_paths_ = {options_.path_slots, options_.path_ranks, std::move(at)};
 }
 
 int64_t ModelGraphs::request_bytes() const {
@@ -139,7 +154,7 @@ int64_t ModelGraphs::request_bytes() const {
   return bytes;
 }
 
-std::vector<RowPort> ModelGraphs::StepPorts(int64_t elements, int chunks) const {
+std::vector<RowPort> ModelGraphs::StepPorts(int64_t elements, int chunks, int ranks) const {
   std::vector<RowPort> ports = pipeline::StepPorts(elements);
   if (configs_.inpaints()) {
     const int64_t channels = configs_.unet.out_channels;
@@ -148,6 +163,9 @@ std::vector<RowPort> ModelGraphs::StepPorts(int64_t elements, int chunks) const 
   for (RowPort packed : packed_) {
     packed.row = {packed.row[0] * chunks};
     ports.push_back(std::move(packed));
+  }
+  if (ranks > 0) {
+    absl::c_move(PathPorts(step_paths_.layout().scale_elements), std::back_inserter(ports));
   }
   return ports;
 }
@@ -177,7 +195,7 @@ GraphHandle ModelGraphs::FindKept(const GraphName& name) {
 }
 
 absl::StatusOr<GraphHandle> ModelGraphs::FindOver(const GraphName& name, IfUnknown unknown) {
-  if (!IsAdapted(name.kind)) return base_->Find(name, unknown);
+  if (!IsAdapted(name.kind) || name.shape.ranks > 0) return base_->Find(name, unknown);
   if (GraphHandle known = FindKept(name)) return known;
   ASSIGN_OR_RETURN(const GraphHandle base, base_->Find(name, unknown));
   const compiler::GraphDefinition& definition = base->definition();
@@ -234,7 +252,8 @@ absl::StatusOr<graph::Graph> ModelGraphs::Build(const GraphName& name) const {
   ASSIGN_OR_RETURN(const graph::Graph whole, BuildWhole(name));
   ASSIGN_OR_RETURN(graph::SplitGraphs split, Split(LabelOf(name), whole));
   if (name.kind == GraphKind::kRequest) return *std::move(split.request);
-  return std::move(split.step);
+  if (name.kind != GraphKind::kStep || name.shape.ranks == 0) return std::move(split.step);
+  return graph::AddPaths(split.step, name.shape.rows, step_paths_.slots, name.shape.ranks);
 }
 
 absl::StatusOr<graph::Graph> ModelGraphs::BuildWhole(const GraphName& name) const {
@@ -308,6 +327,7 @@ compiler::GraphLabel ModelGraphs::LabelOf(const GraphName& name) const {
     label.component = std::string(kUnetName);
     label.part = name.kind == GraphKind::kStep ? "step" : "request";
     if (name.shape.chunks > 1) absl::StrAppend(&label.part, "_", name.shape.chunks, "_chunks");
+    if (name.shape.ranks > 0) absl::StrAppend(&label.part, "_", name.shape.ranks, "_ranks");
   }
   label.dtype = DTypeFor(label);
   return label;

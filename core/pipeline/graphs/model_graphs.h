@@ -24,6 +24,7 @@
 #include "core/graph/graph.h"
 #include "core/graph/precision.h"
 #include "core/graph/split.h"
+#include "core/pipeline/graphs/adapter_paths.h"
 #include "core/pipeline/graphs/graph_name.h"
 #include "core/pipeline/graphs/step_graph.h"
 #include "core/pipeline/graphs/vae_graph.h"
@@ -47,6 +48,9 @@ struct ModelOptions {
   std::optional<int64_t> vae_tiling_above;
   // Prompts may have words of textual inversions: text graphs that take vectors are declared too.
   bool takes_vectors = false;
+  // Sets of LoRAs of linears alone that rows of steps may have beside each other, and the ranks of
+  // each at most; 0: steps have no paths, and every set is merged.
+  int path_slots = 0, path_ranks = 0;
 };
 
 class ModelGraphs {
@@ -60,10 +64,12 @@ class ModelGraphs {
 
   // The same graphs over other weights for the text encoders and the UNet, which have the names and
   // shapes of these: nothing is built or compiled again, and what the VAE does is shared. `user` is
-  // told of in the place of the model. Keeps the graphs that were found. `base` must outlive the
-  // result; so must the store.
+  // told of in the place of the model. Keeps the graphs that were found. With `paths`, steps are
+  // the base's own with paths, which images bring to their rows. `base` must outlive the result; so
+  // must the store.
   static std::unique_ptr<ModelGraphs> Over(ModelGraphs& base, std::string user,
-                                           std::shared_ptr<const weights::WeightSet> weights);
+                                           std::shared_ptr<const weights::WeightSet> weights,
+                                           std::shared_ptr<const AdapterPaths> paths = nullptr);
 
   // Permitted ways to get a graph that is not known yet.
   enum class IfUnknown : uint8_t {
@@ -79,7 +85,12 @@ class ModelGraphs {
 
   // Ports of a step's graph, of latents of so many elements: quick, whether it is known or not. Of
   // several chunks all that steps read of a prompt counts as often, of which a little is read once.
-  std::vector<RowPort> StepPorts(int64_t elements, int chunks = 1) const;
+  std::vector<RowPort> StepPorts(int64_t elements, int chunks = 1, int ranks = 0) const;
+
+  // Paths of steps whose shape has ranks, which are as many as these.
+  const StepPaths& step_paths() const { return step_paths_; }
+  // Paths of the set that these graphs are for; null: there is none, or it is merged.
+  const std::shared_ptr<const AdapterPaths>& adapter_paths() const { return adapter_paths_; }
 
   int text_count() const { return static_cast<int>(text_.size()); }
 
@@ -127,6 +138,7 @@ class ModelGraphs {
   absl::StatusOr<GraphHandle> FindOver(const GraphName& name, IfUnknown unknown)
       ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status DeclareRequest(const graph::Graph& step);
+  void FindPaths(const compiler::GraphLabel& label, const graph::Graph& step);
   absl::Status CheckWeights(const std::vector<const graph::Graph*>& graphs) const;
   GraphHandle FindKept(const GraphName& name) ABSL_LOCKS_EXCLUDED(mutex_);  // null: not kept
   absl::StatusOr<graph::Graph> Build(const GraphName& name) const;
@@ -154,6 +166,8 @@ class ModelGraphs {
   int64_t text_bytes_ = 0;
   GraphHandle request_;
   std::vector<RowPort> packed_;  // its results
+  StepPaths step_paths_;
+  std::shared_ptr<const AdapterPaths> adapter_paths_;
 
   mutable absl::Mutex mutex_;
   // Request parts of several chunks, and masked text graphs, that were asked for: as few as there

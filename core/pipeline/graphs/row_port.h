@@ -22,6 +22,7 @@ enum class PortRole : uint8_t {
   kFinite,  // u8: 1 where all of the row's state is finite
   kMember,  // i64: the lane's row that is number `member` of the image's, or the last of them
   kValue,   // the image's own (RowValue)
+  kPool,    // no row's: memory that lanes share (core/pipeline/lanes/path_pool.h)
 };
 
 // The moments at which a lane copies an image's value.

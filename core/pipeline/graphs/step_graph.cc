@@ -7,6 +7,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/container/flat_hash_map.h"
 #include "core/graph/graph_builder.h"
+#include "core/graph/low_rank_paths.h"
 #include "core/pipeline/spec/limits.h"
 #include "core/schedulers/schedule.h"
 
@@ -125,9 +126,16 @@ std::vector<RowPort> InpaintingPorts(int64_t channels, int64_t elements) {
           {.name = kMaskedLatentsPort, .rate = PortRate::kStep, .row = {channels * elements}}};
 }
 
+std::vector<RowPort> PathPorts(int64_t scales) {
+  return {{.name = graph::kPathsInput, .role = PortRole::kPool},
+          {.name = graph::kPathSlotInput, .dtype = DType::kI64},
+          {.name = graph::kPathScalesInput, .row = {scales}}};
+}
+
 std::vector<RowPort> StepPortsOf(const backends::ExecutableInfo& step) {
   std::vector<RowPort> known = StepPorts(/*elements=*/0);
   absl::c_move(InpaintingPorts(/*channels=*/0, /*elements=*/0), std::back_inserter(known));
+  absl::c_move(PathPorts(/*scales=*/0), std::back_inserter(known));
   std::vector<RowPort> ports;
   for (const auto* all : {&step.inputs, &step.outputs}) {
     for (const backends::Port& port : *all) {

@@ -17,6 +17,7 @@
 //                             of a UNet for inpainting alone, with n latents in a channel: 1 where
 //                             it draws, and the latents of the image that has grey there
 //   request rate: what the family's network reads besides (core/families/family/family.h)
+// Steps with low-rank paths have their inputs too, which ModelGraphs adds.
 // Outputs: state and step, which update the inputs of that name; finite u8 [R]: 1 where all of a
 // row's state is.
 #pragma once
@@ -38,6 +39,9 @@ std::vector<RowPort> StepPorts(int64_t elements);
 // The ports that a UNet for inpainting reads besides, of latents of so many channels and elements
 // of each.
 std::vector<RowPort> InpaintingPorts(int64_t channels, int64_t elements);
+// The ports that steps with low-rank paths read besides (core/graph/low_rank_paths.h), of so many
+// scales a row.
+std::vector<RowPort> PathPorts(int64_t scales);
 // All ports of a step: those, and what the request part gave (core/graph/split.h), which an image
 // brings when it joins.
 std::vector<RowPort> StepPortsOf(const backends::ExecutableInfo& step);

@@ -1,6 +1,7 @@
 // The memory of a lane: how much, and in which pieces.
 #include <algorithm>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "absl/types/span.h"
@@ -24,6 +25,8 @@ constexpr int64_t kPortAlignment = 256;
 int64_t PlaceOf(const RowPort& port, int rows) {
   return RoundUp(rows * port.row_bytes(), kPortAlignment);
 }
+
+bool IsPool(const RowPort& port) { return port.role == PortRole::kPool; }
 
 bool IsOfPrompt(const RowPort& port) {
   return port.role == PortRole::kValue && port.rate == PortRate::kJoin;
@@ -50,6 +53,7 @@ absl::Status AllocateTogether(Ports ports, int rows, device::Device& device,
 // sizes would come back in any order.
 absl::StatusOr<std::vector<LanePort>> AllocatePorts(const backends::Executable& any, int rows) {
   std::vector<RowPort> ports = StepPortsOf(any.info());
+  std::erase_if(ports, IsPool);
   const auto end = std::stable_partition(ports.begin(), ports.end(), IsOfPrompt);
   const auto of_prompt = static_cast<size_t>(end - ports.begin());
   std::vector<LanePort> memory;
@@ -61,8 +65,9 @@ absl::StatusOr<std::vector<LanePort>> AllocatePorts(const backends::Executable& 
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<StepLane>> StepLane::Create(const backends::Executable& any,
-                                                           int rows) {
-  std::shared_ptr<StepLane> lane(new StepLane(any.device(), rows));
+                                                           int rows,
+                                                           std::shared_ptr<PathPool> paths) {
+  std::shared_ptr<StepLane> lane(new StepLane(any.device(), rows, std::move(paths)));
   device::Device& device = lane->device_;
   ASSIGN_OR_RETURN(lane->ports_, AllocatePorts(any, rows));
   const Shape& noise = lane->MemoryOf(PortRole::kNoise).shape();
@@ -81,6 +86,7 @@ absl::StatusOr<std::shared_ptr<StepLane>> StepLane::Create(const backends::Execu
 int64_t StepLane::Bytes(Ports ports, int rows) {
   int64_t bytes = 0;
   for (const RowPort& port : ports) {
+    if (IsPool(port)) continue;
     bytes += rows * port.row_bytes();
     if (port.role == PortRole::kNoise) bytes += kNoiseBuffers * rows * port.row_bytes();
     if (port.role == PortRole::kState) bytes += /*zeros, spare*/ 2 * port.row_bytes();

@@ -6,6 +6,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/errors/status_macros.h"
+#include "core/graph/low_rank_paths.h"
 #include "core/pipeline/lanes/pinned.h"
 
 namespace latentd::pipeline {
@@ -115,6 +116,8 @@ absl::Status StepLane::CopyTo(const LanePort& port, const Rows& rows, const Lane
     case PortRole::kNoise:
     case PortRole::kFinite:
       return absl::OkStatus();  // written before they are read
+    case PortRole::kPool:
+      return absl::OkStatus();  // no row's
     case PortRole::kState:
       return CopyState(port.memory, rows, picture, stream);
     case PortRole::kStep:
@@ -228,6 +231,7 @@ absl::StatusOr<StepLane::LaneGraph*> StepLane::GraphFor(int rows) {
   if (found != graphs_.end()) return &found->second;
   backends::NamedBuffers prefix;
   for (const LanePort& port : ports_) prefix[port.name] = port.memory.Rows(0, rows);
+  if (paths_ != nullptr) prefix[graph::kPathsInput] = paths_->memory();
   ASSIGN_OR_RETURN(backends::BoundGraph graph,
                    backends::BoundGraph::Create(executables_.at(rows), prefix));
   return &graphs_.emplace(rows, LaneGraph{std::move(graph)}).first->second;

@@ -37,6 +37,7 @@
 #include "core/noise/noise_generator.h"
 #include "core/pipeline/graphs/model_graphs.h"
 #include "core/pipeline/graphs/row_port.h"
+#include "core/pipeline/lanes/path_pool.h"
 #include "core/pipeline/lanes/row_assignment.h"
 #include "core/schedulers/schedule.h"
 
@@ -86,9 +87,10 @@ class StepLane : public std::enable_shared_from_this<StepLane> {
     noise::NoiseGenerator* generator;
   };
 
-  // With memory for `rows` rows. `any`: a step graph of the lane's network and size. lane_memory.cc
-  static absl::StatusOr<std::shared_ptr<StepLane>> Create(const backends::Executable& any,
-                                                          int rows);
+  // With memory for `rows` rows. `any`: a step graph of the lane's network and size; `paths`: of
+  // its low-rank paths, where it has any. lane_memory.cc
+  static absl::StatusOr<std::shared_ptr<StepLane>> Create(
+      const backends::Executable& any, int rows, std::shared_ptr<PathPool> paths = nullptr);
 
   // Bytes of the memory that Create takes for that many rows, where a step has these ports.
   static int64_t Bytes(absl::Span<const RowPort> ports, int rows);
@@ -149,7 +151,8 @@ class StepLane : public std::enable_shared_from_this<StepLane> {
                     const device::Buffer& finite, device::Stream& stream) const;
 
   device::Device& device() const { return device_; }
-  int64_t bytes() const;  // bytes that it holds
+  PathPool* paths() const { return paths_.get(); }  // null: its rows have no paths
+  int64_t bytes() const;                            // bytes that it holds
   int rows() const { return rows_; }
   int rows_taken() const;
   // Rows of one evaluation, at most, as far as is known.
@@ -168,7 +171,8 @@ class StepLane : public std::enable_shared_from_this<StepLane> {
     backends::BoundGraph graph;
     bool has_run = false;
   };
-  StepLane(device::Device& device, int rows) : device_(device), rows_(rows), assignment_(rows) {}
+  StepLane(device::Device& device, int rows, std::shared_ptr<PathPool> paths)
+      : device_(device), rows_(rows), paths_(std::move(paths)), assignment_(rows) {}
 
   friend class LanePlace;
   Rows RowsOf(const LanePlace& place) const;
@@ -196,7 +200,8 @@ class StepLane : public std::enable_shared_from_this<StepLane> {
 
   device::Device& device_;
   const int rows_;
-  std::vector<LanePort> ports_;
+  const std::shared_ptr<PathPool> paths_;
+  std::vector<LanePort> ports_;  // all but pools
   // The host draws into one while the device copies from the other.
   std::vector<Staging> noise_;
   size_t draws_ = 0;

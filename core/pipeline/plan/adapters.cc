@@ -70,6 +70,7 @@ absl::Status ResolveOne(adapters::Catalogue* catalogue, const LoadedModel& model
   if (!why.empty()) return wrong(why);
   adapter.stamp = facts->stamp;
   adapter.digest = facts->digest;
+  adapter.path_rank = facts->path_rank;
   adapter.weight = adapter.unet_factor();
   adapter.text_encoder_weight = adapter.text_factor();
   if (*adapter.weight == 0 && *adapter.text_encoder_weight == 0) {
@@ -107,6 +108,12 @@ absl::Status ResolveAdapters(adapters::Catalogue* catalogue, const LoadedModel& 
     warnings.emplace_back("adapters have no effect on the refiner: they change the base alone");
   }
   return refused;
+}
+
+int PathRanksFor(const LoadedModel& model, const PictureSpec& spec) {
+  if (!model.draws()) return 0;
+  const int ranks = model.graphs().step_paths().ranks;
+  return FitPaths(spec.adapters, ranks) ? ranks : 0;
 }
 
 SharedWords WordsFor(adapters::Catalogue* catalogue, const LoadedModel& model,

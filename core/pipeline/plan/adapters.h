@@ -21,6 +21,10 @@ namespace latentd::pipeline {
 absl::Status ResolveAdapters(adapters::Catalogue* catalogue, const LoadedModel& model,
                              PictureSpec& spec, std::vector<std::string>& warnings);
 
+// Ranks of the low-rank paths that rows of the model's steps have for the spec's adapters, once
+// they are resolved; 0: none, and the adapters are merged.
+int PathRanksFor(const LoadedModel& model, const PictureSpec& spec);
+
 // Words of the model, of which those that are in the spec's prompts are as their files are now.
 // Null: there are none.
 SharedWords WordsFor(adapters::Catalogue* catalogue, const LoadedModel& model,

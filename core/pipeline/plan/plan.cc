@@ -12,12 +12,12 @@ class GraphList {
  public:
   explicit GraphList(const GraphNeeds& needs) : needs_(needs) {}
 
-  void AddStage(const LoadedModel* model, int chunks) {
+  void AddStage(const LoadedModel* model, int chunks, int ranks) {
     if (!needs_.steps) return;
     const ModelId id = model->row().id;
     all_.push_back({id, {.kind = GraphKind::kRequest, .shape = {.chunks = chunks}}});
     for (int rows : needs_.rows) {
-      all_.push_back({id, {GraphKind::kStep, {rows, needs_.height, needs_.width, chunks}}});
+      all_.push_back({id, {GraphKind::kStep, {rows, needs_.height, needs_.width, chunks, ranks}}});
     }
   }
   void AddText(const LoadedModel* model, GraphKind kind, bool takes_vectors) {
@@ -44,7 +44,8 @@ bool IsAsLarge(const PlannedGraph& larger, const PlannedGraph& smaller, bool gro
     return larger == smaller;
   }
   const StepShape &a = larger.name.shape, &b = smaller.name.shape;
-  return a.rows >= b.rows && a.height >= b.height && a.width >= b.width && a.chunks >= b.chunks;
+  return a.rows >= b.rows && a.height >= b.height && a.width >= b.width && a.chunks >= b.chunks &&
+         a.ranks >= b.ranks;
 }
 
 int64_t MostOf(const Plan& plan, int64_t families::RowInputs::*count) {
@@ -136,7 +137,7 @@ std::vector<PlannedGraph> GraphsFor(const GraphNeeds& needs) {
     const bool takes_vectors = has(needs.takes_vectors, false);
     if (has(needs.text, true)) graphs.AddText(model, GraphKind::kText, takes_vectors);
     if (has(needs.blends, false)) graphs.AddText(model, GraphKind::kMaskedText, takes_vectors);
-    graphs.AddStage(model, needs.chunks[i]);
+    graphs.AddStage(model, needs.chunks[i], i == 0 ? needs.ranks : 0);
   }
   const LoadedModel *first = needs.models.front(), *last = needs.models.back();
   if (needs.image) {

@@ -102,6 +102,8 @@ struct Plan {
   bool alone = false;        // its images share steps with no other, not with each other either
   // Names the set of adapters over the first stage's model (AdapterSets::IdOf); 0: there are none.
   uint64_t adapters = 0;
+  // Ranks of the low-rank paths that rows of the first stage have for that set; 0: none.
+  int ranks = 0;
   std::vector<PlannedStage> stages;  // an ensemble has two
   std::vector<PlannedUnit> units;    // in order; previews come beside them
   std::vector<PlannedGraph> graphs;  // each once
@@ -126,6 +128,7 @@ struct GraphNeeds {
   std::vector<bool> blends = {};  // their text encoders run with masks too; empty: none does
   int height = 0, width = 0;      // size of the latents
   std::vector<int> rows;          // numbers of rows of their steps by themselves
+  int ranks = 0;                  // ranks of paths of the first one's steps
   bool image = false;             // image-to-image
   bool steps = true;              // else nothing runs but the text encoders
   bool decoded = true;            // pixels are wanted

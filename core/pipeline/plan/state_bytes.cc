@@ -46,8 +46,10 @@ int64_t LaneBytes(const Models& models, const StepShape& shape) {
   int64_t bytes = 0;
   for (const LoadedModel* model : models) {
     const int64_t elements = model->latent_channels() * shape.height * shape.width;
-    bytes = std::max(
-        bytes, StepLane::Bytes(model->graphs().StepPorts(elements, shape.chunks), shape.rows));
+    const ModelGraphs& graphs = model->graphs();
+    const StepPaths& paths = graphs.step_paths();
+    const auto ports = graphs.StepPorts(elements, shape.chunks, paths.ranks);
+    bytes = std::max(bytes, StepLane::Bytes(ports, shape.rows) + paths.pool_bytes());
   }
   return bytes;
 }

@@ -31,8 +31,9 @@ int64_t MaskBytes(const std::vector<const LoadedModel*>& models, const StepShape
 int64_t PreviewBytes(const std::vector<const LoadedModel*>& models, const StepShape& shape,
                      Size size);
 
-// A lane of shape.rows and what the pictures hold that fill it: the most that is, where each of
-// them has one row and is a request of its own, and where one of them is decoded at a time.
+// A lane of shape.rows, with the pool of low-rank paths where steps may have any, and what the
+// pictures hold that fill it: the most that is, where each of them has one row and is a request of
+// its own, and where one of them is decoded at a time.
 int64_t StateBytes(const std::vector<const LoadedModel*>& models, const StepShape& shape,
                    Size size);
 

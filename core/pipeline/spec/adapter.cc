@@ -18,4 +18,13 @@ absl::string_view NameOf(AdapterKind kind) {
   return "unknown";
 }
 
+bool FitPaths(absl::Span<const Adapter> adapters, int ranks) {
+  int64_t own = 0;
+  for (const Adapter& adapter : adapters) {
+    if (adapter.path_rank < 1) return false;
+    own += adapter.path_rank;
+  }
+  return own > 0 && own <= ranks;
+}
+
 }  // namespace latentd::pipeline

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 
 namespace latentd::pipeline {
 
@@ -40,6 +41,9 @@ struct AdapterFacts {
   // weights that it changes.
   int rank = 0;
   double alpha = 0;
+  // The same rank of one that changes linears alone, as a path beside each, which rows of a step
+  // can have beside those of other LoRAs; 0: it is merged into weights.
+  int path_rank = 0;
   int changes = 0;
   int vectors = 0;  // tokens that a textual inversion's word stands for
 
@@ -59,10 +63,15 @@ struct Adapter {
   // The stamp and the digest of the file that the request was resolved for; Pipeline::Resolve sets
   // them.
   std::string stamp = {}, digest = {};
+  int path_rank = 0;  // AdapterFacts'; likewise
 
   double unet_factor() const { return weight.value_or(1); }
   double text_factor() const { return text_encoder_weight.value_or(unet_factor()); }
   bool operator==(const Adapter&) const = default;
 };
+
+// True if rows of a step can have all of the set as paths of at most so many ranks. What a set is
+// decides, and never what else runs: the bytes of merged weights are others.
+bool FitPaths(absl::Span<const Adapter> adapters, int ranks);
 
 }  // namespace latentd::pipeline

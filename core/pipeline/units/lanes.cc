@@ -35,17 +35,39 @@ absl::Status Lanes::Ask(const Picture& picture, int rows) const {
   return ask_room_({label, StepLane::Bytes(StepPortsOf(any.info()), rows), rows == picture.rows()});
 }
 
+absl::StatusOr<std::shared_ptr<PathPool>> Lanes::PathsFor(const Picture& picture) {
+  if (picture.ranks() == 0) return nullptr;
+  const int model = picture.model().id.value;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (std::shared_ptr<PathPool> pool = paths_[model].lock()) return pool;
+  }
+  const StepPaths& paths = picture.stage().model.graphs().step_paths();
+  if (ask_room_) {
+    const compiler::GraphLabel label{.model = picture.model().name,
+                                     .component = std::string(kUnetName),
+                                     .part = "paths",
+                                     .rows = paths.slots};
+    RETURN_IF_ERROR(ask_room_({label, paths.pool_bytes(), /*is_least=*/true}));
+  }
+  const backends::Executable& any = *picture.stage().steps.begin()->second;
+  ASSIGN_OR_RETURN(std::shared_ptr<PathPool> pool, PathPool::Create(any.device(), paths));
+  absl::MutexLock lock(&mutex_);
+  paths_[model] = pool;
+  return pool;
+}
+
 // Without memory for all rows: tries those that are evaluated at once, then half as
 // many, and so on.
-absl::StatusOr<std::shared_ptr<StepLane>> Lanes::TryMake(const Picture& picture,
-                                                         bool has_others) const {
+absl::StatusOr<std::shared_ptr<StepLane>> Lanes::TryMake(const Picture& picture, bool has_others) {
+  ASSIGN_OR_RETURN(const std::shared_ptr<PathPool> paths, PathsFor(picture));
   const backends::Executable& any = *picture.stage().steps.begin()->second;
   for (int rows = picture.lane_rows();; rows = FewerRows(picture, rows)) {
     const bool is_least = rows == picture.rows();
     absl::Status room = Ask(picture, rows);
     if (absl::IsResourceExhausted(room) && is_least && !has_others) room = absl::OkStatus();
-    auto lane =
-        room.ok() ? StepLane::Create(any, rows) : absl::StatusOr<std::shared_ptr<StepLane>>(room);
+    auto lane = room.ok() ? StepLane::Create(any, rows, paths)
+                          : absl::StatusOr<std::shared_ptr<StepLane>>(room);
     if (is_least || !absl::IsResourceExhausted(lane.status())) return lane;
   }
 }
@@ -104,6 +126,10 @@ int64_t Lanes::bytes() const {
   for (const auto& [key, entry] : lanes_) {
     const std::shared_ptr<StepLane> lane = entry.lane.lock();
     if (lane != nullptr && lane->rows_taken() > 0) bytes += lane->bytes();
+  }
+  for (const auto& [model, entry] : paths_) {
+    const std::shared_ptr<PathPool> pool = entry.lock();
+    if (pool != nullptr) bytes += static_cast<int64_t>(pool->memory().bytes());
   }
   return bytes;
 }

@@ -7,6 +7,9 @@
 // without a pause they would never all be empty. Where there is no other lane, the memory is taken
 // unasked: a picture's own rows were counted when its graphs were loaded.
 //
+// All lanes of a model whose rows have low-rank paths read one pool of them, which is there as long
+// as one of them is.
+//
 // One thread at a time; count() and bytes() from any.
 #pragma once
 
@@ -70,8 +73,11 @@ class Lanes {
   Candidate Find(const Lane& lane) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::StatusOr<std::shared_ptr<StepLane>> Make(const Picture& picture)
       ABSL_LOCKS_EXCLUDED(mutex_);
-  absl::StatusOr<std::shared_ptr<StepLane>> TryMake(const Picture& picture, bool has_others) const;
+  absl::StatusOr<std::shared_ptr<StepLane>> TryMake(const Picture& picture, bool has_others);
   absl::Status Ask(const Picture& picture, int rows) const;
+  // Null: steps of the picture have no paths.
+  absl::StatusOr<std::shared_ptr<PathPool>> PathsFor(const Picture& picture)
+      ABSL_LOCKS_EXCLUDED(mutex_);
   // By all that are not gone.
   int64_t BytesHeld() const ABSL_LOCKS_EXCLUDED(mutex_);
 
@@ -79,6 +85,8 @@ class Lanes {
   std::optional<Waiting> waiting_;  // held for the thread that asks for lanes
   mutable absl::Mutex mutex_;
   absl::flat_hash_map<Lane, Entry> lanes_ ABSL_GUARDED_BY(mutex_);
+  // By the model's number.
+  absl::flat_hash_map<int, std::weak_ptr<PathPool>> paths_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace latentd::pipeline

@@ -27,6 +27,12 @@ bool Picture::EncodesText(size_t index) const {
   return plan().stages[index].reads_text() && !request->conditioning[index].has_value();
 }
 
+void Picture::LeaveLane() {
+  place.reset();
+  path.reset();
+  path_values.clear();
+}
+
 bool Picture::has_preview() const {
   const bool steps =
       next == UnitKind::kText || next == UnitKind::kEncode || next == UnitKind::kStep;
@@ -39,13 +45,16 @@ Lane Picture::LaneOf(const PlannedStage& stage) const {
   const ModelId model = stage.model->row().id;
   const int chunks = stage.chunks();
   const Size size = executed_size();
-  // A network that reads another number of chunks is another one. A picture that takes no steps
-  // needs no room beside others.
+  // A network that reads another number of chunks is another one, and so is one whose rows have
+  // paths, whatever set they are of. A picture that takes no steps needs no room beside others.
+  const int network = model.value * prompts::kMaxChunks + chunks - 1;
   const bool apart = plan().alone || plan().spec.output_embeds;
-  return {.network = model.value * prompts::kMaxChunks + chunks - 1,
+  const bool is_first = &stage == &plan().stages.front();
+  const bool has_paths = is_first && plan().ranks > 0;
+  return {.network = has_paths ? -1 - network : network,
           .width = size.width,
           .height = size.height,
-          .adapters = &stage == &plan().stages.front() ? plan().adapters : 0,
+          .adapters = is_first && !has_paths ? plan().adapters : 0,
           .only = apart ? reinterpret_cast<uintptr_t>(this) : 0};
 }
 

@@ -73,6 +73,8 @@ struct Picture {
   int rows() const { return plan().rows; }
   int next_rows() const;
   int rows_ahead() const;
+  // Ranks of the low-rank paths that its rows have in its stage; 0: none.
+  int ranks() const { return stage_index == 0 ? plan().ranks : 0; }
   // Lane in which the steps of its stage run.
   Lane lane() const;
   // Work that it has left to do.
@@ -90,6 +92,8 @@ struct Picture {
   bool EncodesText(size_t stage) const;
   // Steps as users count them, of all stages together.
   int total_steps() const { return plan().total_steps(); }
+  // Frees its rows of the lane, and the slot of their paths.
+  void LeaveLane();
   // Goes on to the plan's next unit, which is next from now on; kDone after the last.
   void Advance();
 
@@ -108,11 +112,13 @@ struct Picture {
   // Inputs of request->sample that put the init image back after each evaluation; empty: nothing
   // does, since there is no mask, or the UNet reads it.
   NamedBuffers kept;
-  std::vector<RowValue> inpainting;  // for InpaintingPorts, where the UNet has them
-  Prediction prediction;             // to be drawn by a unit of its own: the newest
-  device::Buffer handed_over;        // for the refiner, from the base; without memory if none
-  std::optional<LanePlace> place;    // while the stage's steps run
-  bool decode_redone = false;        // by decode_fallback, or to be
+  std::vector<RowValue> inpainting;   // for InpaintingPorts, where the UNet has them
+  Prediction prediction;              // to be drawn by a unit of its own: the newest
+  device::Buffer handed_over;         // for the refiner, from the base; without memory if none
+  std::optional<LanePlace> place;     // while the stage's steps run
+  std::optional<PathSlot> path;       // likewise, where its rows have paths
+  std::vector<RowValue> path_values;  // for PathPorts, while it has a slot
+  bool decode_redone = false;         // by decode_fallback, or to be
   image::Image pixels;  // when next is kDone, unless the spec wants latents or embeddings
   // For output_embeds when next is kDone, on the host: by row of the stage's prompts, what its text
   // encoders gave for it (EncodePrompts); nothing for one of zeros.

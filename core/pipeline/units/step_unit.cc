@@ -9,6 +9,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/errors/status_macros.h"
+#include "core/graph/low_rank_paths.h"
 #include "core/pipeline/lanes/pinned.h"
 #include "core/pipeline/plan/latents_file.h"
 #include "core/pipeline/units/preview.h"
@@ -35,15 +36,44 @@ LaneRows RowsOf(const Picture& picture) {
       .schedule = &picture.stage().schedule(),
       .values = StepValues(*request.conditioning[picture.stage_index], scale, rescale)};
   absl::c_copy(picture.inpainting, std::back_inserter(rows.values));
+  absl::c_copy(picture.path_values, std::back_inserter(rows.values));
   return rows;
+}
+
+// A slot with the paths of its adapters, if its rows have paths and it has no slot yet. False: all
+// slots are used by others.
+absl::StatusOr<bool> TakePath(Picture& picture, const StepLane& lane, device::Stream& stream) {
+  if (picture.ranks() == 0 || picture.path) return true;
+  const std::shared_ptr<const AdapterPaths>& paths = picture.stage().graphs().adapter_paths();
+  if (lane.paths() == nullptr || paths == nullptr) {
+    return absl::InternalError("rows of a lane without paths cannot have any");
+  }
+  ASSIGN_OR_RETURN(std::optional<PathSlot> slot, lane.paths()->Take(paths, stream));
+  if (!slot) return false;
+  const int64_t number = slot->number();
+  const auto count = static_cast<int64_t>(paths->scales.size());
+  ASSIGN_OR_RETURN(Buffer own,
+                   Pinned(lane.device(), DType::kI64, {1}, absl::MakeConstSpan(&number, 1)));
+  ASSIGN_OR_RETURN(Buffer scales, Pinned(lane.device(), DType::kF32, {1, count},
+                                         absl::MakeConstSpan(paths->scales)));
+  picture.path_values = {{graph::kPathSlotInput, std::move(own)},
+                         {graph::kPathScalesInput, std::move(scales)}};
+  picture.path.emplace(*std::move(slot));
+  return true;
 }
 
 // Its rows of the lane, if it has none yet and there are some.
 absl::Status JoinLane(Picture& picture, Lanes& lanes, device::Stream& stream) {
   ASSIGN_OR_RETURN(const std::shared_ptr<StepLane> lane, lanes.For(picture));
   if (lane == nullptr) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const bool has_path, TakePath(picture, *lane, stream));
+  if (!has_path) return absl::OkStatus();
   ASSIGN_OR_RETURN(std::optional<LanePlace> place, lane->Join(RowsOf(picture), stream));
-  if (place) picture.place.emplace(*std::move(place));
+  if (!place) {
+    picture.LeaveLane();
+    return absl::OkStatus();
+  }
+  picture.place.emplace(*std::move(place));
   return absl::OkStatus();
 }
 
@@ -73,7 +103,7 @@ absl::Status LeaveLane(Picture& picture, device::Stream& stream, PendingWork& wo
   ASSIGN_OR_RETURN(picture.latents,
                    device.Allocate(DType::kF32, picture.latents.shape(), Place::kDevice));
   RETURN_IF_ERROR(lane.Read(*picture.place, picture.latents, finite, stream));
-  picture.place.reset();
+  picture.LeaveLane();
   const std::string& model = picture.model().name;
   work.flags.push_back({finite, absl::StrCat("latents of the ", model, "'s steps"),
                         absl::StrCat("the ", model, "'s unet")});

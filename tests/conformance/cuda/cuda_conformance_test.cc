@@ -75,14 +75,15 @@ TEST_P(CudaTf32Conformance, IsOffByWhatOperandsAreRoundedBy) {
 INSTANTIATE_TEST_SUITE_P(Ops, CudaTf32Conformance, ::testing::ValuesIn(CasesInTf32()),
                          [](const auto& info) { return info.param.name; });
 
-// Attention rounds its weights to its own dtype before it multiplies values with them, and cuBLASLt
+// Attention rounds its weights to its own dtype before it multiplies values with them, a low-rank
+// path its sums before they are multiplied again, and cuBLASLt
 // some products before it adds a bias: those whose lines do not begin at multiples of 16 bytes.
 int RoundingsOnGpu(const graph::Graph& graph) {
   constexpr size_t kWithBias = 3;
   int roundings = RoundingsOf(graph);
   for (const graph::Node& node : graph.nodes()) {
     const bool product = node.op == graph::Op::kLinear || node.op == graph::Op::kConv2d;
-    roundings += node.op == graph::Op::kAttention;
+    roundings += node.op == graph::Op::kAttention || node.op == graph::Op::kLowRank;
     roundings += product && node.operands.size() == kWithBias;
   }
   return roundings;

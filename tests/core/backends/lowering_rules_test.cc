@@ -30,7 +30,7 @@ struct Question {
 class TestRules : public KernelRules {
  public:
   bool Reads(Kernel kernel, size_t, DType dtype) const override {
-    return dtype == DType::kF32 || dtype == low || kernel == Kernel::kCast;
+    return dtype == DType::kF32 || dtype == DType::kI64 || dtype == low || kernel == Kernel::kCast;
   }
   bool RunsFused(const FusedMatch& match, DType dtype, bool weight_is_held) const override {
     questions.push_back({match.kernel, dtype, weight_is_held});
@@ -83,6 +83,22 @@ TEST(StridesOf, SaysWhichViewsAreCopied) {
   const auto sum = [](GraphBuilder& b, Value x) { return b.Add(x, x); };
   EXPECT_THAT(KernelsOf(Slice, sum), ElementsAre(Kernel::kBinary));
   EXPECT_THAT(KernelsOf(Permute, sum), ElementsAre(Kernel::kBinary));
+}
+
+// A low-rank path beside a part of a merged linear, whose matrices and scales are parts of ports.
+TEST(StridesOf, LeavesWhatALowRankPathReadsWhereItLies) {
+  GraphBuilder b;
+  const auto input = [&](const char* name, const graph::Shape& shape) {
+    return b.Input(name, DType::kF32, shape, Rate::kStep);
+  };
+  const Value merged = input("merged", {2, 5, 24}), pool = input("pool", {3, 2 * (16 + 8)});
+  const Value slot = b.Input("slot", DType::kI64, {2}, Rate::kStep);
+  b.Output("y", b.LowRank(b.Slice(merged, 2, 8, 16), b.Slice(input("x", {2, 5, 20}), 2, 0, 16),
+                          {.down = b.Reshape(b.Slice(pool, 1, 0, 32), {3, 2, 16}),
+                           .up = b.Reshape(b.Slice(pool, 1, 32, 48), {3, 8, 2}),
+                           .slot = slot,
+                           .scale = b.Slice(input("scales", {2, 6}), 1, 2, 4)}));
+  EXPECT_THAT(Kernels(std::move(b), TestRules()), ElementsAre(Kernel::kLowRank));
 }
 
 GraphBuilder SiluOfBf16() {

@@ -42,6 +42,24 @@ TEST(View, OfDenseRowsMayHaveThemAtAnyDistance) {
   EXPECT_FALSE(rows.rows_dense());
 }
 
+TEST(AsLines, HasThemAtOneDistanceWithinARow) {
+  View part = DenseView(0, DType::kF32, {2, 3, 4, 10});  // columns 2 to 5 of ten
+  part = Sliced(part, {.axis = 3, .begin = 2, .end = 6});
+  const std::optional<View> lines = AsLines(part);
+  ASSERT_TRUE(lines.has_value());
+  EXPECT_EQ(lines->shape, (graph::Shape{2, 12, 4}));
+  EXPECT_EQ(lines->offset, 2);
+  EXPECT_EQ(lines->strides[0], 120);
+  EXPECT_EQ(lines->strides[1], 10);
+  EXPECT_TRUE(AsLines(DenseView(0, DType::kF32, {3, 7})).has_value());
+  EXPECT_TRUE(AsLines(DenseView(0, DType::kF32, {3, 1, 1})).has_value());
+  EXPECT_FALSE(AsLines(Permuted(DenseView(0, DType::kF32, {3, 7, 5}), {0, 2, 1})).has_value());
+  // Four of six columns of lines that are in groups of three lines each: two distances.
+  View groups = DenseView(0, DType::kF32, {2, 4, 5, 6});
+  groups = Sliced(Sliced(groups, {.axis = 2, .begin = 0, .end = 3}), {.axis = 3, .end = 4});
+  EXPECT_FALSE(AsLines(groups).has_value());
+}
+
 // The offsets of a view's elements, in order.
 std::vector<int64_t> OffsetsOf(const View& view) {
   std::vector<int64_t> offsets = {view.offset};

@@ -4,9 +4,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdlib>
 #include <filesystem>
+#include <future>
 
 #include "core/base/errors/error_details.h"
+#include "core/image/decode.h"
 #include "tests/core/engine/demo_engine.h"
 #include "tests/support/source_directory.h"
 #include "tests/support/status_matchers.h"
@@ -47,16 +51,41 @@ class AdapterSetsTest : public ::testing::Test {
     return engine;
   }
 
+  // With paths of sets for rows of steps.
+  Config WithPaths() const {
+    Config config = WithAdapters();
+    config.adapter_slots = 2;
+    config.adapter_ranks = 8;
+    return config;
+  }
+
   static std::string Draw(Engine& engine, std::vector<Adapter> adapters,
                           const std::string& prompt = "",
                           prompts::Syntax syntax = prompts::Syntax::kNone) {
+    return PixelsOf(DrawFile(engine, std::move(adapters), prompt, syntax));
+  }
+
+  static std::string DrawFile(Engine& engine, std::vector<Adapter> adapters,
+                              const std::string& prompt = "",
+                              prompts::Syntax syntax = prompts::Syntax::kNone) {
     GenerateSpec spec = SmallSpec();
     spec.picture.adapters = std::move(adapters);
     spec.picture.prompt_syntax = syntax;
     if (!prompt.empty()) spec.picture.prompt = prompt;
     const std::vector<Image> images = Only<Image>(RunOn(engine, std::move(spec)));
     EXPECT_THAT(images, SizeIs(1));
-    return images.empty() ? "" : PixelsOf(images.front().bytes);
+    return images.empty() ? "" : images.front().bytes;
+  }
+
+  // The largest distance of two of their bytes.
+  static int DistanceOf(const std::string& one, const std::string& other) {
+    const image::Image a = image::Decode(one).value(), b = image::Decode(other).value();
+    EXPECT_EQ(a.rgb.size(), b.rgb.size());
+    int largest = 0;
+    for (size_t i = 0; i < std::min(a.rgb.size(), b.rgb.size()); ++i) {
+      largest = std::max(largest, std::abs(int{a.rgb[i]} - int{b.rgb[i]}));
+    }
+    return largest;
   }
 
   // A file's bytes without the texts, which name the adapters.
@@ -93,6 +122,43 @@ TEST_F(AdapterSetsTest, DrawWhatTheMergedModelDrawsAndCompileNothing) {
   EXPECT_NE(Draw(*engine, {kohya}), expected);
   EXPECT_EQ(Draw(*engine, {{"kohya", 0}}), plain);
   EXPECT_EQ(CompilationsOf(*engine), compiled);
+}
+
+TEST_F(AdapterSetsTest, AsPathsDrawWhatMergedOnesDoButForRounding) {
+  const auto merging = Load(WithAdapters()), engine = Load(WithPaths());
+  const int compiled = CompilationsOf(*engine);
+  const Adapter kohya = {"kohya", 0.8, 0.5};
+  const std::string plain = DrawFile(*merging, {});
+  const std::string merged = DrawFile(*merging, {kohya});
+  const std::string paths = DrawFile(*engine, {kohya});
+  EXPECT_THAT(DistanceOf(paths, merged), Le(1));
+  EXPECT_GT(DistanceOf(paths, plain), 1);
+  // A convolution's LoRA is merged, and so is a set that has one.
+  for (const std::vector<Adapter>& set : std::vector<std::vector<Adapter>>{
+           {{"diffusers", -0.5}}, {kohya, {"diffusers", -0.5}}, {{"dora", 1}}}) {
+    EXPECT_EQ(Draw(*engine, set), Draw(*merging, set));
+  }
+  EXPECT_EQ(Draw(*engine, {}), PixelsOf(plain));
+  EXPECT_EQ(CompilationsOf(*engine), compiled);
+}
+
+TEST_F(AdapterSetsTest, GiveAnImageWhatItGetsAloneWhateverIsBesideIt) {
+  Config config = WithPaths();
+  config.rows = {1, 2, 4, 8};
+  const auto engine = Load(config);
+  const std::vector<std::vector<Adapter>> sets = {{{"kohya", 0.8}},   {{"kohya", -0.5}}, {},
+                                                  {{"diffusers", 1}}, {{"kohya", 0.8}},  {}};
+  std::vector<std::string> alone;
+  for (const auto& set : sets) alone.push_back(Draw(*engine, set));
+  EXPECT_EQ(alone[0], alone[4]);
+  EXPECT_NE(alone[0], alone[1]);
+  for (int round = 0; round < 3; ++round) {
+    std::vector<std::future<std::string>> drawn;
+    for (const auto& set : sets) {
+      drawn.push_back(std::async(std::launch::async, [&] { return Draw(*engine, set); }));
+    }
+    for (size_t i = 0; i < sets.size(); ++i) EXPECT_EQ(drawn[i].get(), alone[i]) << i;
+  }
 }
 
 TEST_F(AdapterSetsTest, OfManyInTurnFewAreKept) {

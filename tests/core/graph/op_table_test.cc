@@ -33,6 +33,12 @@ static_assert(!CompilesWith<RowRule::kKeeps, PrecisionRule::kAll, LayoutRule::kF
 static_assert(CompilesWith<RowRule::kKeeps, PrecisionRule::kAll, LayoutRule::kFollows,
                            ActivationRule::kActivation, MemoryRule::kOwn>);
 
+// Operands of low_rank: base, x, down, up, slot, scale.
+std::vector<ValueType> PathOperands() {
+  return {F32({2, 7, 8}), F32({2, 7, 6}),          F32({5, 3, 6}),
+          F32({5, 8, 3}), {DType::kI64, Shape{2}}, F32({2, 3})};
+}
+
 struct GoodCase {
   Op op;
   std::vector<ValueType> operands;
@@ -54,6 +60,7 @@ std::vector<GoodCase> GoodCases() {
       {Op::kLinear, {tokens, F32({3, 8}), F32({3})}, {}, F32({2, 7, 3})},
       {Op::kMatmul, {F32({5, 2, 3}), F32({5, 3, 4})}, {}, F32({5, 2, 4})},
       {Op::kAttention, {tokens, F32({2, 9, 8}), F32({2, 9, 8})}, AttentionAttributes{4}, tokens},
+      {Op::kLowRank, PathOperands(), {}, tokens},
       {Op::kGroupNorm, {x, F32({4}), F32({4})}, GroupNormAttributes{2}, x},
       {Op::kGroupNorm,
        {x, F32({6}), F32({6})},
@@ -327,6 +334,40 @@ TEST(OpTable, NamesWhatIsWrongWithAnEightBitProduct) {
     EXPECT_THAT(InferType(Op::kF8Linear, bad.operands, F8LinearAttributes{bad.to}),
                 StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(bad.message)));
   }
+}
+
+TEST(OpTable, NamesWhatIsWrongWithALowRankPath) {
+  const struct {
+    size_t operand;
+    ValueType type;
+    std::string message;
+  } cases[] = {
+      {0, F32({8}), "base [8] and x [2,7,6] must have at least two dimensions"},
+      {0, F32({2, 6, 8}), "equal but for the last"},
+      {1, F32({2, 7, 1, 6}), "equal but for the last"},
+      {1, {DType::kBF16, Shape{2, 7, 6}}, "one dtype"},
+      {2, F32({5, 18}), "down must have 3 dimensions"},
+      {2, F32({5, 3, 7}), "down f32[5,3,7] must be f32[5,3,6]"},
+      {3, F32({4, 8, 3}), "up f32[4,8,3] must be f32[5,8,3]"},
+      {3, F32({5, 3, 8}), "up f32[5,3,8] must be f32[5,8,3]"},
+      {4, F32({2}), "slot f32[2] must be i64[2]"},
+      {4, {DType::kI64, Shape{3}}, "slot i64[3] must be i64[2]"},
+      {5, F32({2, 4}), "scale f32[2,4] must be f32[2,3]"},
+      {5, {DType::kBF16, Shape{2, 3}}, "scale bf16[2,3] must be f32[2,3]"},
+  };
+  for (const auto& bad : cases) {
+    std::vector<ValueType> operands = PathOperands();
+    operands[bad.operand] = bad.type;
+    EXPECT_THAT(InferType(Op::kLowRank, operands, {}),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(bad.message)));
+  }
+}
+
+TEST(OpTable, ALowRankPathHasTheDTypeOfItsBaseAndScalesOfF32) {
+  std::vector<ValueType> operands = PathOperands();
+  for (size_t i = 0; i < 4; ++i) operands[i].dtype = DType::kBF16;
+  ASSERT_OK_AND_ASSIGN(const ValueType result, InferType(Op::kLowRank, operands, {}));
+  EXPECT_EQ(result, operands[0]);
 }
 
 TEST(OpTable, ALeafHasNoTypeToInfer) {

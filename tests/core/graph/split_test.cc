@@ -156,6 +156,15 @@ TEST(SplitByRate, RefusesWhatMixesRowsAndNamesTheNode) {
        [](GraphBuilder& b, Value r) {
          return b.Reshape(r, {1, 4});
        }},
+      {"low_rank",
+       [](GraphBuilder& b, Value r) {
+         const Value matrices = b.Reshape(r, {2, 1, 2});
+         return b.LowRank(r, r,
+                          {.down = matrices,
+                           .up = b.Reshape(r, {2, 2, 1}),
+                           .slot = b.Input("slot", DType::kI64, {2}, Rate::kRequest),
+                           .scale = b.Reshape(b.Slice(r, 1, 0, 1), {2, 1})});
+       }},
   };
   for (const auto& [op, network] : cases) {
     EXPECT_THAT(SplitOf(network),

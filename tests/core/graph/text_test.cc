@@ -67,7 +67,16 @@ Graph EveryOp() {
   tokens = b.LayerNorm(tokens, b.Weight("b", {4}), b.Weight("b", {4}), 1e-12f);
   tokens = b.Attention(tokens, tokens, tokens, {2, 0.70710678f, true});
   tokens = b.Matmul(b.Softmax(tokens), b.Permute(tokens, {0, 2, 1}));
+  const Value path = tokens;
   tokens = b.Linear(tokens, b.Weight("l", {6, 35}), b.Weight("lb", {6}));
+  const auto step = [&](const char* name, const Shape& shape, DType dtype = DType::kF32) {
+    return b.Input(name, dtype, shape, Rate::kStep);
+  };
+  tokens = b.LowRank(tokens, path,
+                     {.down = step("down", {3, 2, 35}),
+                      .up = step("up", {3, 6, 2}),
+                      .slot = step("slot", {2}, DType::kI64),
+                      .scale = step("scale", {2, 2})});
   b.Output("tokens", b.Silu(b.Geglu(b.Slice(b.Concat({tokens, tokens}, 1), 1, 30, 40))));
   const Value ids = b.Input("ids", DType::kI64, {2, 7}, Rate::kRequest);
   b.Output("embedded", b.Mul(b.Embedding(b.Weight("table", {9, 4}), ids), b.Weight("b", {4})));

@@ -62,6 +62,8 @@ TEST(OptionsTest, Defaults) {
   EXPECT_THAT(options.engine.rows, IsEmpty());  // the backend's choice
   EXPECT_EQ(options.engine.max_shared_pixels, 8 * 1024 * 1024);
   EXPECT_EQ(options.engine.prompt_chunks, 1);
+  EXPECT_EQ(options.engine.adapter_slots, 0);
+  EXPECT_EQ(options.engine.adapter_ranks, 32);
   EXPECT_FALSE(options.engine.prompt_blends);
   EXPECT_THAT(options.engine.components, IsEmpty());
   EXPECT_THAT(options.engine.skipped_passes, IsEmpty());
@@ -118,6 +120,15 @@ TEST(OptionsTest, PartsOfACheckpointComeFromOtherPlaces) {
   EXPECT_EQ(options.engine.base_parts.components_from, "/c");
   EXPECT_EQ(options.engine.refiner_parts.components_from, "/rc");
   EXPECT_THAT(options.engine.refiner_parts.components, IsEmpty());
+}
+
+TEST(OptionsTest, AdaptersOfRequestsHaveSlotsAndRanks) {
+  ASSERT_OK_AND_ASSIGN(
+      const Options options,
+      OptionsOf("", {"--base=/b", "--adapters=/a", "--adapter-slots=8", "--adapter-ranks=64"}));
+  EXPECT_EQ(options.engine.adapters, "/a");
+  EXPECT_EQ(options.engine.adapter_slots, 8);
+  EXPECT_EQ(options.engine.adapter_ranks, 64);
 }
 
 TEST(OptionsTest, LorasOfTheBaseAreInTheirOrder) {
@@ -312,6 +323,10 @@ TEST(OptionsTest, WrongValuesOfGraphsAndCallersAreNamedWithWhatIsRight) {
       {"--rows=1,17", "from 1 to 16"},
       {"--rows=2,2", "once"},
       {"--max-shared-pixels=-1", "0 to 67108864"},
+      {"--adapter-slots=33", "0 to 32"},
+      {"--adapter-slots=8", "given together with --adapters"},
+      {"--adapter-ranks=7", "8 to 256"},
+      {"--adapter-ranks=12", "a multiple of 8"},
       {"--prompt-chunks=0", "1 to 4"},
       {"--prompt-chunks=5", "1 to 4"},
       {"--max-shared-pixels=67108865", "0 to 67108864"},

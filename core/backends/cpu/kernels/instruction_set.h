@@ -25,6 +25,8 @@ void GroupNormNchw(const GroupNormArguments& arguments);
 size_t GroupNormWorkspace(int64_t rows, int64_t channels, int threads);
 void Attention(const AttentionArguments& arguments);
 size_t AttentionWorkspace(const AttentionArguments& arguments);
+void LowRank(const LowRankArguments& arguments);
+size_t LowRankWorkspace(const LowRankArguments& arguments);
 void Winograd(const WinogradArguments& arguments);
 size_t WinogradWorkspace(const WinogradArguments& arguments);
 size_t WinogradWeightBytes(int64_t channels, int64_t out);

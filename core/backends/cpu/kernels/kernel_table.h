@@ -59,6 +59,23 @@ struct AttentionArguments {
   char* workspace;  // AttentionWorkspace bytes
 };
 
+// graph::Op::kLowRank.
+struct LowRankArguments {
+  Element element;      // base, x, down, up and y are: kF32 or kBF16
+  const void* base;     // [rows, lines, out]
+  const void* x;        // [rows, lines, in]
+  const void* down;     // [slots, rank, in]
+  const void* up;       // [slots, out, rank]
+  const int64_t* slot;  // [rows]
+  const float* scale;   // [rows, rank]
+  void* y;              // dense [rows, lines, out], apart from all that is read
+  int64_t rows, lines, in, out, slots, rank;
+  // Strides in elements; a line, a slot's matrix and a row's scales are contiguous.
+  int64_t base_row, base_line, x_row, x_line, down_slot, up_slot, scale_row;
+  int threads;
+  char* workspace;  // LowRankWorkspace bytes
+};
+
 // A 3x3 convolution, of stride 1, that keeps the size of the image.
 struct WinogradArguments {
   const float* x;         // [rows, height, width, channels], of half the sides if `upsampled`
@@ -110,6 +127,11 @@ struct KernelTable {
 
   void (*attention)(const AttentionArguments&);
   size_t (*attention_workspace)(const AttentionArguments&);
+
+  // A row's result is the same bytes, whatever rows are beside it and however many zeros its ranks
+  // end in.
+  void (*low_rank)(const LowRankArguments&);
+  size_t (*low_rank_workspace)(const LowRankArguments&);
 
   void (*winograd)(const WinogradArguments&);
   size_t (*winograd_workspace)(const WinogradArguments&);

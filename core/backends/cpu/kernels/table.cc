@@ -13,6 +13,8 @@ const KernelTable& Table() {
       .group_norm_workspace = GroupNormWorkspace,
       .attention = Attention,
       .attention_workspace = AttentionWorkspace,
+      .low_rank = LowRank,
+      .low_rank_workspace = LowRankWorkspace,
       .winograd = Winograd,
       .winograd_workspace = WinogradWorkspace,
       .winograd_weight_bytes = WinogradWeightBytes,
