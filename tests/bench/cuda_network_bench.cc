@@ -1,13 +1,15 @@
 // How long a checkpoint's networks take, and on an NVIDIA GPU which kernels take it:
 //
 //   cuda_network_bench --checkpoint DIR [--component unet] [--shapes 2@1024x1024,1@1152x896]
-//                      [--backend cuda] [--precision bf16] [--runs 30] [--kernels]
+//                      [--backend cuda] [--precision bf16] [--paths 8x32] [--runs 30] [--kernels]
 //
 // A shape is rows@WIDTHxHEIGHT in pixels. Inputs are random; `tests/bench/gpu --checkpoint-only`
 // makes a checkpoint of SDXL's architecture. Prints for each shape what planning, hashing the
 // weights and loading them took and the milliseconds of each run, one launch, and with --kernels
-// each kind of instruction's share, timed alone. Of an autoencoder the decoder runs. Run by hand or
-// by tests/bench/gpu, on a machine that is idle.
+// each kind of instruction's share, timed alone. Of an autoencoder the decoder runs. With --paths
+// linears have low-rank paths beside them, of so many slots and ranks, and each row its own slot as
+// long as there are some; --paths 0x32 is what they cost rows without one. Run by hand or by
+// tests/bench/gpu, on a machine that is idle.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -35,6 +37,7 @@
 #include "core/compiler/compile.h"
 #include "core/device/cuda/cuda_status.h"
 #include "core/device/cuda/cuda_stream.h"
+#include "core/graph/low_rank_paths.h"
 #include "core/graph/op_table.h"
 #include "core/passes/pipeline.h"
 #include "core/weights/containers/checkpoint.h"
@@ -56,9 +59,15 @@ struct Shape {
   int64_t rows = 2, width = 1024, height = 1024;
 };
 
+// Low-rank paths of the linears; none: 0 ranks.
+struct Paths {
+  int64_t slots = 0, ranks = 0;
+};
+
 struct Options {
   std::string checkpoint, component = "unet", backend = "cuda", precision = "bf16";
   std::vector<Shape> shapes = {Shape{}};
+  Paths paths;
   int runs = 30;
   bool kernels = false;
 };
@@ -121,21 +130,36 @@ absl::StatusOr<graph::Precision> PrecisionOf(const std::string& precision) {
 
 // The part of the network's last graph that every step runs: of an autoencoder, the decoder.
 absl::StatusOr<graph::Graph> GraphOf(const Network& network, const Shape& shape,
-                                     const std::string& precision, const graph::Target& target) {
+                                     const Options& options, const graph::Target& target) {
   ASSIGN_OR_RETURN(
       std::vector<graph::Graph> graphs,
       golden::BuildNetworkGraphs(network.class_name, network.config, InputsOf(network, shape)));
-  ASSIGN_OR_RETURN(const graph::Precision asked, PrecisionOf(precision));
+  ASSIGN_OR_RETURN(const graph::Precision asked, PrecisionOf(options.precision));
   ASSIGN_OR_RETURN(graph::SplitGraphs split, compiler::SplitInPrecision(graphs.back(), asked));
+  if (const auto [slots, ranks] = options.paths; ranks > 0) {
+    ASSIGN_OR_RETURN(split.step,
+                     graph::AddPaths(split.step, shape.rows, std::max<int64_t>(slots, 1), ranks));
+  }
   return passes::RunPasses(std::move(split.step), target,
                            {.evaluate = backends::reference::EvaluateRecipe});
 }
 
+// The slots of rows, and factors that are as small as those of LoRAs, so that numbers stay finite.
+void SetPaths(const Paths& paths, const std::string& input, const device::Buffer& values) {
+  if (input == graph::kPathSlotInput) {
+    int64_t next = 0;
+    for (int64_t& slot : values.as<int64_t>()) slot = next < paths.slots ? next++ : -1;
+  }
+  if (input != graph::kPathScalesInput) return;
+  for (float& scale : values.as<float>()) scale = 1e-3f;
+}
+
 absl::Status FillInputs(const BoundGraph& bound, const backends::Executable& executable,
-                        device::Stream& stream) {
+                        const Paths& paths, device::Stream& stream) {
   std::mt19937 random(7);
   for (const backends::Port& port : executable.inputs()) {
     const device::Buffer values = testing::RandomBuffer(port.name, port.dtype, port.shape, random);
+    SetPaths(paths, port.name, values);
     RETURN_IF_ERROR(bound.device().Copy(values, bound.input(port.name), stream));
     RETURN_IF_ERROR(stream.Synchronize());
   }
@@ -255,7 +279,7 @@ absl::Status Run(const Options& options, const std::shared_ptr<Executable>& exec
   ASSIGN_OR_RETURN(const BoundGraph bound, BoundGraph::Create(executable));
   std::printf(", capture %.3f s\n", Seconds(since));
   ASSIGN_OR_RETURN(const auto stream, executable->device().NewStream(SystemClock()));
-  RETURN_IF_ERROR(FillInputs(bound, *executable, *stream));
+  RETURN_IF_ERROR(FillInputs(bound, *executable, options.paths, *stream));
   const auto run = [&] { return bound.session().Enqueue(*stream); };
   const int warm_runs = std::min(3, options.runs);
   RETURN_IF_ERROR(Milliseconds(*stream, warm_runs, run).status());
@@ -290,7 +314,7 @@ absl::Status Measure(const Options& options, const Shape& shape, const Network& 
               static_cast<int>(shape.width), static_cast<int>(shape.height),
               options.precision.c_str());
   auto since = std::chrono::steady_clock::now();
-  ASSIGN_OR_RETURN(graph::Graph step, GraphOf(network, shape, options.precision, backend.target()));
+  ASSIGN_OR_RETURN(graph::Graph step, GraphOf(network, shape, options, backend.target()));
   const auto graph = std::make_shared<const graph::Graph>(std::move(step));
   RETURN_IF_ERROR(network.weights.Check(*graph));
   std::printf("  passes %.3f s", Seconds(since));
@@ -349,12 +373,20 @@ bool SetShapes(const std::string& text, std::vector<Shape>& shapes) {
   return true;
 }
 
+// "8x32"
+bool SetPathsOf(const std::string& text, Paths& paths) {
+  const std::vector<absl::string_view> numbers = absl::StrSplit(text, 'x');
+  return numbers.size() == 2 && absl::SimpleAtoi(numbers[0], &paths.slots) &&
+         absl::SimpleAtoi(numbers[1], &paths.ranks) && paths.slots >= 0 && paths.ranks > 0;
+}
+
 bool Set(Options& options, absl::string_view name, const std::string& value) {
   std::map<absl::string_view, std::string*> texts = {{"--checkpoint", &options.checkpoint},
                                                      {"--component", &options.component},
                                                      {"--backend", &options.backend},
                                                      {"--precision", &options.precision}};
   if (name == "--shapes") return SetShapes(value, options.shapes);
+  if (name == "--paths") return SetPathsOf(value, options.paths);
   if (name == "--runs") return absl::SimpleAtoi(value, &options.runs) && options.runs > 0;
   const auto found = texts.find(name);
   if (found == texts.end()) return false;

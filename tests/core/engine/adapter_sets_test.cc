@@ -145,6 +145,7 @@ TEST_F(AdapterSetsTest, AsPathsDrawWhatMergedOnesDoButForRounding) {
 TEST_F(AdapterSetsTest, GiveAnImageWhatItGetsAloneWhateverIsBesideIt) {
   Config config = WithPaths();
   config.rows = {1, 2, 4, 8};
+  config.queue_capacity = 16;
   const auto engine = Load(config);
   const std::vector<std::vector<Adapter>> sets = {{{"kohya", 0.8}},   {{"kohya", -0.5}}, {},
                                                   {{"diffusers", 1}}, {{"kohya", 0.8}},  {}};
