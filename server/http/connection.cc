@@ -124,7 +124,7 @@ class StreamConnection final : public Connection,
   void Drain() override {
     Post([](StreamConnection& self) {
       self.keep_alive_ = false;
-      if (self.is_idle_) self.CloseSocket();
+      if (self.is_idle_ && self.requests_ > 0) self.CloseSocket();
     });
   }
 
@@ -202,7 +202,7 @@ class StreamConnection final : public Connection,
 
   void ReadHead(absl::Duration time) {
     is_idle_ = true;
-    if (service_.draining) return CloseSocket();
+    if (service_.draining && requests_ > 0) return CloseSocket();
     parser_.emplace();
     parser_->header_limit(kMostHeadBytes);
     parser_->body_limit(std::numeric_limits<uint64_t>::max());
@@ -224,7 +224,8 @@ class StreamConnection final : public Connection,
     request_ = RequestOf(parser_->get());
     cors_ = CorsHeaders(request_, service_.cors_origins);
     version_ = parser_->get().version();
-    keep_alive_ = parser_->get().keep_alive() && ++requests_ < kMostRequests && !service_.draining;
+    ++requests_;
+    keep_alive_ = parser_->get().keep_alive() && requests_ < kMostRequests && !service_.draining;
     absl::Status judged = CheckOrigin(request_, service_.loopback_only, service_.cors_origins);
     if (judged.ok() && IsPreflight(request_, service_.cors_origins)) return AnswerPreflight();
     if (judged.ok()) judged = Judge();

@@ -353,6 +353,24 @@ TEST_F(HttpServerTest, ADrainEndsWhatRuns) {
   EXPECT_TRUE(idle.IsClosed());
 }
 
+TEST_F(HttpServerTest, ADrainIsToldToWhoAsksMeanwhile) {
+  HttpClient fresh(server_->http_address());  // it has asked nothing yet
+  engine_.OnDrain([&] {
+    EXPECT_EQ(fresh.Ask("GET", "/healthz").code, 200);
+    EXPECT_TRUE(fresh.IsClosed());
+    EXPECT_EQ(Ask("GET", "/healthz").code, 200);
+    const Received ready = Ask("GET", "/readyz");
+    EXPECT_EQ(ready.code, 503);
+    EXPECT_EQ(ready.body, "draining\n");
+    const Received draw = Ask("POST", kDraw, R"({"prompt": "a"})");
+    EXPECT_EQ(draw.code, 503);
+    EXPECT_EQ(ErrorCode(draw), "draining");
+    EXPECT_EQ(draw.headers.count("retry-after"), 1u);
+  });
+  server_->Drain(absl::Seconds(10));
+  EXPECT_FALSE(HttpClient(server_->http_address()).connected());
+}
+
 TEST_F(HttpServerTest, TheWebUisWayToDraw) {
   std::thread engine([&] { SendPicture("abc"); });
   const Received received = Ask(
