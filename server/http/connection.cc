@@ -28,6 +28,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/errors/error_details.h"
 #include "core/base/errors/out_of_memory.h"
+#include "core/base/errors/status_macros.h"
 #include "core/engine/api/serving.h"
 #include "server/generation/caller.h"
 #include "server/http/calls/http_call.h"
@@ -240,10 +241,10 @@ class StreamConnection final : public Connection,
     if (version_ != 10 && version_ != 11) return StatusOfRead(beast_http::error::bad_version);
     Router::Found found = service_.router.Find(request_.method, request_.path);
     route_ = found.route;
+    // A stranger is not told which paths there are.
+    RETURN_IF_ERROR(CheckClient());
     allow_ = std::move(found.allow);
     if (route_ == nullptr) return found.status;
-    const absl::Status judged = CheckClient();
-    if (!judged.ok()) return judged;
     std::optional<uint64_t> length;
     if (const auto said = parser_->content_length()) length = *said;
     most_bytes_ = MostBodyBytes(*route_, request_, service_.max_request_bytes);
@@ -253,7 +254,7 @@ class StreamConnection final : public Connection,
 
   absl::Status CheckClient() {
     caller_ = generation::HostOf(peer_);
-    if (route_->open_to_all) return absl::OkStatus();
+    if (route_ != nullptr && route_->open_to_all) return absl::OkStatus();
     absl::Status judged = CheckCertificate();
     return judged.ok() ? CheckKey() : judged;
   }
