@@ -226,8 +226,11 @@ class StreamConnection final : public Connection,
     cors_ = CorsHeaders(request_, service_.cors_origins);
     version_ = parser_->get().version();
     ++requests_;
-    keep_alive_ = parser_->get().keep_alive() && requests_ < kMostRequests && !service_.draining;
-    absl::Status judged = CheckOrigin(request_, service_.loopback_only, service_.cors_origins);
+    absl::Status judged = CheckHead(request_, version_);
+    // The end of a body is not sure behind a head that is not.
+    keep_alive_ = judged.ok() && parser_->get().keep_alive() && requests_ < kMostRequests &&
+                  !service_.draining;
+    if (judged.ok()) judged = CheckOrigin(request_, service_.loopback_only, service_.cors_origins);
     if (judged.ok() && IsPreflight(request_, service_.cors_origins)) return AnswerPreflight();
     if (judged.ok()) judged = Judge();
     if (!judged.ok()) return RefuseUnread(judged);
@@ -245,6 +248,7 @@ class StreamConnection final : public Connection,
     RETURN_IF_ERROR(CheckClient());
     allow_ = std::move(found.allow);
     if (route_ == nullptr) return found.status;
+    ASSIGN_OR_RETURN(deadline_, DeadlineOf(request_, service_.environment.clock.Wall()));
     std::optional<uint64_t> length;
     if (const auto said = parser_->content_length()) length = *said;
     most_bytes_ = MostBodyBytes(*route_, request_, service_.max_request_bytes);
@@ -377,7 +381,7 @@ class StreamConnection final : public Connection,
   generation::Client ClientOfRequest() const {
     return {.caller = caller_,
             .peer = peer_,
-            .deadline = DeadlineOf(request_, service_.environment.clock.Wall()),
+            .deadline = deadline_,
             .trace_parent = std::string(request_.Find("traceparent")),
             .trace_state = std::string(request_.Find("tracestate"))};
   }
@@ -551,6 +555,7 @@ class StreamConnection final : public Connection,
   int requests_ = 0;
   const Route* route_ = nullptr;
   std::string allow_;
+  absl::Time deadline_;
   std::vector<Header> cors_;
   int64_t most_bytes_ = 0, body_bytes_ = 0;
   std::shared_ptr<const void> held_body_;

@@ -371,6 +371,26 @@ TEST_F(HttpServerTest, ADrainIsToldToWhoAsksMeanwhile) {
   EXPECT_FALSE(HttpClient(server_->http_address()).connected());
 }
 
+TEST_F(HttpServerTest, WhatIsNotSaidClearlyIsRefusedByName) {
+  EXPECT_EQ(json::parse(Ask("POST", kDraw, R"({"prompt": "a"})", "x-request-timeout: abc\r\n")
+                            .body)["error"]["param"],
+            "x-request-timeout");
+  HttpClient twice(server_->http_address());
+  const Received hosts = twice.Ask("GET", "/healthz", "", "Host: localhost\r\n");
+  EXPECT_EQ(hosts.code, 400);
+  EXPECT_THAT(hosts.body, HasSubstr("Host"));
+  EXPECT_TRUE(twice.IsClosed());
+  HttpClient coded(server_->http_address());
+  coded.Send(absl::StrCat(
+      "POST ", kDraw, " HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: gzip, chunked\r\n\r\n",
+      "a\r\n{\"prompt\":\r\n4\r\n\"a\"}\r\n0\r\n\r\n"));
+  const Received coding = coded.Read();
+  EXPECT_EQ(coding.code, 400);
+  EXPECT_THAT(coding.body, HasSubstr("Transfer-Encoding"));
+  EXPECT_TRUE(coded.IsClosed());
+  EXPECT_EQ(engine_.job_count(), 0u);
+}
+
 TEST_F(HttpServerTest, TheWebUisWayToDraw) {
   std::thread engine([&] { SendPicture("abc"); });
   const Received received = Ask(
