@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <memory>
@@ -31,9 +32,11 @@ using testing::FilledTensor;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
+using ::testing::Pair;
 using ::testing::SizeIs;
 using testing::StatusIs;
 using testing::TensorToWrite;
+using ::testing::UnorderedElementsAre;
 
 const char kToQ[] = "unet.mid_block.attentions.0.proj_in";
 
@@ -265,6 +268,30 @@ TEST_F(CatalogueTest, FactsForPeopleComeFromMetadataAndTheFileBeside) {
   EXPECT_EQ(Listed().at("film").recommended_weight, 0.7);
   EXPECT_THAT(Listed().at("odd").trigger_words, IsEmpty());
   EXPECT_TRUE(Listed().at("odd").is_served());
+}
+
+TEST(AdapterFolderTest, LinksThatLeadNowhereOrBackAreListedOnceAndWithWhy) {
+  const testing::TemporaryDirectory root;
+  const std::string folder = root.path();
+  testing::WriteSafetensors(absl::StrCat(folder, "/styles/ink.safetensors"), LoraOf(1));
+  std::filesystem::create_directory_symlink("..", absl::StrCat(folder, "/styles/back"));
+  std::filesystem::create_directory_symlink("styles", absl::StrCat(folder, "/same"));
+  std::filesystem::create_symlink("gone.safetensors", absl::StrCat(folder, "/lost.safetensors"));
+  std::filesystem::create_symlink("nowhere", absl::StrCat(folder, "/away"));
+  std::filesystem::create_symlink("self", absl::StrCat(folder, "/self"));
+  std::filesystem::create_symlink("no.txt", absl::StrCat(folder, "/readme.txt"));
+  const auto found = FolderOnDisk(folder).list();
+  ASSERT_OK(found);
+  std::map<std::string, std::string> problems;
+  for (const FoundAdapter& adapter : *found) problems[adapter.name] = adapter.problem;
+  EXPECT_THAT(problems,
+              UnorderedElementsAre(
+                  Pair("styles/ink", ""), Pair("same/ink", ""),
+                  Pair("styles/back", HasSubstr("styles/back is a link to a folder that it lies")),
+                  Pair("same/back", HasSubstr("is a link to a folder that it lies in")),
+                  Pair("lost", HasSubstr("is a link to gone.safetensors, which is not there")),
+                  Pair("away", HasSubstr("is a link to nowhere, which is not there")),
+                  Pair("self", HasSubstr("is a link to self, which is not there"))));
 }
 
 TEST(AdapterFolderTest, NamesArePathsBelowTheFolder) {
