@@ -185,6 +185,28 @@ class AdaptersTest(GraphsTestCase):
         film = self.draw_with(api, ("film",), prompt="a swirl")
         self.assertNotIn(film, (word, plain))
 
+    def test_a_word_that_is_lost_is_told(self):
+        """Guard: WarnOfLostWords."""
+        swirl = self.adapters / "swirl.safetensors"
+        shutil.copyfile(SWIRL, swirl)
+        _, api = self.serve()
+        text = self.draw(api, prompt="a swirls")
+        for lose in (lambda: swirl.write_bytes(b"<html>"), swirl.unlink):
+            self.assertEqual(self.warnings(api, "a swirl"), [])
+            lose()
+            for prompt, count in (("a swirl", 1), ("a <swirl>", 1), ("a swirls", 0)):
+                warnings = self.warnings(api, prompt)
+                self.assertEqual(len(warnings), count, warnings)
+            self.assertIn("the word swirl is read as text: the adapter swirl cannot be used: ", self.warnings(api, "swirl")[0])
+            self.assertNotIn(str(self.folder), self.warnings(api, "swirl")[0])
+            self.assertEqual(self.draw(api, prompt="a swirls"), text)
+            shutil.copyfile(SWIRL, swirl)
+            wait_until(lambda: not self.warnings(api, "a swirl"), "the word does not come back")
+
+    def warnings(self, api, prompt):
+        answer = api.generate(api.request(prompt=prompt))
+        return [text for text in answer.completed.warnings if "is read as text" in text]
+
     def test_a_folder_that_is_not_there_ends_the_start(self):
         server = Server(f"--adapters={self.folder / 'nowhere'}")
         self.addCleanup(server.kill)
