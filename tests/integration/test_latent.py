@@ -401,6 +401,8 @@ class CompletionTest(unittest.TestCase):
         self.assertNotIn("--tier", self.offered("graphs", "list", "--"))
         self.assertEqual(self.offered("completion", ""), {"bash", "zsh", "fish", "--help"})
         self.assertEqual(self.offered("generate", "--seed", ""), set())
+        for command in ("generate", "encode", "capabilities", "health"):
+            self.assertEqual(self.offered(command, "--api-k"), {"--api-key-file"})
 
 
 if __name__ == "__main__":
