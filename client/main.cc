@@ -18,6 +18,7 @@ namespace {
 constexpr char kHelp[] = R"(latent asks a latentd server for pictures.
 
   latent generate PROMPT     draw: latent generate "a large yellow star on a purple background"
+  latent encode PROMPT       what a prompt is encoded to, as a file of embeddings
   latent capabilities        what the server has and which values it takes
   latent health              whether it serves; --wait 60s waits until it does
 
@@ -25,6 +26,8 @@ For operators, at the server's --admin-listen, which on its own machine need not
 
   latent status              what it is doing, and which buckets are ready
   latent memory              what it holds
+  latent models              what it serves, and what is loaded; load, evict, pin
+  latent adapters            what lies below --adapters, and what is wrong with it
   latent graphs VERB         compiled graphs: list, show, warm, save, load, verify, evict, pin, export, import
 
 For shells:

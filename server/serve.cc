@@ -27,6 +27,7 @@
 #include "server/process/ports/connection_limit.h"
 #include "server/process/ports/listen_address.h"
 #include "server/process/ports/metrics_endpoint.h"
+#include "server/tls/api_key_file.h"
 #include "server/tracing/otlp_client.h"
 #include "server/tracing/resource.h"
 #include "server/tracing/span_sender.h"
@@ -154,6 +155,12 @@ absl::Status CheckCanFillCache(const config::Options& options) {
       "--exit-when-ready compiles for a cache, and nothing would be kept: ",
       cache.empty() ? "there is no --cache-dir" : absl::StrCat("--cache-dir=", cache, " is none"),
       "; --cache-dir=DIRECTORY names one"));
+}
+
+// Before checkpoints are read, which takes a while.
+absl::Status CheckApiKeys(const config::Options& options) {
+  if (options.api_key_file.empty()) return absl::OkStatus();
+  return tls::ApiKeyFile::Open(options.api_key_file, SystemClock()).status();
 }
 
 // Folder for an operators' socket; empty: it is not needed, or cannot be had.
@@ -325,6 +332,8 @@ int ServeUntilStopped(const config::Options& options, const std::string& version
                       const MakeEngine& make_engine) {
   process::ExitTimer exit_timer;
   process::StopSignals signals;
+  const absl::Status keys = CheckApiKeys(options);
+  if (!keys.ok()) return Fail(keys);
   const process::ClientMemory of_clients = ClientMemoryFor(options);
   auto engine = make_engine(EngineConfig(options, of_clients), SystemClock());
   if (!engine.ok()) return FailToStart(engine.status());

@@ -7,6 +7,7 @@
 #include "client/commands/command_options.h"
 #include "client/commands/commands.h"
 #include "client/commands/interrupt.h"
+#include "client/options/api_key.h"
 #include "client/options/tls_options.h"
 #include "client/output/json_output.h"
 #include "client/rpc/latent_client.h"
@@ -114,7 +115,9 @@ void Print(const v1::GetCapabilitiesResponse& c, const std::string& server) {
 }
 
 std::vector<OptionGroup> AllOptions(Connection& connection, bool& json) {
-  return {{"Options", {ServerOption(connection), JsonOption(json), HelpOption(connection)}},
+  return {{"Options",
+           {ServerOption(connection), ApiKeyOption(connection), JsonOption(json),
+            HelpOption(connection)}},
           TlsOptions(connection)};
 }
 
@@ -141,7 +144,7 @@ ExitCode RunCapabilities(const std::vector<std::string>& arguments) {
     return UsageError(absl::InvalidArgumentError("takes options only"), "latent capabilities");
   }
   BlockStopSignals();
-  Client client(connection.server, {}, connection.tls);
+  Client client(connection.server, {}, connection.tls, connection.api_key);
   Interrupt interrupt([&client] { client.Cancel(); });
   v1::GetCapabilitiesResponse capabilities;
   const grpc::Status status = client.GetCapabilities(capabilities);

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/options/address.h"
 #include "client/options/admin_address.h"
+#include "client/options/api_key.h"
 #include "client/options/request_options.h"
 #include "client/options/tls_options.h"
 #include "core/base/errors/status_macros.h"
@@ -47,13 +48,16 @@ absl::StatusOr<std::vector<std::string>> ParseCommand(const std::vector<OptionGr
     return absl::InvalidArgumentError(absl::StrCat("$LATENT_ADMIN: ", address.message()));
   }
   RETURN_IF_ERROR(CheckTls(connection));
+  RETURN_IF_ERROR(CheckApiKey(connection));
   return words;
 }
 
 ExitCode CallFailed(const grpc::Status& status, const Connection& connection, bool connected) {
   const std::string tls = connected ? "" : ExplainTls(status, connection);
+  const std::string key = ExplainApiKey(status, connection);
   std::cerr << "latent: "
-            << (tls.empty() ? ErrorText(status, connection.server, &OptionSpelling) : tls) << '\n';
+            << (tls.empty() ? ErrorText(status, connection.server, &OptionSpelling) : tls) << '\n'
+            << key << (key.empty() ? "" : "\n");
   return ExitCodeFor(status, connected);
 }
 

@@ -6,6 +6,7 @@
 #include "client/commands/command_options.h"
 #include "client/commands/commands.h"
 #include "client/commands/interrupt.h"
+#include "client/options/api_key.h"
 #include "client/options/embeds_file.h"
 #include "client/options/files.h"
 #include "client/options/prompts.h"
@@ -58,6 +59,7 @@ std::vector<OptionGroup> AllOptions(EncodeOptions& options) {
             {"force", "", "overwrite the file", SetSwitch(options.force)}}},
           {"Connection",
            {ServerOption(options.connection),
+            ApiKeyOption(options.connection),
             {"timeout", "TIME", "give up after this long, such as 90s or 2m",
              SetDuration(options.timeout)},
             HelpOption(options.connection)}},
@@ -89,7 +91,7 @@ absl::Status Write(const v1::EncodeResponse& response, const EncodeOptions& opti
 
 ExitCode Encode(const EncodeOptions& options) {
   BlockStopSignals();
-  Client client(options.connection.server, {}, options.connection.tls);
+  Client client(options.connection.server, {}, options.connection.tls, options.connection.api_key);
   Interrupt interrupt([&client] { client.Cancel(); });
   v1::EncodeResponse response;
   const grpc::Status status = client.Encode(options.request, options.timeout, response);

@@ -11,6 +11,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "client/commands/command_options.h"
+#include "client/options/api_key.h"
 #include "client/options/request_options.h"
 #include "client/options/tls_options.h"
 #include "client/words/option_words.h"
@@ -74,6 +75,7 @@ OptionGroup ConnectionOptions(GenerateOptions& options) {
   };
   return {"Connection",
           {ServerOption(options.connection),
+           ApiKeyOption(options.connection),
            {"timeout", "TIME",
             "give a prompt up after this long, such as 90s or 2m; tries and pauses\ntogether",
             SetDuration(options.timeout)},

@@ -33,7 +33,8 @@ DisplayStyle StyleOf(const GenerateOptions& options) {
 struct Session {
   explicit Session(const GenerateOptions& options)
       : options(options),
-        client(options.connection.server, options.retries, options.connection.tls),
+        client(options.connection.server, options.retries, options.connection.tls,
+               options.connection.api_key),
         interrupt([this] { client.Cancel(); }) {}
 
   const GenerateOptions& options;

@@ -5,6 +5,7 @@
 #include "client/commands/command_options.h"
 #include "client/commands/commands.h"
 #include "client/commands/interrupt.h"
+#include "client/options/api_key.h"
 #include "client/options/tls_options.h"
 #include "client/output/json_output.h"
 #include "client/rpc/latent_client.h"
@@ -38,6 +39,7 @@ std::vector<OptionGroup> AllOptions(HealthOptions& options) {
         {"service", "NAME", "latent.v1.ImageGeneration, liveness (default: the server)",
          SetString(options.service)},
         ServerOption(options.connection),
+        ApiKeyOption(options.connection),
         JsonOption(options.json),
         HelpOption(options.connection)}},
       TlsOptions(options.connection)};
@@ -95,7 +97,7 @@ ExitCode RunHealth(const std::vector<std::string>& arguments) {
     return UsageError(absl::InvalidArgumentError("takes options only"), "latent health");
   }
   BlockStopSignals();
-  Client client(options.connection.server, {}, options.connection.tls);
+  Client client(options.connection.server, {}, options.connection.tls, options.connection.api_key);
   Interrupt interrupt([&client] { client.Cancel(); });
   return Ask(client, options, interrupt);
 }

@@ -4,6 +4,7 @@
 #include <random>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "client/rpc/answers.h"
 #include "client/rpc/bucket_choice.h"
@@ -64,8 +65,10 @@ bool SaysOtherBuckets(const grpc::Status& status) {
 
 }  // namespace
 
-Client::Client(const std::string& server, const RetryPolicy& retries, const std::optional<Tls>& tls)
+Client::Client(const std::string& server, const RetryPolicy& retries, const std::optional<Tls>& tls,
+               std::string api_key)
     : retries_(retries),
+      api_key_(std::move(api_key)),
       channel_(Connect(server, tls)),
       images_(v1::ImageGeneration::NewStub(channel_)),
       health_(grpc::health::v1::Health::NewStub(channel_)) {}
@@ -119,7 +122,7 @@ grpc::Status Client::CallOnce(const v1::GenerateRequest& request,
                               const GenerateCallbacks& callbacks, absl::Time deadline,
                               Reception& reception) {
   grpc::ClientContext context;
-  SetDeadline(context, deadline);
+  Prepare(context, deadline);
   const std::optional<std::string> bucket = FindBucket(request, deadline);
   if (bucket) context.AddMetadata(kBucketHeader, *bucket);
   const Cancellation::Scope scope(cancellation_, context);
@@ -143,6 +146,11 @@ grpc::Status Client::CallOnce(const v1::GenerateRequest& request,
   return status;
 }
 
+void Client::Prepare(grpc::ClientContext& context, absl::Time deadline) const {
+  SetDeadline(context, deadline);
+  if (!api_key_.empty()) context.AddMetadata("authorization", absl::StrCat("Bearer ", api_key_));
+}
+
 grpc::Status Client::AddChunk(const v1::ImageChunk& chunk, const GenerateCallbacks& callbacks,
                               Reception& reception) {
   const grpc::Status added = reception.assembler.Add(chunk);
@@ -155,7 +163,7 @@ grpc::Status Client::AddChunk(const v1::ImageChunk& chunk, const GenerateCallbac
 void Client::CancelOnServer(const v1::GenerateRequest& request) {
   const absl::Time deadline = SystemClock().Monotonic() + kCancelCall;
   grpc::ClientContext context;
-  SetDeadline(context, deadline);
+  Prepare(context, deadline);
   const std::optional<std::string> bucket = FindBucket(request, deadline);
   if (bucket) context.AddMetadata(kBucketHeader, *bucket);
   v1::CancelGenerationRequest cancel;
@@ -191,7 +199,7 @@ void Client::ForgetBuckets() {
 grpc::Status Client::Encode(const v1::EncodeRequest& request, absl::Duration timeout,
                             v1::EncodeResponse& response) {
   grpc::ClientContext context;
-  SetDeadline(context, SystemClock().Monotonic() + timeout);
+  Prepare(context, SystemClock().Monotonic() + timeout);
   const Cancellation::Scope scope(cancellation_, context);
   return ReadAnswer(response, [&] { return images_->Encode(&context, request, &response); });
 }
@@ -203,7 +211,7 @@ grpc::Status Client::GetCapabilities(v1::GetCapabilitiesResponse& capabilities) 
 grpc::Status Client::AskCapabilities(v1::GetCapabilitiesResponse& capabilities,
                                      absl::Time deadline) {
   grpc::ClientContext context;
-  SetDeadline(context, deadline);
+  Prepare(context, deadline);
   const Cancellation::Scope scope(cancellation_, context);
   return ReadAnswer(capabilities, [&] {
     return images_->GetCapabilities(&context, v1::GetCapabilitiesRequest(), &capabilities);
@@ -213,7 +221,7 @@ grpc::Status Client::AskCapabilities(v1::GetCapabilitiesResponse& capabilities,
 grpc::Status Client::CheckHealth(const std::string& service,
                                  grpc::health::v1::HealthCheckResponse::ServingStatus& status) {
   grpc::ClientContext context;
-  SetDeadline(context, ShortDeadline());
+  Prepare(context, ShortDeadline());
   const Cancellation::Scope scope(cancellation_, context);
   grpc::health::v1::HealthCheckRequest request;
   request.set_service(service);

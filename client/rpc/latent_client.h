@@ -43,9 +43,10 @@ struct GenerateCallbacks {
 // Thread-safe: calls may run side by side.
 class Client {
  public:
-  // HOST:PORT or unix:PATH; without `tls` in plain text. Connects when first used.
+  // HOST:PORT or unix:PATH; without `tls` in plain text. Connects when first used. `api_key` goes
+  // with every call, of visible characters of ASCII; empty: none does.
   explicit Client(const std::string& server, const RetryPolicy& retries = {},
-                  const std::optional<Tls>& tls = std::nullopt);
+                  const std::optional<Tls>& tls = std::nullopt, std::string api_key = "");
 
   // GenerateStream, to its end; blocks. Tells balancers in which bucket it will run (metadata
   // x-latent-bucket: 256x256), and tries again what is safe to try again (client/rpc/retry.h);
@@ -84,6 +85,8 @@ class Client {
                       absl::Time deadline, Reception& reception);
   grpc::Status CallOnce(const v1::GenerateRequest& request, const GenerateCallbacks& callbacks,
                         absl::Time deadline, Reception& reception);
+  // `deadline` is on the monotonic clock.
+  void Prepare(grpc::ClientContext& context, absl::Time deadline) const;
   static grpc::Status AddChunk(const v1::ImageChunk& chunk, const GenerateCallbacks& callbacks,
                                Reception& reception);
   // Cancels a resumable request, whose work would go on for a minute. Takes at most a second.
@@ -97,6 +100,7 @@ class Client {
   void ForgetBuckets() ABSL_LOCKS_EXCLUDED(mutex_);
 
   const RetryPolicy retries_;
+  const std::string api_key_;
   std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<v1::ImageGeneration::Stub> images_;
   std::unique_ptr<grpc::health::v1::Health::Stub> health_;

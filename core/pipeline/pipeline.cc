@@ -278,7 +278,7 @@ absl::Status Pipeline::ResolveStages(const Inputs& inputs, Plan& plan) const {
   absl::StatusOr<std::vector<PlannedStage>> stages = StagesOf(spec);
   AddViolationsOf(stages.status(), violations);
   if (stages.ok()) plan.stages = *std::move(stages);
-  AddViolationsOf(PlanPrompts(spec, inputs, catalogue, plan.stages), violations);
+  AddViolationsOf(PlanPrompts(spec, inputs, catalogue, plan.stages, plan.warnings), violations);
   AddViolationsOf(CheckLatents(inputs, plan), violations);
   return violations.empty() ? absl::OkStatus() : InvalidFields(violations);
 }

@@ -28,6 +28,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/errors/error_details.h"
 #include "core/base/errors/out_of_memory.h"
+#include "core/base/errors/status_macros.h"
 #include "core/engine/api/serving.h"
 #include "server/generation/caller.h"
 #include "server/http/calls/http_call.h"
@@ -124,7 +125,7 @@ class StreamConnection final : public Connection,
   void Drain() override {
     Post([](StreamConnection& self) {
       self.keep_alive_ = false;
-      if (self.is_idle_) self.CloseSocket();
+      if (self.is_idle_ && self.requests_ > 0) self.CloseSocket();
     });
   }
 
@@ -202,7 +203,7 @@ class StreamConnection final : public Connection,
 
   void ReadHead(absl::Duration time) {
     is_idle_ = true;
-    if (service_.draining) return CloseSocket();
+    if (service_.draining && requests_ > 0) return CloseSocket();
     parser_.emplace();
     parser_->header_limit(kMostHeadBytes);
     parser_->body_limit(std::numeric_limits<uint64_t>::max());
@@ -224,8 +225,12 @@ class StreamConnection final : public Connection,
     request_ = RequestOf(parser_->get());
     cors_ = CorsHeaders(request_, service_.cors_origins);
     version_ = parser_->get().version();
-    keep_alive_ = parser_->get().keep_alive() && ++requests_ < kMostRequests && !service_.draining;
-    absl::Status judged = CheckOrigin(request_, service_.loopback_only, service_.cors_origins);
+    ++requests_;
+    absl::Status judged = CheckHead(request_, version_);
+    // The end of a body is not sure behind a head that is not.
+    keep_alive_ = judged.ok() && parser_->get().keep_alive() && requests_ < kMostRequests &&
+                  !service_.draining;
+    if (judged.ok()) judged = CheckOrigin(request_, service_.loopback_only, service_.cors_origins);
     if (judged.ok() && IsPreflight(request_, service_.cors_origins)) return AnswerPreflight();
     if (judged.ok()) judged = Judge();
     if (!judged.ok()) return RefuseUnread(judged);
@@ -239,10 +244,11 @@ class StreamConnection final : public Connection,
     if (version_ != 10 && version_ != 11) return StatusOfRead(beast_http::error::bad_version);
     Router::Found found = service_.router.Find(request_.method, request_.path);
     route_ = found.route;
+    // A stranger is not told which paths there are.
+    RETURN_IF_ERROR(CheckClient());
     allow_ = std::move(found.allow);
     if (route_ == nullptr) return found.status;
-    const absl::Status judged = CheckClient();
-    if (!judged.ok()) return judged;
+    ASSIGN_OR_RETURN(deadline_, DeadlineOf(request_, service_.environment.clock.Wall()));
     std::optional<uint64_t> length;
     if (const auto said = parser_->content_length()) length = *said;
     most_bytes_ = MostBodyBytes(*route_, request_, service_.max_request_bytes);
@@ -252,7 +258,7 @@ class StreamConnection final : public Connection,
 
   absl::Status CheckClient() {
     caller_ = generation::HostOf(peer_);
-    if (route_->open_to_all) return absl::OkStatus();
+    if (route_ != nullptr && route_->open_to_all) return absl::OkStatus();
     absl::Status judged = CheckCertificate();
     return judged.ok() ? CheckKey() : judged;
   }
@@ -375,7 +381,7 @@ class StreamConnection final : public Connection,
   generation::Client ClientOfRequest() const {
     return {.caller = caller_,
             .peer = peer_,
-            .deadline = DeadlineOf(request_, service_.environment.clock.Wall()),
+            .deadline = deadline_,
             .trace_parent = std::string(request_.Find("traceparent")),
             .trace_state = std::string(request_.Find("tracestate"))};
   }
@@ -549,6 +555,7 @@ class StreamConnection final : public Connection,
   int requests_ = 0;
   const Route* route_ = nullptr;
   std::string allow_;
+  absl::Time deadline_;
   std::vector<Header> cors_;
   int64_t most_bytes_ = 0, body_bytes_ = 0;
   std::shared_ptr<const void> held_body_;

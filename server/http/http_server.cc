@@ -23,6 +23,7 @@
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "core/base/errors/out_of_memory.h"
@@ -103,13 +104,13 @@ class HttpServer::Port {
 
   void BeginDrain() {
     service_.draining = true;
-    asio::post(strand_, [this] { StopAccepting(); });
     for (const auto& connection : Alive()) connection->Drain();
   }
 
   void Close() {
     if (threads_.empty()) return;
     BeginDrain();
+    StopAccepting();
     for (const auto& connection : Alive()) connection->Close();
     WaitUntilGone();
     readers_.join();
@@ -122,10 +123,16 @@ class HttpServer::Port {
   }
 
  private:
+  // No connection comes behind it.
   void StopAccepting() {
-    Error ignored;
-    acceptor_.close(ignored);
-    pause_.cancel();
+    absl::Notification stopped;
+    asio::post(strand_, [&] {
+      Error ignored;
+      acceptor_.close(ignored);
+      pause_.cancel();
+      stopped.Notify();
+    });
+    stopped.WaitForNotification();
   }
 
   void Wait() {

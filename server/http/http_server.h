@@ -37,10 +37,11 @@ class HttpServer {
   // With the port that was chosen where 0 was asked for.
   const std::string& address() const { return address_; }
 
-  // No new connections and requests; connections end with the answers that they wait for.
+  // Health is that of `health` from then on, too, and what draws is the engine's to refuse; but
+  // each connection ends with the answer that it waits for, or with its first one.
   void BeginDrain();
 
-  // Closes what is left, and waits until that has ended. Once.
+  // Takes no more connections, closes those that are left, and waits until they have ended. Once.
   void Close();
 
  private:

@@ -78,6 +78,29 @@ TEST(LatentClientTest, GivenSeedsStay) {
   EXPECT_EQ(calls[1].request.seed(), 7);
 }
 
+TEST(LatentClientTest, EveryCallShowsTheKey) {
+  ScriptedServer server({{Failed(StatusCode::UNAVAILABLE), /*pictures=*/1}});
+  server.set_resume_status(Failed(StatusCode::UNAVAILABLE));
+  Client client(server.address(), {.retries = 1, .first_pause = absl::ZeroDuration()}, std::nullopt,
+                "the-key");
+  v1::GenerateRequest request;
+  request.set_resumable(true);
+  client.Generate(request, {});
+  v1::EncodeResponse encoded;
+  client.Encode({}, absl::InfiniteDuration(), encoded);
+  EXPECT_THAT(server.authorizations(),
+              ElementsAre("GetCapabilities Bearer the-key", "GenerateStream Bearer the-key",
+                          "ResumeStream Bearer the-key", "CancelGeneration Bearer the-key",
+                          "Encode Bearer the-key"));
+}
+
+TEST(LatentClientTest, WithoutAKeyNoCallShowsOne) {
+  ScriptedServer server;
+  Client client(server.address());
+  client.Generate(Sized(64, 64), {});
+  EXPECT_THAT(server.authorizations(), ElementsAre("GenerateStream none"));
+}
+
 TEST(LatentClientTest, APictureThatWasReceivedEndsTheTries) {
   ScriptedServer server({{Failed(StatusCode::UNAVAILABLE), /*pictures=*/1}});
   Client client(server.address(), kAtOnce);

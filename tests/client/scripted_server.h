@@ -50,13 +50,25 @@ class ScriptedServer final : public v1::ImageGeneration::Service {
     absl::MutexLock lock(&mutex_);
     return calls_;
   }
+  // The method and the value of "authorization" of each call, in their order: "Encode Bearer x".
+  std::vector<std::string> authorizations() const {
+    absl::MutexLock lock(&mutex_);
+    return authorizations_;
+  }
   int capabilities_asked() const {
     absl::MutexLock lock(&mutex_);
     return capabilities_asked_;
   }
 
-  grpc::Status GetCapabilities(grpc::ServerContext*, const v1::GetCapabilitiesRequest*,
+  grpc::Status Encode(grpc::ServerContext* context, const v1::EncodeRequest*,
+                      v1::EncodeResponse*) override {
+    Note("Encode", *context);
+    return grpc::Status::OK;
+  }
+
+  grpc::Status GetCapabilities(grpc::ServerContext* context, const v1::GetCapabilitiesRequest*,
                                v1::GetCapabilitiesResponse* response) override {
+    Note("GetCapabilities", *context);
     absl::MutexLock lock(&mutex_);
     ++capabilities_asked_;
     response->mutable_default_size()->set_width(256);
@@ -71,12 +83,14 @@ class ScriptedServer final : public v1::ImageGeneration::Service {
 
   grpc::Status GenerateStream(grpc::ServerContext* context, const v1::GenerateRequest* request,
                               grpc::ServerWriter<v1::GenerateEvent>* writer) override {
+    Note("GenerateStream", *context);
     return Play(NextScript(*context, *request), 0, 0, *writer);
   }
 
   // Sends what is missing of two pictures, unless `resume_status` is an error.
-  grpc::Status ResumeStream(grpc::ServerContext*, const v1::ResumeStreamRequest* request,
+  grpc::Status ResumeStream(grpc::ServerContext* context, const v1::ResumeStreamRequest* request,
                             grpc::ServerWriter<v1::GenerateEvent>* writer) override {
+    Note("ResumeStream", *context);
     {
       absl::MutexLock lock(&mutex_);
       resumed_.push_back(*request);
@@ -87,8 +101,10 @@ class ScriptedServer final : public v1::ImageGeneration::Service {
                 *writer);
   }
 
-  grpc::Status CancelGeneration(grpc::ServerContext*, const v1::CancelGenerationRequest* request,
+  grpc::Status CancelGeneration(grpc::ServerContext* context,
+                                const v1::CancelGenerationRequest* request,
                                 v1::CancelGenerationResponse*) override {
+    Note("CancelGeneration", *context);
     absl::MutexLock lock(&mutex_);
     cancelled_.push_back(request->request_id());
     return grpc::Status::OK;
@@ -125,13 +141,21 @@ class ScriptedServer final : public v1::ImageGeneration::Service {
     return script.status;
   }
 
-  Script NextScript(const grpc::ServerContext& context, const v1::GenerateRequest& request) {
-    const auto header = context.client_metadata().find("x-latent-bucket");
-    const bool has_header = header != context.client_metadata().end();
+  // "none": there is none of that name.
+  static std::string MetadataOf(const grpc::ServerContext& context, const char* name) {
+    const auto header = context.client_metadata().find(name);
+    if (header == context.client_metadata().end()) return "none";
+    return std::string(header->second.data(), header->second.size());
+  }
+
+  void Note(const char* method, const grpc::ServerContext& context) {
     absl::MutexLock lock(&mutex_);
-    calls_.push_back({request, has_header
-                                   ? std::string(header->second.data(), header->second.size())
-                                   : std::string("none")});
+    authorizations_.push_back(absl::StrCat(method, " ", MetadataOf(context, "authorization")));
+  }
+
+  Script NextScript(const grpc::ServerContext& context, const v1::GenerateRequest& request) {
+    absl::MutexLock lock(&mutex_);
+    calls_.push_back({request, MetadataOf(context, "x-latent-bucket")});
     if (scripts_.empty()) return {grpc::Status::OK, 1};
     const Script script = scripts_.front();
     scripts_.pop_front();
@@ -142,6 +166,7 @@ class ScriptedServer final : public v1::ImageGeneration::Service {
   std::deque<Script> scripts_;
   std::vector<std::pair<int, int>> buckets_ = {{256, 256}};
   std::vector<Call> calls_;
+  std::vector<std::string> authorizations_;
   grpc::Status resume_status_;
   std::vector<v1::ResumeStreamRequest> resumed_;
   std::vector<std::string> cancelled_;

@@ -37,7 +37,8 @@ def configure(command_line):
     options = command_line
     _runtime = tempfile.TemporaryDirectory(prefix="latentd-")
     os.environ["XDG_RUNTIME_DIR"] = _runtime.name
-    os.environ.pop("LATENT_ADMIN", None)
+    for name in ("LATENT_ADMIN", "LATENTD_API_KEY"):
+        os.environ.pop(name, None)
     for name in ("latentd", "latent", "checkpoint"):
         setattr(options, name, str(pathlib.Path(getattr(options, name)).resolve(strict=True)))
 

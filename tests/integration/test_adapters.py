@@ -4,6 +4,7 @@ import concurrent.futures
 import json
 import pathlib
 import shutil
+import struct
 import unittest
 
 import grpc
@@ -15,6 +16,17 @@ from test_graphs import GraphsTestCase, latent
 GOLDEN = pathlib.Path(__file__).resolve().parents[1] / "golden"
 KOHYA, DIFFUSERS = GOLDEN / "loras/kohya.safetensors", GOLDEN / "loras/diffusers.safetensors"
 SWIRL = GOLDEN / "embeddings/swirl.safetensors"
+
+
+def with_alpha(file, alpha):
+    """The safetensors file with this number as every alpha, which are float32."""
+    length, = struct.unpack("<Q", file[:8])
+    changed = bytearray(file)
+    for name, tensor in json.loads(file[8:8 + length]).items():
+        if name.endswith(".alpha"):
+            begin, end = tensor["data_offsets"]
+            changed[8 + length + begin:8 + length + end] = struct.pack("<f", alpha)
+    return bytes(changed)
 
 
 class AdaptersTest(GraphsTestCase):
@@ -211,6 +223,39 @@ class AdaptersTest(GraphsTestCase):
         self.assertEqual(self.draw(api, prompt="a swirls"), self.draw(self.start()[1], prompt="a swirls"))
         film = self.draw_with(api, ("film",), prompt="a swirl")
         self.assertNotIn(film, (word, plain))
+
+    def test_a_word_that_is_lost_is_told(self):
+        """Guard: WarnOfLostWords."""
+        swirl = self.adapters / "swirl.safetensors"
+        shutil.copyfile(SWIRL, swirl)
+        _, api = self.serve()
+        text = self.draw(api, prompt="a swirls")
+        for lose in (lambda: swirl.write_bytes(b"<html>"), swirl.unlink):
+            self.assertEqual(self.warnings(api, "a swirl"), [])
+            lose()
+            for prompt, count in (("a swirl", 1), ("a <swirl>", 1), ("a swirls", 0)):
+                warnings = self.warnings(api, prompt)
+                self.assertEqual(len(warnings), count, warnings)
+            self.assertIn("the word swirl is read as text: the adapter swirl cannot be used: ", self.warnings(api, "swirl")[0])
+            self.assertNotIn(str(self.folder), self.warnings(api, "swirl")[0])
+            self.assertEqual(self.draw(api, prompt="a swirls"), text)
+            shutil.copyfile(SWIRL, swirl)
+            wait_until(lambda: not self.warnings(api, "a swirl"), "the word does not come back")
+
+    def warnings(self, api, prompt):
+        answer = api.generate(api.request(prompt=prompt))
+        return [text for text in answer.completed.warnings if "is read as text" in text]
+
+    def test_a_lora_that_changes_too_much_is_blamed_and_not_the_checkpoint(self):
+        """Guard: BlameAdapters."""
+        (self.adapters / "wild.safetensors").write_bytes(with_alpha(KOHYA.read_bytes(), 1e30))
+        _, api = self.serve()
+        plain = self.draw(api)
+        error = self.refused(lambda: self.draw_with(api, ("film", 0), ("wild",)))
+        self.assertEqual((error.code(), reason(error)[0]), (grpc.StatusCode.FAILED_PRECONDITION, "ADAPTER_UNUSABLE"))
+        self.assertIn("with the adapter wild some values are not finite", error.details())
+        self.assertNotIn("checkpoint", error.details())
+        self.assertEqual(self.draw(api), plain)
 
     def test_a_folder_that_is_not_there_ends_the_start(self):
         server = Server(f"--adapters={self.folder / 'nowhere'}")

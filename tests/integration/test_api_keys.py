@@ -3,11 +3,13 @@
 import http.client
 import os
 import pathlib
+import subprocess
 import tempfile
 import unittest
 
 import grpc
 
+import server_process
 from server_process import DEADLINE, Api, Server, wait_until
 
 FIRST, SECOND = "the-first-key-of-all", "the-second-key-of-all"
@@ -54,6 +56,34 @@ class ApiKeysTest(unittest.TestCase):
         self.assertEqual(self.by_http(FIRST), 401)
         for key in (FIRST, SECOND):
             self.assertNotIn(key, self.server.log())
+
+
+    def latent(self, *arguments, key=None):
+        """(exit code, what it said). `key`: that of the environment."""
+        environment = {**os.environ, **({} if key is None else {"LATENTD_API_KEY": key})}
+        run = subprocess.run([server_process.options.latent, *arguments, f"--server={self.server.address}"], capture_output=True, text=True,
+                             cwd=self.file.parent, env=environment, timeout=DEADLINE)
+        return run.returncode, run.stdout + run.stderr
+
+    def test_latent_shows_the_key_of_a_file_or_of_the_environment(self):
+        draw = ["generate", "a star", "--width=64", "--height=64", "--num-inference-steps=1", "-o", "star.png", "--force"]
+        alone = self.file.with_name("alone")
+        alone.write_text(FIRST + "\n")
+        for arguments, key in (([f"--api-key-file={self.file}"], None), ([f"--api-key-file={alone}"], SECOND), ([], FIRST)):
+            with self.subTest(arguments=arguments):
+                code, said = self.latent(*draw, *arguments, key=key)
+                self.assertEqual(code, 0, said)
+                self.assertEqual(self.latent("capabilities", *arguments, key=key)[0], 0)
+                self.assertEqual(self.latent("encode", "a star", "-o", "star.safetensors", "--force", *arguments, key=key)[0], 0)
+        code, said = self.latent(*draw)
+        self.assertEqual(code, 4, said)
+        self.assertIn("asks for an API key", said)
+        self.assertIn("(--api-key-file or $LATENTD_API_KEY gives it)", said)
+        code, said = self.latent(*draw, key=SECOND)
+        self.assertEqual(code, 4, said)
+        self.assertIn("the API key is none of this server's\n(it was that of --api-key-file, or of $LATENTD_API_KEY)", said)
+        self.assertNotIn(SECOND, said)
+        self.assertEqual(self.latent("health"), (0, "SERVING\n"))
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """Signals: what runs may finish, what comes is refused."""
 
+import http.client
 import signal
 import time
 import unittest
@@ -7,7 +8,7 @@ import unittest
 import grpc
 
 from own_server import OwnServerTestCase
-from server_process import Server, reason
+from server_process import DEADLINE, Server, reason, wait_until
 
 
 class DrainTest(OwnServerTestCase):
@@ -56,6 +57,27 @@ class DrainTest(OwnServerTestCase):
         self.assertEqual(api.health(), "NOT_SERVING")
         events.cancel()
         self.assertEqual(server.wait(), 0)
+
+    def test_http_says_so_too(self):
+        """Guard: HttpServer::BeginDrain, which goes on listening."""
+        server, api = self.start("--drain-timeout=110s", "--http-listen=127.0.0.1:0")
+        address = server.wait_for_log(lambda entry: entry["message"].startswith("http on "))["message"].removeprefix("http on ")
+        events = self.running(api, num_inference_steps=150)
+        server.signal(signal.SIGTERM)
+        server.wait_for_log(lambda entry: entry["message"] == "stopping")
+        wait_until(lambda: self.ask(address, "GET", "/readyz").status == 503, "it is ready still")
+        self.assertEqual(self.ask(address, "GET", "/healthz").status, 200)
+        refused = self.ask(address, "POST", "/v1/images/generations", b'{"prompt": "a star"}')
+        self.assertEqual(refused.status, 503)
+        self.assertGreater(int(refused.headers["Retry-After"]), 0)
+        events.cancel()
+        self.assertEqual(server.wait(), 0)
+
+    def ask(self, address, method, path, body=None):
+        connection = http.client.HTTPConnection(address, timeout=DEADLINE)
+        self.addCleanup(connection.close)
+        connection.request(method, path, body)
+        return connection.getresponse()
 
     def test_what_takes_too_long_is_cancelled(self):
         server, api = self.start("--drain-timeout=0s")

@@ -371,6 +371,14 @@ class LatentTest(unittest.TestCase):
         self.assertEqual(self.latent("paint")[0], 2)
         self.assertEqual(self.latent()[0], 2)
 
+    def test_help_has_every_command(self):
+        completion = subprocess.run([server_process.options.latent, "completion", "fish"], capture_output=True, text=True,
+                                    check=True, timeout=server_process.DEADLINE).stdout
+        commands = re.findall(r"-n __fish_use_subcommand -a (\w+)", completion)
+        self.assertIn("generate", commands)
+        _, output, _ = self.latent("--help")
+        self.assertEqual(set(re.findall(r"^  latent (\w+)", output.decode(), re.MULTILINE)), set(commands))
+
 
 class CompletionTest(unittest.TestCase):
     """The words that bash offers behind typed ones, the last of them unfinished."""
@@ -393,6 +401,8 @@ class CompletionTest(unittest.TestCase):
         self.assertNotIn("--tier", self.offered("graphs", "list", "--"))
         self.assertEqual(self.offered("completion", ""), {"bash", "zsh", "fish", "--help"})
         self.assertEqual(self.offered("generate", "--seed", ""), set())
+        for command in ("generate", "encode", "capabilities", "health"):
+            self.assertEqual(self.offered(command, "--api-k"), {"--api-key-file"})
 
 
 if __name__ == "__main__":

@@ -168,6 +168,18 @@ class ServeTest : public RunningServer {
     ServeAndEnd(options, std::move(engine));
   }
 
+  static void StartWithoutKeys() {
+    BlockStopSignals();
+    const testing::TemporaryDirectory directory;
+    config::Options options = OptionsFor(directory.path());
+    options.api_key_file = directory.File("missing-keys");
+    process::SetUpLogging(latent::v1::TEXT, latent::v1::INFO);
+    std::_Exit(Serve(options, "test", [](const engine::Config&, const Clock&) {
+      std::cerr << "a model is read\n";
+      return absl::StatusOr<std::unique_ptr<engine::Engine>>(std::make_unique<FailingEngine>());
+    }));
+  }
+
   static void FailToStart() {
     BlockStopSignals();
     const testing::TemporaryDirectory directory;
@@ -202,6 +214,11 @@ TEST_F(ServeTest, WhatHangsIsToldByTheLogAndToWhoWatchesLiveness) {
   EXPECT_EXIT(Hang(), ExitedWithCode(0),
               AllOf(HasSubstr("error a thread hangs: liveness is NOT_SERVING thread=encoder"),
                     HasSubstr("liveness was SERVING, then NOT_SERVING")));
+}
+
+TEST_F(ServeTest, KeysThatCannotBeUsedEndItBeforeAModelIsRead) {
+  EXPECT_EXIT(StartWithoutKeys(), ExitedWithCode(1),
+              AllOf(HasSubstr("missing-keys"), Not(HasSubstr("a model is read"))));
 }
 
 TEST_F(ServeTest, AnotherFailureToStartHasAnotherCode) {

@@ -39,8 +39,8 @@ class Threads:
         pipe._retries = FAST
         return pipe
 
-    def draw(self, server, *arguments, **keywords):
-        with self.pipeline(server.address) as pipe:
+    def draw(self, server, *arguments, settings=types.MappingProxyType({}), **keywords):
+        with self.pipeline(server.address, **settings) as pipe:
             return pipe(*arguments, **{"progress_bar": False, **keywords})
 
     def events(self, server, count=None, **keywords):
@@ -62,9 +62,9 @@ class Tasks:
         pipe._retries = FAST
         return pipe
 
-    def draw(self, server, *arguments, **keywords):
+    def draw(self, server, *arguments, settings=types.MappingProxyType({}), **keywords):
         async def run():
-            async with self.pipeline(server.address) as pipe:
+            async with self.pipeline(server.address, **settings) as pipe:
                 return await pipe(*arguments, **{"progress_bar": False, **keywords})
         return asyncio.run(run())
 
@@ -121,6 +121,27 @@ class Cases:
         with self.assertRaises(latent_client.InvalidRequest) as caught:
             self.ask(self.server(refuse), "encode_prompt", "a star", clip_skip=9)
         self.assertEqual(caught.exception.field, "clip_skip")
+
+    def test_a_key_is_sent_with_every_call(self):
+        server = self.server(picture(), picture(), picture(), picture())
+        self.draw(server, "p", settings={"api_key": "the-key-of-all"})
+        self.assertEqual(server.metadata["authorization"], "Bearer the-key-of-all")
+        with mock.patch.dict("os.environ", {"LATENTD_API_KEY": "the-key-outside"}):
+            for given, sent in (({}, "Bearer the-key-outside"), ({"api_key": ""}, None),
+                                ({"metadata": {"Authorization": "Basic x"}}, "Basic x")):
+                with self.subTest(given=given):
+                    self.draw(server, "p", settings=given)
+                    self.assertEqual(server.metadata.get("authorization"), sent)
+
+    def test_a_key_that_cannot_be_sent_is_refused_and_not_told(self):
+        for settings, name in (({"api_key": "secret\n"}, "api_key"), ({"api_key": "secret key"}, "api_key"), ({}, "LATENTD_API_KEY")):
+            with self.subTest(settings=settings), mock.patch.dict("os.environ", {"LATENTD_API_KEY": "secr\u00e9t"}):
+                with self.assertRaisesRegex(ValueError, f"^{name}: ") as caught:
+                    self.pipeline("localhost:1", **settings)
+                self.assertNotIn("secr", str(caught.exception))
+        with self.assertRaisesRegex(ValueError, "but not both"):
+            self.pipeline("localhost:1", api_key="a-key", metadata={"AUTHORIZATION": "Bearer x"})
+        self.assertNotIn("a-key", repr(self.pipeline("localhost:1", api_key="a-key")))
 
     def test_a_picture(self):
         server = self.server(drawing(queued(), step(1), chunk(png(), 0, 10), chunk(png(), 10), completed(["eta has no effect"])))

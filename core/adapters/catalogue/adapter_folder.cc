@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <system_error>
 #include <tuple>
 #include <utility>
@@ -43,6 +44,11 @@ bool IsFile(const fs::path& path) {
 bool IsFolder(const fs::path& path) {
   std::error_code error;
   return fs::is_directory(path, error);
+}
+
+bool LeadsNowhere(const fs::path& path) {
+  std::error_code error;
+  return fs::is_symlink(fs::symlink_status(path, error)) && !fs::exists(path, error);
 }
 
 // The tensors of a folder that is one adapter; empty: it is none.
@@ -95,7 +101,8 @@ class Lister {
     std::error_code error;
     const fs::directory_iterator begin(root_, error);
     if (error) return FileError("list", root_.string(), error.value());
-    Walk(begin, /*depth=*/0);
+    if (const auto own = IdOf(root_)) way_.push_back(*own);
+    Walk(begin);
     // The path of a folder that has the name of a file is shorter: it comes later.
     const auto order = [](const FoundAdapter& adapter) {
       return std::tuple(adapter.name, !adapter.problem.empty(),
@@ -108,10 +115,18 @@ class Lister {
   }
 
  private:
-  // Loops of links end here.
-  static constexpr int kMostDepth = 8;
+  using FolderId = std::pair<dev_t, ino_t>;
 
-  void Walk(fs::directory_iterator at, int depth) {
+  // Folders on the way to one that is read, with the root.
+  static constexpr size_t kMostDepth = 9;
+
+  static std::optional<FolderId> IdOf(const fs::path& folder) {
+    struct stat info;
+    if (stat(folder.c_str(), &info) != 0) return std::nullopt;
+    return FolderId(info.st_dev, info.st_ino);
+  }
+
+  void Walk(fs::directory_iterator at) {
     std::error_code error;
     for (; at != fs::directory_iterator() && found_.size() < kMostFiles; at.increment(error)) {
       if (error) return;
@@ -121,15 +136,36 @@ class Lister {
         AddFile(path);
       } else if (!TensorsIn(path).empty()) {
         Add(path, path.lexically_relative(root_));
-      } else if (depth < kMostDepth) {
-        Walk(fs::directory_iterator(path, error), depth + 1);
+      } else {
+        Enter(path);
       }
     }
+  }
+
+  void Enter(const fs::path& folder) {
+    const std::optional<FolderId> id = IdOf(folder);
+    if (!id || way_.size() >= kMostDepth) return;
+    if (absl::c_linear_search(way_, *id)) {
+      Add(folder, folder.lexically_relative(root_)).problem =
+          absl::StrCat(folder.string(), " is a link to a folder that it lies in");
+      return;
+    }
+    std::error_code error;
+    way_.push_back(*id);
+    Walk(fs::directory_iterator(folder, error));
+    way_.pop_back();
   }
 
   void AddFile(const fs::path& path) {
     const std::string suffix = absl::AsciiStrToLower(path.extension().string());
     const bool is_pickle = absl::c_linear_search(kPickles, suffix);
+    if (LeadsNowhere(path) && (suffix.empty() || suffix == kSafetensors || is_pickle)) {
+      std::error_code error;
+      Add(path, path.lexically_relative(root_).replace_extension()).problem =
+          absl::StrCat(path.string(), " is a link to ", fs::read_symlink(path, error).string(),
+                       ", which is not there");
+      return;
+    }
     if ((suffix != kSafetensors && !is_pickle) || !IsFile(path)) return;
     FoundAdapter& added = Add(path, path.lexically_relative(root_).replace_extension());
     if (is_pickle) {
@@ -158,6 +194,7 @@ class Lister {
   }
 
   const fs::path root_;
+  std::vector<FolderId> way_;  // from the root to the folder that is being read
   std::vector<FoundAdapter> found_;
 };
 

@@ -7,6 +7,8 @@
 #include "absl/algorithm/container.h"
 #include "absl/container/btree_map.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
 #include "core/adapters/catalogue/adapter_facts.h"
 #include "core/adapters/catalogue/adapter_kind.h"
@@ -26,11 +28,18 @@ using pipeline::SharedWords;
 using pipeline::Word;
 using pipeline::Words;
 
+// The problem as clients read it: the place of the file is its operators' business.
+std::string ForClients(const AdapterFacts& facts) {
+  if (facts.path.empty()) return facts.problem;
+  return absl::StrReplaceAll(facts.problem, {{facts.path, facts.name}});
+}
+
 absl::Status Unusable(const AdapterFacts& facts) {
-  return WithFacts(WithReason(absl::FailedPreconditionError(absl::StrCat(
-                                  "the adapter ", facts.name, " cannot be used: ", facts.problem)),
-                              kAdapterUnusable),
-                   {{"name", facts.name}});
+  return WithFacts(
+      WithReason(absl::FailedPreconditionError(absl::StrCat(
+                     "the adapter ", facts.name, " cannot be used: ", ForClients(facts))),
+                 kAdapterUnusable),
+      {{"name", facts.name}});
 }
 
 absl::Status Changed(absl::string_view name) {
@@ -69,18 +78,41 @@ absl::Status Catalogue::Look() {
 
 absl::Status Catalogue::LookLocked() {
   ASSIGN_OR_RETURN(const std::vector<FoundAdapter> found, folder_.list());
-  Entries entries;
+  std::set<std::string> names;
   for (const FoundAdapter& adapter : found) {
-    SharedEntry known = Lookup(adapter.name);
+    names.insert(adapter.name);
+    const SharedEntry known = Lookup(adapter.name);
     const bool is_same = known != nullptr && known->facts.stamp == adapter.stamp &&
                          known->facts.path == adapter.path && !adapter.stamp.empty();
-    entries.emplace(adapter.name, is_same ? std::move(known) : Read(adapter));
+    if (!is_same) Put(Read(adapter, known), known);
   }
+  ForgetAllBut(names);
+  return absl::OkStatus();
+}
+
+void Catalogue::Put(SharedEntry entry, const SharedEntry& known) {
   absl::MutexLock lock(&mutex_);
-  entries_ = std::move(entries);
+  SharedEntry& place = entries_[entry->facts.name];
+  if (place != known) return;
+  place = std::move(entry);
+  // A word that was there must not be what it was; the new ones come together.
+  if (known != nullptr && !known->words.empty()) SetWords();
+}
+
+void Catalogue::ForgetAllBut(const std::set<std::string>& names) {
+  absl::MutexLock lock(&mutex_);
+  for (auto entry = entries_.begin(); entry != entries_.end();) {
+    const auto next = std::next(entry);
+    if (!names.contains(entry->first)) {
+      const bool is_word = !entry->second->words.empty() || entry->second->was_word;
+      if (is_word) gone_.insert(entry->first);
+      entries_.erase(entry);
+    }
+    entry = next;
+  }
+  std::erase_if(gone_, [&](const std::string& name) { return names.contains(name); });
   SetWords();
   std::erase_if(loaded_, [](const auto& lora) { return lora.second.expired(); });
-  return absl::OkStatus();
 }
 
 void Catalogue::ReadDigests(int64_t most_bytes) {
@@ -97,14 +129,14 @@ void Catalogue::ReadDigests(int64_t most_bytes) {
     if (!now.ok() || *now != facts.stamp) continue;
     auto read = std::make_shared<Entry>(*known);
     read->facts.digest = std::move(digest);
-    Replace(std::move(read));
+    Put(std::move(read), known);
   }
 }
 
 std::vector<AdapterFacts> Catalogue::List() const {
   std::vector<AdapterFacts> all;
   absl::MutexLock lock(&mutex_);
-  for (const auto& [name, entry] : entries_) all.push_back(entry->facts);
+  for (const auto& [name, entry] : entries_) all.push_back(FactsOf(*entry));
   return all;
 }
 
@@ -127,21 +159,44 @@ absl::StatusOr<AdapterFacts> Catalogue::Find(absl::string_view name) {
   if (known == nullptr) return NoSuchAdapter(name);
   absl::StatusOr<std::string> stamp = folder_.stamp(known->facts.path);
   if (!stamp.ok()) {
+    LoseWord(*known, stamp.status());
     AdapterFacts gone = known->facts;
     gone.problem = std::string(stamp.status().message());
     return Unusable(gone);
   }
   if (*stamp != known->facts.stamp) {
-    absl::MutexLock reading(&reading_);
-    known = Lookup(name);
-    if (known == nullptr) return NoSuchAdapter(name);
-    if (*stamp != known->facts.stamp) {
-      known = Read({.name = known->facts.name, .path = known->facts.path, .stamp = *stamp});
-      Replace(known);
-    }
+    known = Read({.name = known->facts.name, .path = known->facts.path, .stamp = *stamp}, known);
+    Replace(known);
   }
-  if (!known->facts.is_served()) return Unusable(known->facts);
-  return known->facts;
+  absl::MutexLock lock(&mutex_);
+  AdapterFacts facts = FactsOf(*known);
+  if (!facts.is_served()) return Unusable(facts);
+  return facts;
+}
+
+void Catalogue::LoseWord(const Entry& known, const absl::Status& why) {
+  if (known.words.empty()) return;
+  auto lost = std::make_shared<Entry>();
+  lost->facts = known.facts;
+  lost->facts.problem = std::string(why.message());
+  lost->facts.stamp.clear();
+  lost->was_word = true;
+  Replace(std::move(lost));
+}
+
+AdapterFacts Catalogue::FactsOf(const Entry& entry) const {
+  AdapterFacts facts = entry.facts;
+  const auto conflict = conflicts_.find(facts.name);
+  if (conflict == conflicts_.end() || !facts.is_served()) return facts;
+  const Conflict& with = conflict->second;
+  std::string text = absl::StrCat("its word ", LastPart(facts.name), " is that of ", with.other,
+                                  " too, which counts: rename one of them");
+  if (with.models.size() == entry.words.size()) {
+    facts.problem = std::move(text);
+  } else {
+    facts.warnings.push_back(absl::StrCat("for ", absl::StrJoin(with.models, ", "), " ", text));
+  }
+  return facts;
 }
 
 absl::Status Catalogue::NoSuchAdapter(absl::string_view name) const {
@@ -167,8 +222,9 @@ absl::Status Catalogue::NoSuchAdapter(absl::string_view name) const {
       {{"name", Excerpt(name)}, {"nearest", nearest}});
 }
 
-Catalogue::SharedEntry Catalogue::Read(const FoundAdapter& found) const {
+Catalogue::SharedEntry Catalogue::Read(const FoundAdapter& found, const SharedEntry& known) const {
   auto entry = std::make_shared<Entry>();
+  entry->was_word = known != nullptr && (known->was_word || !known->words.empty());
   AdapterFacts& facts = entry->facts;
   facts.name = found.name;
   facts.path = found.path;
@@ -243,16 +299,42 @@ void Catalogue::ReadWord(const LoraFile& file, Entry& entry) const {
 // The first by its name counts of two with one text.
 void Catalogue::SetWords() {
   words_.clear();
+  conflicts_.clear();
   for (const AdaptedModel& model : models_) {
     absl::btree_map<std::string, const Word*> sorted;
     for (const auto& [name, entry] : entries_) {
       const auto word = entry->words.find(model.name);
-      if (word != entry->words.end()) sorted.emplace(word->second.text, &word->second);
+      if (word == entry->words.end()) continue;
+      const auto [counts, is_first] = sorted.emplace(word->second.text, &word->second);
+      if (is_first) continue;
+      Conflict& conflict = conflicts_[name];
+      conflict.other = counts->second->adapter;
+      conflict.models.push_back(model.name);
     }
     auto words = std::make_shared<Words>();
     for (const auto& [text, word] : sorted) words->push_back(*word);
     words_[model.name] = std::move(words);
   }
+  SetLostWords();
+}
+
+void Catalogue::SetLostWords() {
+  auto lost = std::make_shared<std::vector<LostWord>>();
+  for (const auto& [name, entry] : entries_) {
+    const AdapterFacts& facts = entry->facts;
+    const bool was_word = entry->was_word || facts.kind == AdapterKind::kTextualInversion;
+    if (!was_word || facts.is_served()) continue;
+    lost->push_back({LastPart(name), name, ForClients(facts)});
+  }
+  for (const std::string& name : gone_) {
+    lost->push_back({LastPart(name), name, "its file has gone"});
+  }
+  lost_ = std::move(lost);
+}
+
+std::shared_ptr<const std::vector<LostWord>> Catalogue::LostWords() const {
+  absl::MutexLock lock(&mutex_);
+  return lost_;
 }
 
 SharedWords Catalogue::WordsOf(absl::string_view model) const {

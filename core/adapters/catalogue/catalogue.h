@@ -12,6 +12,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -34,6 +35,13 @@ namespace latentd::adapters {
 inline constexpr char kAdapterUnusable[] = "ADAPTER_UNUSABLE";
 inline constexpr char kAdapterChanged[] = "ADAPTER_CHANGED";
 
+// A word that is read as text, since its textual inversion cannot be used any more.
+struct LostWord {
+  std::string text;
+  std::string adapter;  // its name
+  std::string why;      // for clients
+};
+
 // A model that adapters may be for.
 struct AdaptedModel {
   std::string name;
@@ -50,7 +58,8 @@ class Catalogue {
   // An error of the folder's own.
   absl::Status Open(std::vector<AdaptedModel> models) ABSL_LOCKS_EXCLUDED(reading_, mutex_);
 
-  // Reads what is new or was edited in the folder since, and forgets what has gone.
+  // Reads what is new or was edited in the folder since, and forgets what has gone. Requests go on
+  // beside it, and find each adapter as soon as it was read; new words count when all were.
   absl::Status Look() ABSL_LOCKS_EXCLUDED(reading_, mutex_);
 
   // Reads the contents of adapters that have no digest yet, until that were so many bytes.
@@ -61,9 +70,8 @@ class Catalogue {
 
   // The adapter as its files are now: asks for their identity, and reads the header of one that was
   // edited. NOT_FOUND names the nearest; FAILED_PRECONDITION, reason ADAPTER_UNUSABLE: it is not
-  // served, and why.
-  absl::StatusOr<pipeline::AdapterFacts> Find(absl::string_view name)
-      ABSL_LOCKS_EXCLUDED(reading_, mutex_);
+  // served, and why. Errors are for clients: they do not say where its file is.
+  absl::StatusOr<pipeline::AdapterFacts> Find(absl::string_view name) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // A LoRA's changes of that model, read whole; shared with all callers that hold the same. It
   // is in memory while they are held. FAILED_PRECONDITION, reason ADAPTER_CHANGED: it is not the
@@ -76,10 +84,19 @@ class Catalogue {
   // Words of the model's prompts, as far as is known without asking the disk; never null.
   pipeline::SharedWords WordsOf(absl::string_view model) const ABSL_LOCKS_EXCLUDED(mutex_);
 
+  // Texts that were words, or would be if their files were not broken; never null.
+  std::shared_ptr<const std::vector<LostWord>> LostWords() const ABSL_LOCKS_EXCLUDED(mutex_);
+
  private:
   struct Entry {
     pipeline::AdapterFacts facts;
     std::map<std::string, pipeline::Word> words;  // a textual inversion's, by model
+    bool was_word = false;                        // the one before of its name had words
+  };
+  // The words of a textual inversion that are those of another one, too, which counts.
+  struct Conflict {
+    std::string other;                // its name
+    std::vector<std::string> models;  // for which both are
   };
   using SharedEntry = std::shared_ptr<const Entry>;
   using Entries = std::map<std::string, SharedEntry, std::less<>>;
@@ -89,11 +106,19 @@ class Catalogue {
   SharedEntry Lookup(absl::string_view name) const ABSL_LOCKS_EXCLUDED(mutex_);
   // Puts it in the place of the one of its name.
   void Replace(SharedEntry entry) ABSL_LOCKS_EXCLUDED(mutex_);
-  SharedEntry Read(const FoundAdapter& found) const;
+  // The same, unless another one than `known` (null: none) is there by now.
+  void Put(SharedEntry entry, const SharedEntry& known) ABSL_LOCKS_EXCLUDED(mutex_);
+  void ForgetAllBut(const std::set<std::string>& names) ABSL_LOCKS_EXCLUDED(mutex_);
+  SharedEntry Read(const FoundAdapter& found, const SharedEntry& known) const;
+  // Its word is none from here on, until the next look.
+  void LoseWord(const Entry& known, const absl::Status& why) ABSL_LOCKS_EXCLUDED(mutex_);
+  // With what another one has of it.
+  pipeline::AdapterFacts FactsOf(const Entry& entry) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ReadLora(const LoraFile& file, Entry& entry) const;
   void ReadWord(const LoraFile& file, Entry& entry) const;
   absl::Status NoSuchAdapter(absl::string_view name) const ABSL_LOCKS_EXCLUDED(mutex_);
   void SetWords() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void SetLostWords() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   const AdaptedModel* FindModel(absl::string_view name) const;
   absl::StatusOr<Lora> LoadNow(const Entry& entry, const AdaptedModel& model)
       ABSL_LOCKS_EXCLUDED(mutex_);
@@ -107,6 +132,10 @@ class Catalogue {
   mutable absl::Mutex mutex_ ABSL_ACQUIRED_AFTER(reading_);
   Entries entries_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, pipeline::SharedWords, std::less<>> words_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, Conflict, std::less<>> conflicts_ ABSL_GUARDED_BY(mutex_);  // by name
+  std::set<std::string> gone_ ABSL_GUARDED_BY(mutex_);  // names of words that have gone
+  std::shared_ptr<const std::vector<LostWord>> lost_ ABSL_GUARDED_BY(mutex_) =
+      std::make_shared<const std::vector<LostWord>>();
   std::map<LoraPlace, std::weak_ptr<const Lora>> loaded_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -5,15 +5,21 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/errors/status_macros.h"
+#include "core/base/files/unique_json.h"
+#include "core/base/text/text.h"
 
 namespace latentd {
 namespace {
 
 using Json = nlohmann::json;
 
+enum class Names { kUnique, kLastCounts };
+
 // Makes the object while the text is read, and stops at the first reason to refuse it.
 class ObjectReader : public nlohmann::json_sax<Json> {
  public:
+  explicit ObjectReader(Names names) : names_(names) {}
+
   const std::string& error() const { return error_; }
   Json TakeObject() { return std::move(object_); }
 
@@ -25,6 +31,9 @@ class ObjectReader : public nlohmann::json_sax<Json> {
   bool string(string_t& value) override { return Scalar(std::move(value)); }
   bool binary(binary_t&) override { return Refuse("has binary data"); }  // JSON has none
   bool key(string_t& name) override {
+    if (names_ == Names::kUnique && open_.back()->contains(name)) {
+      return Refuse(absl::StrCat("has ", Excerpt(name), " twice in one object"));
+    }
     member_ = &(*open_.back())[std::move(name)];
     return true;
   }
@@ -72,23 +81,34 @@ class ObjectReader : public nlohmann::json_sax<Json> {
     return false;
   }
 
+  const Names names_;
   Json object_;
   std::vector<Json*> open_;  // the object, and what of it is being read, from the outside in
   Json* member_ = nullptr;   // the member of the innermost object that is read next
   std::string error_;
 };
 
-}  // namespace
-
-absl::StatusOr<Json> ParseJsonObject(absl::string_view text, absl::string_view source,
-                                     size_t max_bytes) {
+absl::StatusOr<Json> Parse(absl::string_view text, absl::string_view source, size_t max_bytes,
+                           Names names) {
   if (text.size() > max_bytes) {
     return absl::InvalidArgumentError(
         absl::StrCat(source, " has ", text.size(), " bytes; at most ", max_bytes, " are read"));
   }
-  ObjectReader reader;
+  ObjectReader reader(names);
   if (Json::sax_parse(text.begin(), text.end(), &reader)) return reader.TakeObject();
   return absl::InvalidArgumentError(absl::StrCat(source, " ", reader.error()));
+}
+
+}  // namespace
+
+absl::StatusOr<Json> ParseJsonObject(absl::string_view text, absl::string_view source,
+                                     size_t max_bytes) {
+  return Parse(text, source, max_bytes, Names::kLastCounts);
+}
+
+absl::StatusOr<Json> ParseUniqueJsonObject(absl::string_view text, absl::string_view source,
+                                           size_t max_bytes) {
+  return Parse(text, source, max_bytes, Names::kUnique);
 }
 
 absl::StatusOr<Json> ReadJsonObject(const std::string& path, size_t max_bytes,

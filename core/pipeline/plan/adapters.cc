@@ -1,11 +1,14 @@
 #include "core/pipeline/plan/adapters.h"
 
 #include <optional>
+#include <utility>
 
 #include "absl/algorithm/container.h"
+#include "absl/functional/function_ref.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "core/base/errors/error_details.h"
 #include "core/base/errors/status_macros.h"
 #include "core/base/text/text.h"
@@ -81,12 +84,42 @@ absl::Status ResolveOne(adapters::Catalogue* catalogue, const LoadedModel& model
   return absl::OkStatus();
 }
 
-bool IsInPrompts(const PictureSpec& spec, const std::string& text) {
+bool AnyPrompt(const PictureSpec& spec, absl::FunctionRef<bool(absl::string_view)> test) {
   const auto has = [&](const std::optional<std::string>& prompt) {
-    return prompt && absl::StrContains(*prompt, text);
+    return prompt && test(*prompt);
   };
-  return absl::StrContains(spec.prompt, text) || has(spec.prompt_2) || has(spec.negative_prompt) ||
+  return test(spec.prompt) || has(spec.prompt_2) || has(spec.negative_prompt) ||
          has(spec.negative_prompt_2);
+}
+
+bool IsInPrompts(const PictureSpec& spec, const std::string& text) {
+  return AnyPrompt(spec, [&](absl::string_view prompt) { return absl::StrContains(prompt, text); });
+}
+
+bool IsOfWord(char c) { return absl::ascii_isalnum(static_cast<unsigned char>(c)); }
+
+// True if the text stands in the prompt with no letter and no digit beside it.
+bool HasWord(absl::string_view prompt, absl::string_view text) {
+  for (size_t at = prompt.find(text); at != absl::string_view::npos;
+       at = prompt.find(text, at + 1)) {
+    const size_t end = at + text.size();
+    const bool begins = at == 0 || !IsOfWord(prompt[at - 1]);
+    if (begins && (end == prompt.size() || !IsOfWord(prompt[end]))) return true;
+  }
+  return false;
+}
+
+void WarnOfLostWords(absl::Span<const adapters::LostWord> lost, const Words& words,
+                     const PictureSpec& spec, std::vector<std::string>& warnings) {
+  for (const adapters::LostWord& word : lost) {
+    const auto is_it = [&](const Word& other) { return other.text == word.text; };
+    const auto has_it = [&](absl::string_view prompt) { return HasWord(prompt, word.text); };
+    if (absl::c_any_of(words, is_it) || !AnyPrompt(spec, has_it)) continue;
+    std::string text = absl::StrCat("the word ", word.text, " is read as text: the adapter ",
+                                    word.adapter, " cannot be used: ", word.why);
+    // Each stage looks.
+    if (!absl::c_linear_search(warnings, text)) warnings.push_back(std::move(text));
+  }
 }
 
 }  // namespace
@@ -117,18 +150,19 @@ int PathRanksFor(const LoadedModel& model, const PictureSpec& spec) {
 }
 
 SharedWords WordsFor(adapters::Catalogue* catalogue, const LoadedModel& model,
-                     const PictureSpec& spec) {
+                     const PictureSpec& spec, std::vector<std::string>& warnings) {
   if (catalogue == nullptr || !model.draws() || !model.graphs().takes_vectors()) return nullptr;
   const std::string& name = model.row().name;
   bool looked = false;
   SharedWords words = catalogue->WordsOf(name);
   for (const Word& word : *words) {
     if (!IsInPrompts(spec, word.text)) continue;
-    // One that has become unreadable is none any more: the text is read as it is.
+    // One that has become unreadable is none any more.
     catalogue->Find(word.adapter).status().IgnoreError();
     looked = true;
   }
   if (looked) words = catalogue->WordsOf(name);
+  WarnOfLostWords(*catalogue->LostWords(), *words, spec, warnings);
   return words->empty() ? nullptr : words;
 }
 

@@ -26,8 +26,9 @@ absl::Status ResolveAdapters(adapters::Catalogue* catalogue, const LoadedModel& 
 int PathRanksFor(const LoadedModel& model, const PictureSpec& spec);
 
 // Words of the model, of which those that are in the spec's prompts are as their files are now.
-// Null: there are none.
+// Null: there are none. Adds a sentence for each word of the prompts that is text, since its file
+// cannot be used any more.
 SharedWords WordsFor(adapters::Catalogue* catalogue, const LoadedModel& model,
-                     const PictureSpec& spec);
+                     const PictureSpec& spec, std::vector<std::string>& warnings);
 
 }  // namespace latentd::pipeline

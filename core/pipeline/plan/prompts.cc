@@ -23,10 +23,11 @@ absl::Status CheckBlends(const std::vector<PlannedStage>& stages) {
 }  // namespace
 
 absl::Status PlanPrompts(PictureSpec& resolved, const Inputs& inputs,
-                         adapters::Catalogue* catalogue, std::vector<PlannedStage>& stages) {
+                         adapters::Catalogue* catalogue, std::vector<PlannedStage>& stages,
+                         std::vector<std::string>& warnings) {
   for (PlannedStage& stage : stages) {
     const LoadedModel& model = *stage.model;
-    resolved.words = WordsFor(catalogue, model, resolved);
+    resolved.words = WordsFor(catalogue, model, resolved, warnings);
     RETURN_IF_ERROR(CheckEmbeds(model, inputs));
     const bool guided = UsesGuidance(resolved) && !model.configs().embeds_guidance();
     for (const bool negative : {true, false}) {

@@ -3,6 +3,7 @@
 // Thread-safe: free functions without state.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -18,9 +19,10 @@ namespace latentd::pipeline {
 inline constexpr int64_t kMaxBlends = 256;
 
 // Fills in the stages' prompts, the negative one first where there is guidance. `catalogue` may be
-// null: there are no adapters. INVALID_ARGUMENT by field: what CheckEmbeds and PlanChunks refuse,
-// and more than kMaxBlends.
+// null: there are no adapters. Adds sentences to `warnings`. INVALID_ARGUMENT by field: what
+// CheckEmbeds and PlanChunks refuse, and more than kMaxBlends.
 absl::Status PlanPrompts(PictureSpec& resolved, const Inputs& inputs,
-                         adapters::Catalogue* catalogue, std::vector<PlannedStage>& stages);
+                         adapters::Catalogue* catalogue, std::vector<PlannedStage>& stages,
+                         std::vector<std::string>& warnings);
 
 }  // namespace latentd::pipeline

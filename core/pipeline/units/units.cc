@@ -1,10 +1,18 @@
 #include "core/pipeline/units/units.h"
 
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/functional/function_ref.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "core/adapters/catalogue/catalogue.h"
+#include "core/base/errors/error_details.h"
+#include "core/base/errors/error_facts.h"
 #include "core/base/errors/status_macros.h"
+#include "core/pipeline/units/finite.h"
 #include "core/pipeline/units/unit_kinds.h"
 
 namespace latentd::pipeline {
@@ -41,6 +49,41 @@ absl::Status EnqueueAll(device::Stream& stream, PendingUnit& unit,
   return absl::OkStatus();
 }
 
+absl::Status Complete(const PendingUnit& unit, Picture& picture, UnitPart& part) {
+  for (const auto& event : part.work.events) RETURN_IF_ERROR(event->Wait());
+  if (part.waits) return absl::OkStatus();
+  RETURN_IF_ERROR(unit.done->Wait());
+  if (unit.kind == UnitKind::kDecode) return CompleteDecode(picture, part);
+  for (const FiniteFlag& flag : part.work.flags) RETURN_IF_ERROR(flag.Check());
+  if (!part.embeds.empty()) {
+    picture.embeds = std::move(part.embeds);
+    picture.next = UnitKind::kDone;
+  }
+  if (part.latents.has_memory()) {
+    picture.latents = part.latents;
+    picture.next = UnitKind::kDone;
+  }
+  return absl::OkStatus();
+}
+
+// The error of values that are not finite as one of the picture's adapters, if it has any with an
+// effect: they change a model that draws without them.
+absl::Status BlameAdapters(const absl::Status& status, absl::Span<const Adapter> used) {
+  if (status.ok() || GetReason(status) != kNotFinite) return status;
+  std::vector<std::string> names;
+  for (const Adapter& adapter : used) {
+    if (adapter.unet_factor() != 0 || adapter.text_factor() != 0) names.push_back(adapter.name);
+  }
+  if (names.empty()) return status;
+  return WithFacts(
+      WithReason(absl::FailedPreconditionError(absl::StrCat(
+                     "with the adapter ", absl::StrJoin(names, ", "),
+                     " some values are not finite: it changes the model by too much; a smaller "
+                     "weight may draw")),
+                 adapters::kAdapterUnusable),
+      {{"name", names.front()}});
+}
+
 }  // namespace
 
 absl::StatusOr<PendingUnit> EnqueueUnit(absl::Span<Picture* const> pictures, Lanes& lanes,
@@ -74,20 +117,10 @@ absl::StatusOr<PendingUnit> EnqueuePreview(Picture& picture, device::Stream& str
 }
 
 absl::Status CompleteUnit(const PendingUnit& unit, Picture& picture, UnitPart& part) {
-  for (const auto& event : part.work.events) RETURN_IF_ERROR(event->Wait());
-  if (part.waits) return absl::OkStatus();
-  RETURN_IF_ERROR(unit.done->Wait());
-  if (unit.kind == UnitKind::kDecode) return CompleteDecode(picture, part);
-  for (const FiniteFlag& flag : part.work.flags) RETURN_IF_ERROR(flag.Check());
-  if (!part.embeds.empty()) {
-    picture.embeds = std::move(part.embeds);
-    picture.next = UnitKind::kDone;
-  }
-  if (part.latents.has_memory()) {
-    picture.latents = part.latents;
-    picture.next = UnitKind::kDone;
-  }
-  return absl::OkStatus();
+  const absl::Status status = Complete(unit, picture, part);
+  // No adapter changes what previews are made with.
+  if (unit.kind == UnitKind::kPreview) return status;
+  return BlameAdapters(status, picture.spec().adapters);
 }
 
 }  // namespace latentd::pipeline

@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <cmath>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/errors/error_details.h"
+#include "core/base/text/text.h"
 #include "server/http/exchange/http_status.h"
 #include "server/http/exchange/multipart.h"
 
@@ -17,6 +19,16 @@ namespace {
 constexpr int64_t kMostBesidePicture = 256 << 10;
 constexpr double kBytesPerSecond = 64 << 10;
 constexpr absl::Duration kAnyBody = absl::Seconds(10), kLongestBody = absl::Minutes(5);
+
+size_t CountOf(const Request& request, absl::string_view name) {
+  return static_cast<size_t>(absl::c_count_if(request.headers, [&](const Header& header) {
+    return absl::EqualsIgnoreCase(header.first, name);
+  }));
+}
+
+absl::Status Malformed(absl::string_view why) {
+  return WithReason(absl::InvalidArgumentError(why), "MALFORMED");
+}
 
 }  // namespace
 
@@ -43,11 +55,28 @@ absl::Duration TimeFor(int64_t bytes) {
   return std::min(kAnyBody + time, kLongestBody);
 }
 
-absl::Time DeadlineOf(const Request& request, absl::Time now) {
+absl::Status CheckHead(const Request& request, unsigned version) {
+  const size_t hosts = CountOf(request, "host");
+  if (hosts > 1) return Malformed("Host is there more than once");
+  if (hosts == 0 && version == 11) return Malformed("Host is missing");
+  for (const Header& header : request.headers) {
+    const bool is_coding = absl::EqualsIgnoreCase(header.first, "transfer-encoding");
+    if (!is_coding || absl::EqualsIgnoreCase(header.second, "chunked")) continue;
+    return Malformed("a Transfer-Encoding but chunked is not taken");
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<absl::Time> DeadlineOf(const Request& request, absl::Time now) {
+  constexpr char kName[] = "x-request-timeout";
+  const absl::string_view text = request.Find(kName);
+  if (text.empty()) return absl::InfiniteFuture();
   double seconds = 0;
-  const bool says = absl::SimpleAtod(request.Find("x-request-timeout"), &seconds) &&
-                    std::isfinite(seconds) && seconds > 0;
-  return says ? now + absl::Seconds(seconds) : absl::InfiniteFuture();
+  if (absl::SimpleAtod(text, &seconds) && std::isfinite(seconds) && seconds > 0) {
+    return now + absl::Seconds(seconds);
+  }
+  return InvalidFields(
+      {{kName, absl::StrCat("must be a number of seconds above 0, is ", latentd::Excerpt(text))}});
 }
 
 }  // namespace latentd::server::http

@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/errors/error_details.h"
-#include "core/base/files/json.h"
+#include "core/base/files/unique_json.h"
 #include "core/base/text/utf8.h"
 #include "core/engine/api/serving.h"
 #include "server/http/exchange/error_body.h"
@@ -111,7 +111,7 @@ std::string ChangedOption(const nlohmann::json& options, const std::vector<Serve
 // A checkpoint that is not served is not taken, and nothing is changed; what draws the same is
 // passed over.
 Answer SetOptions(const engine::Engine& engine, const Request& request) {
-  const auto options = ParseJsonObject(request.body, "the body", request.body.size());
+  const auto options = ParseUniqueJsonObject(request.body, "the body", request.body.size());
   if (!options.ok()) return SdapiRefusal(WithReason(options.status(), "MALFORMED"));
   const std::vector<ServedModel> models = ServedBy(engine);
   const auto named = options->find("sd_model_checkpoint");

@@ -13,6 +13,7 @@
 #include "server/http/request/field_values.h"
 #include "server/http/request/request_builder.h"
 #include "server/http/request/request_values.h"
+#include "server/http/sdapi/unread_keys.h"
 
 namespace latentd::server::http {
 namespace {
@@ -53,40 +54,6 @@ constexpr Neutral kNeutral[] = {
     {"seed_resize_from_w", {"-1", "0"}, "seeds are not resized here"},
     {"seed_resize_from_h", {"-1", "0"}, "seeds are not resized here"},
 };
-
-// Keys that change nothing in a picture, or nothing beside what is refused above.
-const std::set<std::string>& Harmless() {
-  static const auto& keys = *new std::set<std::string>{"save_images",
-                                                       "do_not_save_samples",
-                                                       "do_not_save_grid",
-                                                       "sampler_index",
-                                                       "subseed",
-                                                       "s_tmax",
-                                                       "s_tmin",
-                                                       "s_noise",
-                                                       "script_args",
-                                                       "comments",
-                                                       "firstphase_width",
-                                                       "firstphase_height",
-                                                       "include_init_images",
-                                                       "latent_mask",
-                                                       "mask_blur",
-                                                       "mask_blur_x",
-                                                       "mask_blur_y",
-                                                       "mask_round",
-                                                       "inpainting_fill",
-                                                       "inpaint_full_res",
-                                                       "inpaint_full_res_padding",
-                                                       "inpainting_mask_invert",
-                                                       "image_cfg_scale",
-                                                       "initial_noise_multiplier",
-                                                       "disable_extra_networks",
-                                                       "infotext",
-                                                       "override_settings_restore_afterwards",
-                                                       "refiner_switch_at",
-                                                       "eta"};
-  return keys;
-}
 
 std::string Squeezed(absl::string_view name) {
   std::string squeezed;
@@ -139,7 +106,11 @@ class SdapiReader {
       if (key == other) return builder_.Set(field, value, key);
     }
     if (ReadOwn(key, value)) return;
-    if (Harmless().count(key) > 0 || absl::StartsWith(key, "hr_")) return;
+    if (const std::optional<std::string> wrong = JudgeUnread(key, value)) {
+      if (!wrong->empty()) builder_.Refuse(key, *wrong);
+      return;
+    }
+    if (absl::StartsWith(key, "hr_")) return;
     if (IsField(key)) return builder_.Set(key, value, key);
     form_.warnings.push_back(absl::StrCat(absl::string_view(key).substr(0, 64), " was not read"));
   }
@@ -153,10 +124,7 @@ class SdapiReader {
     if (key == "override_settings") return ReadSettings(value), true;
     if (key == "force_task_id") return ReadTask(value), true;
     if (key == "refiner_checkpoint") return ReadRefiner(value), true;
-    if (key == "send_images") {
-      form_.send_images = BooleanOf(value).value_or(true);
-      return true;
-    }
+    if (key == "send_images") return ReadSendImages(value), true;
     return key == "sampler_name" || key == "scheduler" || key == "batch_size" || key == "n_iter";
   }
 
@@ -166,6 +134,19 @@ class SdapiReader {
       if (text == neutral_text) return;
     }
     builder_.RefuseUnsupported(neutral.key, std::string(neutral.why));
+  }
+
+  void RefuseType(const char* name, const char* type, const json& value) {
+    builder_.Refuse(name, absl::StrCat("must be ", type, ", is ", Excerpt(value)));
+  }
+
+  void ReadSendImages(const json& value) {
+    const bool is_digit = value == 0 || value == 1;
+    if (const std::optional<bool> sends = is_digit ? value == 1 : BooleanOf(value)) {
+      form_.send_images = *sends;
+    } else {
+      RefuseType("send_images", "true or false", value);
+    }
   }
 
   void ReadSeed(const json& value) {
@@ -184,7 +165,8 @@ class SdapiReader {
   }
 
   void ReadStrength(const json& value) {
-    if (image_to_image_) builder_.Set("strength", value, "denoising_strength");
+    if (image_to_image_) return builder_.Set("strength", value, "denoising_strength");
+    if (!NumberOf(value)) RefuseType("denoising_strength", "a number", value);
   }
 
   // As the web UI counts: 0 and 1 leave out no layer.
@@ -225,12 +207,14 @@ class SdapiReader {
   }
 
   void ReadTask(const json& value) {
-    if (!value.is_string() || !generation::IsRequestId(value.get_ref<const std::string&>())) return;
+    if (!value.is_string()) return RefuseType("force_task_id", "a text", value);
+    if (!generation::IsRequestId(value.get_ref<const std::string&>())) return;
     builder_.Set("request_id", value, "force_task_id");
   }
 
   void ReadRefiner(const json& value) {
-    const std::string name = value.is_string() ? value.get<std::string>() : "";
+    if (!value.is_string()) return RefuseType("refiner_checkpoint", "a text", value);
+    const std::string name = value.get<std::string>();
     if (name.empty() || name == "None") return;
     const auto model = FindModel(models_, name);
     if (!model.ok() || model->component != "refiner") {
@@ -260,9 +244,7 @@ class SdapiReader {
   std::string TextAt(const char* key) {
     const json& value = At(key);
     if (value.is_string()) return value.get<std::string>();
-    if (!value.is_null()) {
-      builder_.Refuse(key, absl::StrCat("must be a text, is ", Excerpt(value)));
-    }
+    if (!value.is_null() && !JudgeUnread(key, value)) RefuseType(key, "a text", value);
     return "";
   }
 

@@ -6,6 +6,7 @@
 #include <random>
 
 #include "absl/strings/str_cat.h"
+#include "core/base/files/unique_json.h"
 #include "tests/support/safetensors_writer.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temporary_directory.h"
@@ -46,6 +47,18 @@ TEST(ParseJsonObjectTest, TakesTheLastOfFieldsOfOneName) {
   const std::string text = R"({"a":{"b":1},"c":2,"a":[3]})";
   ASSERT_OK_AND_ASSIGN(const nlohmann::json object, Parse(text));
   EXPECT_EQ(object, nlohmann::json::parse(text));
+}
+
+TEST(ParseUniqueJsonObjectTest, NamesWhatIsThereTwiceInOneObject) {
+  const auto parse = [](absl::string_view text) {
+    return ParseUniqueJsonObject(text, "the body", kMaxBytes);
+  };
+  for (const char* text : {R"({"a":1,"b":2,"a":1})", R"({"c":[{"a":null,"b":1,"\u0061":2}]})"}) {
+    EXPECT_THAT(parse(text), StatusIs(kInvalid, "the body has a twice in one object")) << text;
+  }
+  const std::string each = R"({"a":{"a":1},"b":[{"a":1},{"a":2}]})";
+  ASSERT_OK_AND_ASSIGN(const nlohmann::json object, parse(each));
+  EXPECT_EQ(object, nlohmann::json::parse(each));
 }
 
 TEST(ParseJsonObjectTest, SaysWhereTextIsNotJson) {

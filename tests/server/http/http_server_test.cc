@@ -353,6 +353,44 @@ TEST_F(HttpServerTest, ADrainEndsWhatRuns) {
   EXPECT_TRUE(idle.IsClosed());
 }
 
+TEST_F(HttpServerTest, ADrainIsToldToWhoAsksMeanwhile) {
+  HttpClient fresh(server_->http_address());  // it has asked nothing yet
+  engine_.OnDrain([&] {
+    EXPECT_EQ(fresh.Ask("GET", "/healthz").code, 200);
+    EXPECT_TRUE(fresh.IsClosed());
+    EXPECT_EQ(Ask("GET", "/healthz").code, 200);
+    const Received ready = Ask("GET", "/readyz");
+    EXPECT_EQ(ready.code, 503);
+    EXPECT_EQ(ready.body, "draining\n");
+    const Received draw = Ask("POST", kDraw, R"({"prompt": "a"})");
+    EXPECT_EQ(draw.code, 503);
+    EXPECT_EQ(ErrorCode(draw), "draining");
+    EXPECT_EQ(draw.headers.count("retry-after"), 1u);
+  });
+  server_->Drain(absl::Seconds(10));
+  EXPECT_FALSE(HttpClient(server_->http_address()).connected());
+}
+
+TEST_F(HttpServerTest, WhatIsNotSaidClearlyIsRefusedByName) {
+  EXPECT_EQ(json::parse(Ask("POST", kDraw, R"({"prompt": "a"})", "x-request-timeout: abc\r\n")
+                            .body)["error"]["param"],
+            "x-request-timeout");
+  HttpClient twice(server_->http_address());
+  const Received hosts = twice.Ask("GET", "/healthz", "", "Host: localhost\r\n");
+  EXPECT_EQ(hosts.code, 400);
+  EXPECT_THAT(hosts.body, HasSubstr("Host"));
+  EXPECT_TRUE(twice.IsClosed());
+  HttpClient coded(server_->http_address());
+  coded.Send(absl::StrCat(
+      "POST ", kDraw, " HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: gzip, chunked\r\n\r\n",
+      "a\r\n{\"prompt\":\r\n4\r\n\"a\"}\r\n0\r\n\r\n"));
+  const Received coding = coded.Read();
+  EXPECT_EQ(coding.code, 400);
+  EXPECT_THAT(coding.body, HasSubstr("Transfer-Encoding"));
+  EXPECT_TRUE(coded.IsClosed());
+  EXPECT_EQ(engine_.job_count(), 0u);
+}
+
 TEST_F(HttpServerTest, TheWebUisWayToDraw) {
   std::thread engine([&] { SendPicture("abc"); });
   const Received received = Ask(

@@ -172,6 +172,23 @@ TEST_F(OpenAiRequestTest, AnEditByFormIsThatInJson) {
   EXPECT_EQ(request_.DebugString(), by_form.DebugString());
 }
 
+TEST_F(OpenAiRequestTest, AFormsTextsAreUtf8AndThereOnce) {
+  const auto part = [](const char* name, const char* text) {
+    return absl::StrCat("--b\r\nContent-Disposition: form-data; name=\"", name, "\"\r\n\r\n", text,
+                        "\r\n");
+  };
+  const auto why = [&](const std::string& parts) {
+    const absl::Status read =
+        Read(parts + "--b--\r\n", ImagesRoute::kEdits, "multipart/form-data; boundary=b");
+    EXPECT_EQ(GetReason(read), "MALFORMED");
+    return std::string(read.message());
+  };
+  EXPECT_THAT(why(part("prompt", "a \xff\xfe star")), HasSubstr("part prompt is not UTF-8"));
+  EXPECT_THAT(why(part("pro\xff", "a")), HasSubstr("a name that is not UTF-8"));
+  EXPECT_THAT(why(part("prompt", "a") + part("prompt", "b")),
+              HasSubstr("part prompt is there twice"));
+}
+
 TEST_F(OpenAiRequestTest, EditsStartFromOnePicture) {
   EXPECT_THAT(BadOf(R"({"prompt": "a"})", ImagesRoute::kEdits), ElementsAre("image"));
   EXPECT_THAT(BadOf(R"({"prompt": "a", "image": ["AAAA", "AAAA"]})", ImagesRoute::kEdits),
@@ -188,6 +205,7 @@ TEST_F(OpenAiRequestTest, WhatIsNoObjectIsRefused) {
   for (const char* body : {"", "[]", "{", "null", "{\"prompt\": \"\xff\"}", "{\"n\": 1e999}"}) {
     EXPECT_EQ(GetReason(Read(body)), "MALFORMED") << body;
   }
+  EXPECT_THAT(Read(R"({"prompt": "a", "n": 1, "n": 2})").message(), HasSubstr("has n twice"));
   std::string deep(1000, '[');
   EXPECT_EQ(GetReason(Read("{\"prompt\": " + deep + "}")), "MALFORMED");
 }

@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "core/base/errors/error_details.h"
 #include "server/http/exchange/http_status.h"
@@ -55,12 +58,33 @@ TEST(RequestLimitsTest, ADeadlineIsWhatAClientWaits) {
   const auto deadline = [&](const char* says) {
     return DeadlineOf({.headers = {{"X-Request-Timeout", says}}}, now);
   };
-  EXPECT_EQ(deadline("1.5"), now + absl::Milliseconds(1500));
-  for (const char* says : {"", "0", "-1", "soon", "1s", "nan", "inf", "1e400"}) {
-    EXPECT_EQ(deadline(says), absl::InfiniteFuture()) << says;
+  EXPECT_EQ(deadline("1.5").value(), now + absl::Milliseconds(1500));
+  EXPECT_EQ(deadline("1e300").value(), absl::InfiniteFuture());
+  EXPECT_EQ(deadline("").value(), absl::InfiniteFuture());
+  EXPECT_EQ(DeadlineOf({}, now).value(), absl::InfiniteFuture());
+  for (const char* says : {"0", "-1", "soon", "1s", "nan", "inf", "1e400"}) {
+    const auto violations = GetFieldViolations(deadline(says).status());
+    ASSERT_EQ(violations.size(), 1u) << says;
+    EXPECT_EQ(violations.front().field, "x-request-timeout");
   }
-  EXPECT_EQ(deadline("1e300"), absl::InfiniteFuture());
-  EXPECT_EQ(DeadlineOf({}, now), absl::InfiniteFuture());
+}
+
+TEST(RequestLimitsTest, AHeadReadsTheSameToEveryServer) {
+  const auto why = [](std::vector<Header> headers, unsigned version = 11) {
+    return std::string(CheckHead({.headers = std::move(headers)}, version).message());
+  };
+  const Header host = {"host", "a"};
+  EXPECT_EQ(why({host}), "");
+  EXPECT_EQ(why({}, 10), "");
+  EXPECT_EQ(why({}), "Host is missing");
+  EXPECT_EQ(why({host, {"Host", "a"}}), "Host is there more than once");
+  EXPECT_EQ(why({host, host}, 10), "Host is there more than once");
+  EXPECT_EQ(why({host, {"Transfer-Encoding", "Chunked"}}), "");
+  for (const char* coding : {"gzip", "gzip, chunked", "chunked, chunked", "identity", ""}) {
+    EXPECT_EQ(why({host, {"transfer-encoding", coding}}),
+              "a Transfer-Encoding but chunked is not taken")
+        << coding;
+  }
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "core/base/errors/error_details.h"
 #include "server/http/exchange/http_status.h"
 #include "tests/support/status_matchers.h"
@@ -233,6 +234,21 @@ TEST_F(SdapiRequestTest, OtherKeysAreWarningsAndHarmlessOnesNot) {
   ASSERT_OK(Read(absl::StrCat(R"("x": 1, ")", std::string(1000, 'y'), R"(": 1, "z": null)")));
   EXPECT_THAT(form_.warnings,
               ElementsAre("x was not read", std::string(64, 'y') + " was not read"));
+}
+
+TEST_F(SdapiRequestTest, KeysThatAreNotReadHaveTheirTypes) {
+  for (const char* member :
+       {R"("save_images": "maybe")", R"("do_not_save_grid": 2)", R"("subseed": 1.5)",
+        R"("mask_blur": [4])", R"("s_noise": "much")", R"("s_tmax": true)", R"("eta": {})",
+        R"("hr_scale": "large")", R"("hr_prompt": 5)", R"("sampler_index": 5)",
+        R"("script_args": {})", R"("comments": [])", R"("send_images": 7)", R"("force_task_id": 5)",
+        R"("refiner_checkpoint": [])", R"("denoising_strength": "half")"}) {
+    const std::string name(absl::StripPrefix(absl::string_view(member), "\""));
+    EXPECT_THAT(NamesIn(Read(member)), ElementsAre(name.substr(0, name.find('"')))) << member;
+  }
+  EXPECT_OK(Read(R"("save_images": 1, "do_not_save_grid": "False", "subseed": "-1", "s_noise": "1",
+                    "hr_scale": 2, "hr_new": [], "send_images": "true", "script_args": [],
+                    "comments": {}, "force_task_id": "task(a)", "eta": 0.5)"));
 }
 
 TEST_F(SdapiRequestTest, AnImg2ImgStartsFromOnePicture) {

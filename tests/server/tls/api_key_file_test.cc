@@ -108,9 +108,14 @@ TEST_F(ApiKeyFileTest, EveryWayInAsksForOne) {
   EXPECT_EQ(Ask("GET", "/v1/models", "Authorization: " + Bearer(kWebKey) + "\r\n").code, 200);
   EXPECT_EQ(Ask("GET", "/sdapi/v1/options", absl::StrCat("X-Api-Key: ", kWebKey, "\r\n")).code,
             200);
-  for (const char* path : {"/v1/images/generations", "/sdapi/v1/interrupt", "/hf"}) {
+  for (const char* path : {"/v1/images/generations", "/sdapi/v1/interrupt", "/hf", "/nowhere"}) {
     EXPECT_EQ(Ask("POST", path).code, 401) << path;
   }
+  // Nor does a stranger learn which methods a path has.
+  const http::Received method = Ask("DELETE", "/v1/models");
+  EXPECT_EQ(method.code, 401);
+  EXPECT_EQ(method.headers.count("allow"), 0u);
+  EXPECT_EQ(Ask("GET", "/nowhere", "Authorization: " + Bearer(kWebKey) + "\r\n").code, 404);
   EXPECT_EQ(nlohmann::json::parse(Ask("POST", "/sdapi/v1/skip").body)["error"], "invalid_api_key");
   EXPECT_TRUE(nlohmann::json::parse(Ask("POST", "/hf").body)["error"].is_string());
   EXPECT_EQ(engine_.job_count(), 0u);

@@ -61,8 +61,9 @@ class AsyncLatentPipeline(PipelineBase):
     __slots__ = ("_channel", "_loop", "_pid")
 
     def __init__(self, server: Optional[str] = None, *, tls: Union[None, bool, Tls] = None, timeout: Optional[float] = None,
-                 retries: int = 4, metadata: Optional[Mapping[str, str]] = None) -> None:
-        super().__init__(Endpoint.of(server, tls), timeout, RetryPolicy(retries), unpack_metadata(metadata))
+                 retries: int = 4, metadata: Optional[Mapping[str, str]] = None,
+                 api_key: Optional[str] = None) -> None:
+        super().__init__(Endpoint.of(server, tls), timeout, RetryPolicy(retries), unpack_metadata(metadata, api_key))
         self._channel: Any = None
         self._loop: Any = None
         self._pid = os.getpid()

@@ -2,6 +2,8 @@
 
 import dataclasses
 import logging
+import os
+import re
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 from . import files
@@ -158,6 +160,15 @@ def _convert(images: List[Image], output_type: str) -> Any:
     return files.stack_pictures(pictures) if output_type == "np" else pictures
 
 
-def unpack_metadata(metadata: Optional[Mapping[str, str]]) -> Tuple[Tuple[str, str], ...]:
-    """gRPC's form of it; gRPC has keys in lower case."""
-    return tuple((key.lower(), value) for key, value in (metadata or {}).items())
+def unpack_metadata(metadata: Optional[Mapping[str, str]], api_key: Optional[str]) -> Tuple[Tuple[str, str], ...]:
+    """gRPC's form of metadata and the key, or without both of them LATENTD_API_KEY; gRPC has names in lower case.
+
+    ValueError for a key that cannot be sent, which has no key in it."""
+    pairs = tuple((name.lower(), value) for name, value in (metadata or {}).items())
+    is_authorized = any(name == "authorization" for name, _ in pairs)
+    if api_key and is_authorized:
+        raise ValueError("api_key: give it, or metadata with an authorization, but not both")
+    key = os.environ.get("LATENTD_API_KEY", "") if api_key is None and not is_authorized else api_key or ""
+    if not re.fullmatch(r"[!-~]*", key):
+        raise ValueError(f"{'LATENTD_API_KEY' if api_key is None else 'api_key'}: must be visible characters of ASCII")
+    return pairs + ((("authorization", f"Bearer {key}"),) if key else ())

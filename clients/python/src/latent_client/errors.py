@@ -96,7 +96,7 @@ class Unavailable(LatentError, ConnectionError):
 
 
 class Unauthenticated(LatentError):
-    """The server asks for a client certificate."""
+    """The server asks for a client certificate or an API key, or the key is none of its keys."""
 
 
 class PermissionDenied(LatentError):

@@ -56,14 +56,16 @@ class LatentPipeline(PipelineBase):
     tls        True, or a Tls with files
     timeout    seconds that a call may take, tries and waiting included; None: as long as it takes
     retries    how often a failed call is tried again
-    metadata   gRPC metadata of every call, as a proxy may ask for: {"authorization": "Bearer ..."}
+    metadata   gRPC metadata of every call, as a proxy may ask for: {"x-team": "paint"}
+    api_key    the key of a server that asks for one; default: LATENTD_API_KEY, or none
     """
 
     __slots__ = ("_channel", "_lock", "_pid")
 
     def __init__(self, server: Optional[str] = None, *, tls: Union[None, bool, Tls] = None, timeout: Optional[float] = None,
-                 retries: int = 4, metadata: Optional[Mapping[str, str]] = None) -> None:
-        super().__init__(Endpoint.of(server, tls), timeout, RetryPolicy(retries), unpack_metadata(metadata))
+                 retries: int = 4, metadata: Optional[Mapping[str, str]] = None,
+                 api_key: Optional[str] = None) -> None:
+        super().__init__(Endpoint.of(server, tls), timeout, RetryPolicy(retries), unpack_metadata(metadata, api_key))
         self._lock = threading.Lock()
         self._pid = os.getpid()
         self._channel: Any = None

@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <memory>
@@ -25,15 +26,18 @@ namespace {
 
 using pipeline::AdapterFacts;
 using pipeline::AdapterKind;
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using testing::F32Tensor;
 using testing::FilledTensor;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
+using ::testing::Pair;
 using ::testing::SizeIs;
 using testing::StatusIs;
 using testing::TensorToWrite;
+using ::testing::UnorderedElementsAre;
 
 const char kToQ[] = "unet.mid_block.attentions.0.proj_in";
 
@@ -254,6 +258,95 @@ TEST_F(CatalogueTest, WordsAreOfTheModelsThatTheyFit) {
   EXPECT_THAT(base->front().vectors.front().values, ElementsAre(1, 2));  // a reader keeps it
 }
 
+TEST_F(CatalogueTest, OfTwoAdaptersWithOneWordOneCountsAndTheOtherIsListedWithWhy) {
+  folder_.Set("a/ink", {F32Tensor("emb_params", {1, 2}, {1, 2})});
+  folder_.Set("b/ink", {F32Tensor("emb_params", {1, 2}, {3, 4})});
+  folder_.Set("c/ink", {F32Tensor("emb_params", {1, 3}, {5, 6, 7})});  // for the other model
+  Open();
+  EXPECT_EQ(catalogue_.WordsOf("base")->front().adapter, "a/ink");
+  EXPECT_EQ(Listed().at("a/ink").problem, "");
+  EXPECT_THAT(Listed().at("b/ink").problem, HasSubstr("its word ink is that of a/ink too"));
+  EXPECT_EQ(GetReason(catalogue_.Find("b/ink").status()), kAdapterUnusable);
+  EXPECT_EQ(Listed().at("c/ink").problem, "");
+  folder_.Remove("a/ink");
+  ASSERT_OK(catalogue_.Look());
+  EXPECT_EQ(Listed().at("b/ink").problem, "");
+  EXPECT_EQ(catalogue_.WordsOf("base")->front().adapter, "b/ink");
+}
+
+TEST_F(CatalogueTest, AWordThatIsAnothersForOneModelAloneIsServedForTheOthers) {
+  folder_.Set("a/ink", {F32Tensor("emb_params", {1, 2}, {1, 2})});
+  folder_.Set("b/ink",
+              {F32Tensor("clip_l", {1, 2}, {3, 4}), F32Tensor("clip_g", {1, 3}, {5, 6, 7})});
+  AdaptedModel one{.name = "one", .modules = nullptr, .encoders = {{"text_encoder", 2}}};
+  one.modules = std::make_shared<const ModelModules>(absl::btree_map<std::string, device::Shape>{});
+  AdaptedModel two = one;
+  two.name = "two";
+  two.encoders.push_back({"text_encoder_2", 3});
+  ASSERT_OK(catalogue_.Open({one, two}));
+  EXPECT_EQ(catalogue_.WordsOf("one")->front().adapter, "a/ink");
+  EXPECT_EQ(catalogue_.WordsOf("two")->front().adapter, "b/ink");
+  EXPECT_EQ(Listed().at("b/ink").problem, "");
+  EXPECT_THAT(Listed().at("b/ink").warnings,
+              ElementsAre(HasSubstr("for one its word ink is that of a/ink too")));
+}
+
+TEST_F(CatalogueTest, AWordThatIsLostIsRemembered) {
+  const std::vector<TensorToWrite> word = {F32Tensor("emb_params", {1, 2}, {1, 2})};
+  folder_.Set("styles/film", word);
+  folder_.Set("lora", LoraOf(1));
+  Open();
+  EXPECT_THAT(*catalogue_.LostWords(), IsEmpty());
+  const auto expect_lost = [this](const char* why) {
+    EXPECT_THAT(*catalogue_.WordsOf("base"), IsEmpty());
+    const auto lost = catalogue_.LostWords();
+    ASSERT_THAT(*lost, SizeIs(1));
+    EXPECT_EQ(lost->front().text, "film");
+    EXPECT_EQ(lost->front().adapter, "styles/film");
+    EXPECT_THAT(lost->front().why, HasSubstr(why));
+  };
+  // Edited into what is none.
+  folder_.Set("styles/film", {FilledTensor("first", {1}, 1), FilledTensor("second", {1}, 1)});
+  EXPECT_FALSE(catalogue_.Find("styles/film").ok());
+  expect_lost("no textual inversion");
+  ASSERT_OK(catalogue_.Look());
+  expect_lost("no textual inversion");
+  folder_.Set("styles/film", word);
+  ASSERT_OK(catalogue_.Find("styles/film"));
+  EXPECT_THAT(*catalogue_.LostWords(), IsEmpty());
+  // Removed: at the next use, and for good. A LoRA that goes is no word.
+  folder_.Remove("styles/film");
+  folder_.Remove("lora");
+  EXPECT_FALSE(catalogue_.Find("styles/film").ok());
+  expect_lost("has gone");
+  ASSERT_OK(catalogue_.Look());
+  expect_lost("has gone");
+  folder_.Set("styles/film", word);
+  ASSERT_OK(catalogue_.Look());
+  EXPECT_THAT(*catalogue_.LostWords(), IsEmpty());
+  EXPECT_THAT(*catalogue_.WordsOf("base"), SizeIs(1));
+}
+
+TEST_F(CatalogueTest, RequestsGoOnWhileTheFolderIsRead) {
+  folder_.Set("film", LoraOf(1));
+  Open();
+  for (const char* name : {"a", "b"}) folder_.Set(name, LoraOf(1));
+  folder_.Set("film", LoraOf(1, /*rank=*/4));
+  const int before = folder_.opened;
+  // In the middle of the look, which reads a, b and film.
+  folder_.on_open = [&] {
+    if (folder_.opened == before + 2) {
+      EXPECT_OK(catalogue_.Find("a"));
+    } else if (folder_.opened == before + 3) {
+      folder_.Set("film", LoraOf(1, /*rank=*/8));
+      EXPECT_EQ(catalogue_.Find("film")->rank, 8);
+    }
+  };
+  ASSERT_OK(catalogue_.Look());
+  EXPECT_EQ(folder_.opened, before + 4);
+  EXPECT_EQ(Listed().at("film").rank, 8);  // not the one that the look has opened before
+}
+
 TEST_F(CatalogueTest, FactsForPeopleComeFromMetadataAndTheFileBeside) {
   folder_.Set("film", LoraOf(1),
               {{"ss_tag_frequency", R"({"10_a": {"film style": 9, "dog": 2}, "b": {"dog": 3}})"}},
@@ -265,6 +358,51 @@ TEST_F(CatalogueTest, FactsForPeopleComeFromMetadataAndTheFileBeside) {
   EXPECT_EQ(Listed().at("film").recommended_weight, 0.7);
   EXPECT_THAT(Listed().at("odd").trigger_words, IsEmpty());
   EXPECT_TRUE(Listed().at("odd").is_served());
+}
+
+TEST(AdapterFolderTest, LinksThatLeadNowhereOrBackAreListedOnceAndWithWhy) {
+  const testing::TemporaryDirectory root;
+  const std::string folder = root.path();
+  testing::WriteSafetensors(absl::StrCat(folder, "/styles/ink.safetensors"), LoraOf(1));
+  std::filesystem::create_directory_symlink("..", absl::StrCat(folder, "/styles/back"));
+  std::filesystem::create_directory_symlink("styles", absl::StrCat(folder, "/same"));
+  std::filesystem::create_symlink("gone.safetensors", absl::StrCat(folder, "/lost.safetensors"));
+  std::filesystem::create_symlink("nowhere", absl::StrCat(folder, "/away"));
+  std::filesystem::create_symlink("self", absl::StrCat(folder, "/self"));
+  std::filesystem::create_symlink("no.txt", absl::StrCat(folder, "/readme.txt"));
+  const auto found = FolderOnDisk(folder).list();
+  ASSERT_OK(found);
+  std::map<std::string, std::string> problems;
+  for (const FoundAdapter& adapter : *found) problems[adapter.name] = adapter.problem;
+  EXPECT_THAT(problems,
+              UnorderedElementsAre(
+                  Pair("styles/ink", ""), Pair("same/ink", ""),
+                  Pair("styles/back", HasSubstr("styles/back is a link to a folder that it lies")),
+                  Pair("same/back", HasSubstr("is a link to a folder that it lies in")),
+                  Pair("lost", HasSubstr("is a link to gone.safetensors, which is not there")),
+                  Pair("away", HasSubstr("is a link to nowhere, which is not there")),
+                  Pair("self", HasSubstr("is a link to self, which is not there"))));
+}
+
+TEST(AdapterFolderTest, ErrorsForClientsDoNotSayWhereAFileIs) {
+  const testing::TemporaryDirectory root;
+  const std::string folder = root.path();
+  testing::WriteFile(absl::StrCat(folder, "/html.safetensors"), "<html>");
+  testing::WriteFile(absl::StrCat(folder, "/peft/adapter_model.safetensors"), "<html>");
+  testing::WriteFile(absl::StrCat(folder, "/old.pt"), "pickle");
+  testing::WriteSafetensors(absl::StrCat(folder, "/film.safetensors"), LoraOf(1));
+  Catalogue catalogue(FolderOnDisk(folder));
+  ASSERT_OK(catalogue.Open({}));
+  std::filesystem::remove(absl::StrCat(folder, "/film.safetensors"));
+  for (const char* name : {"html", "peft", "old", "film"}) {
+    EXPECT_THAT(catalogue.Find(name), StatusIs(absl::StatusCode::kFailedPrecondition,
+                                               AllOf(HasSubstr(name), Not(HasSubstr(folder)))))
+        << name;
+  }
+  // Its operators need it.
+  for (const AdapterFacts& facts : catalogue.List()) {
+    if (facts.name == "html") EXPECT_THAT(facts.problem, HasSubstr(folder));
+  }
 }
 
 TEST(AdapterFolderTest, NamesArePathsBelowTheFolder) {
