@@ -29,7 +29,7 @@
 #include "core/base/errors/error_details.h"
 #include "core/base/errors/out_of_memory.h"
 #include "core/engine/api/serving.h"
-#include "server/generation/caller.h"
+#include "server/http/caller_check.h"
 #include "server/http/calls/http_call.h"
 #include "server/http/exchange/answer_head.h"
 #include "server/http/exchange/http_status.h"
@@ -109,7 +109,8 @@ class StreamConnection final : public Connection,
         tls_(std::move(tls)),
         stream_(MakeStream(std::move(socket), tls_.get())),
         timer_(stream_.get_executor()),
-        buffer_(kMostBufferBytes) {}
+        buffer_(kMostBufferBytes),
+        open_(service.metrics.KeepOpen()) {}
 
   void Begin() {
     Post([](StreamConnection& self) {
@@ -189,26 +190,38 @@ class StreamConnection final : public Connection,
       Arm(kFirstBytes);
       stream_.async_handshake(asio::ssl::stream_base::server,
                               [self = this->shared_from_this()](Error error) {
-                                if (error) return self->CloseSocket();
+                                if (error) return self->RefuseHandshake();
                                 self->Guarded([&] {
                                   self->certificate_ = PeerOf(self->stream_.native_handle());
-                                  self->ReadHead(kFirstBytes);
+                                  self->Accept();
                                 });
                               });
     } else {
-      ReadHead(kFirstBytes);
+      Accept();
     }
+  }
+
+  void RefuseHandshake() {
+    service_.metrics.CountRefused(HttpMetrics::Refusal::kTls);
+    CloseSocket();
+  }
+
+  void Accept() {
+    service_.metrics.CountAccepted();
+    ReadHead(kFirstBytes);
   }
 
   void ReadHead(absl::Duration time) {
     is_idle_ = true;
+    route_ = nullptr;
     if (service_.draining) return CloseSocket();
     parser_.emplace();
     parser_->header_limit(kMostHeadBytes);
     parser_->body_limit(std::numeric_limits<uint64_t>::max());
     Arm(time);
     beast_http::async_read_header(stream_, buffer_, *parser_,
-                                  [self = this->shared_from_this()](Error error, size_t) {
+                                  [self = this->shared_from_this()](Error error, size_t bytes) {
+                                    self->service_.metrics.CountReceived(bytes);
                                     self->Guarded([&] { self->HeadIsRead(error); });
                                   });
   }
@@ -241,8 +254,10 @@ class StreamConnection final : public Connection,
     route_ = found.route;
     allow_ = std::move(found.allow);
     if (route_ == nullptr) return found.status;
-    const absl::Status judged = CheckClient();
-    if (!judged.ok()) return judged;
+    absl::StatusOr<std::string> caller =
+        CheckCaller(service_, *route_, request_, peer_, certificate_);
+    if (!caller.ok()) return caller.status();
+    caller_ = *std::move(caller);
     std::optional<uint64_t> length;
     if (const auto said = parser_->content_length()) length = *said;
     most_bytes_ = MostBodyBytes(*route_, request_, service_.max_request_bytes);
@@ -250,40 +265,21 @@ class StreamConnection final : public Connection,
     return CheckBody(request_, length, most_bytes_);
   }
 
-  absl::Status CheckClient() {
-    caller_ = generation::HostOf(peer_);
-    if (route_->open_to_all) return absl::OkStatus();
-    absl::Status judged = CheckCertificate();
-    return judged.ok() ? CheckKey() : judged;
-  }
-
-  absl::Status CheckKey() {
-    const generation::KeyCheck& caller_of_key = service_.environment.caller_of_key;
-    if (caller_of_key == nullptr) return absl::OkStatus();
-    absl::StatusOr<std::string> caller =
-        caller_of_key(request_.Find("authorization"), request_.Find("x-api-key"));
-    if (caller.ok()) caller_ = *std::move(caller);
-    return caller.status();
-  }
-
-  absl::Status CheckCertificate() {
-    if (service_.clients == nullptr) return absl::OkStatus();
-    absl::Status judged = service_.clients->Check(certificate_.certificate, certificate_.chain);
-    if (!judged.ok()) return judged;
-    const std::vector<absl::string_view> names(certificate_.names.begin(),
-                                               certificate_.names.end());
-    caller_ = generation::CallerOf(names);
-    return judged;
+  // Writes out_, and does `next` once it is sent.
+  template <typename Next>
+  void WriteThen(Next next) {
+    Arm(kWriteTime);
+    asio::async_write(stream_, asio::buffer(out_),
+                      [self = this->shared_from_this(), next](Error error, size_t bytes) {
+                        self->service_.metrics.CountSent(bytes);
+                        if (error) return self->Gone();
+                        self->Guarded([&] { next(*self); });
+                      });
   }
 
   void Continue() {
     out_ = "HTTP/1.1 100 Continue\r\n\r\n";
-    Arm(kWriteTime);
-    asio::async_write(stream_, asio::buffer(out_),
-                      [self = this->shared_from_this()](Error error, size_t) {
-                        if (error) return self->Gone();
-                        self->Guarded([&] { self->ReadBody(); });
-                      });
+    WriteThen([](StreamConnection& self) { self.ReadBody(); });
   }
 
   void ReadBody() {
@@ -298,7 +294,8 @@ class StreamConnection final : public Connection,
     reads_body_ = body_is_pending_ = true;
     Arm(TimeFor(body_bytes_));
     beast_http::async_read(stream_, buffer_, *parser_,
-                           [self = this->shared_from_this()](Error error, size_t) {
+                           [self = this->shared_from_this()](Error error, size_t bytes) {
+                             self->service_.metrics.CountReceived(bytes);
                              self->Guarded([&] { self->BodyIsRead(error); });
                            });
   }
@@ -346,15 +343,11 @@ class StreamConnection final : public Connection,
   void Send(Answer answer) {
     if (answer.close) keep_alive_ = false;
     AddCors(answer);
+    service_.metrics.CountResponse(route_, answer.code);
     const Framing framing = {.length = answer.body.size(), .keep_alive = keep_alive_};
     out_ = HeadOf(answer, framing, service_.environment.clock.Wall());
     while (request_.method != "HEAD" && !answer.body.empty()) out_ += answer.body.Take();
-    Arm(kWriteTime);
-    asio::async_write(stream_, asio::buffer(out_),
-                      [self = this->shared_from_this()](Error error, size_t) {
-                        if (error) return self->Gone();
-                        self->Guarded([&] { self->AnswerIsSent(); });
-                      });
+    WriteThen([](StreamConnection& self) { self.AnswerIsSent(); });
   }
 
   void AddCors(Answer& answer) {
@@ -442,6 +435,7 @@ class StreamConnection final : public Connection,
       if (piece.head->close || (!piece.length && !chunked_)) keep_alive_ = false;
       if (service_.draining) keep_alive_ = false;
       AddCors(*piece.head);
+      service_.metrics.CountResponse(route_, piece.head->code);
       out_ = HeadOf(*piece.head,
                     {.length = piece.length,
                      .chunked = chunked_,
@@ -456,7 +450,8 @@ class StreamConnection final : public Connection,
   void WriteOut(bool last) {
     writes_ = true;
     asio::async_write(stream_, asio::buffer(out_),
-                      [self = this->shared_from_this(), last](Error error, size_t) {
+                      [self = this->shared_from_this(), last](Error error, size_t bytes) {
+                        self->service_.metrics.CountSent(bytes);
                         self->Guarded([&] { self->PieceIsWritten(error, last); });
                       });
   }
@@ -528,6 +523,7 @@ class StreamConnection final : public Connection,
 
   void CloseSocket() {
     gone_ = true;
+    open_.reset();
     Disarm();
     Error ignored;
     socket().close(ignored);
@@ -541,6 +537,7 @@ class StreamConnection final : public Connection,
   asio::steady_timer timer_;
   int64_t timer_number_ = 0;
   boost::beast::flat_buffer buffer_;
+  std::shared_ptr<const void> open_;  // until its socket is closed
   std::optional<Parser> parser_;
   std::string peer_, caller_;
   PeerCertificate certificate_;

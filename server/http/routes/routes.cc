@@ -52,6 +52,11 @@ Answer Probe(const std::string& why_not) {
           .body = AnswerBody(ToUtf8(why_not.empty() ? "ok\n" : absl::StrCat(why_not, "\n")))};
 }
 
+// Names the API of all routes from that on.
+void NameApi(const char* api, size_t first, Routes& routes) {
+  for (size_t i = first; i < routes.size(); ++i) routes[i].api = api;
+}
+
 void AddProbes(const process::Health& health, Routes& routes) {
   for (const char* path : {"/healthz", "/v2/health/live"}) {
     routes.push_back(
@@ -174,12 +179,21 @@ void AddSdapi(engine::Engine& engine, const RunningCalls& running, const std::st
 Routes MakeRoutes(engine::Engine& engine, const process::Health& health,
                   const RunningCalls& running, const std::string& version) {
   Routes routes;
-  AddProbes(health, routes);
-  // Clients leave the first out, or have the prefix of another server.
-  for (const char* prefix : {"/v1", "", "/v3"}) AddOpenAi(prefix, engine, health, routes);
-  AddSdapi(engine, running, version, routes);
-  routes.push_back(
-      Draw("/hf", [&engine] { return std::make_unique<HuggingFaceDialect>(ServedBy(engine)); }));
+  const auto add = [&](const char* api, const auto& add_to) {
+    const size_t first = routes.size();
+    add_to();
+    NameApi(api, first, routes);
+  };
+  add("probes", [&] { AddProbes(health, routes); });
+  add("openai", [&] {
+    // Clients leave the first out, or have the prefix of another server.
+    for (const char* prefix : {"/v1", "", "/v3"}) AddOpenAi(prefix, engine, health, routes);
+  });
+  add("sdapi", [&] { AddSdapi(engine, running, version, routes); });
+  add("hf", [&] {
+    routes.push_back(
+        Draw("/hf", [&] { return std::make_unique<HuggingFaceDialect>(ServedBy(engine)); }));
+  });
   return routes;
 }
 
