@@ -288,6 +288,34 @@ inline constexpr Family kThreadOverdue{
     Type::kGauge,
     {{"thread", "loop,end,encoder,previews,main"}}};
 
+// HTTP, and callers' keys.
+inline constexpr Family kHttpConnections{"latentd_http_connections",
+                                         "Connections over HTTP that are open.", Type::kGauge};
+inline constexpr Family kHttpConnectionsAccepted{
+    "latentd_http_connections_accepted_total",
+    "Connections over HTTP that were accepted, where TLS is asked for with their handshake.",
+    Type::kCounter};
+inline constexpr Family kHttpConnectionsRefused{
+    "latentd_http_connections_refused_total",
+    "Connections over HTTP that were closed before a request: beyond --max-connections, without a "
+    "handshake of TLS, or for lack of memory.",
+    Type::kCounter,
+    {{"reason", "limit,tls,memory"}}};
+inline constexpr Family kHttpResponses{
+    "latentd_http_responses_total",
+    "Responses over HTTP, by the API that was asked and the class of the status.",
+    Type::kCounter,
+    {{"api", "openai,sdapi,hf,probes,other"}, {"code", "2xx,4xx,5xx"}}};
+inline constexpr Family kHttpBytes{"latentd_http_bytes_total",
+                                   "Bytes of requests and responses over HTTP, before TLS.",
+                                   Type::kCounter,
+                                   {{"direction", "received,sent"}}};
+inline constexpr Family kApiKeysRefused{
+    "latentd_api_keys_refused_total",
+    "Requests without a key of --api-key-file: with another one, or with none.",
+    Type::kCounter,
+    {{"transport", "grpc,http"}, {"reason", "unknown,missing"}}};
+
 // Results and what runs.
 inline constexpr Family kInvalidImages{
     "latentd_invalid_images_total",
@@ -380,6 +408,12 @@ inline constexpr const Family* kFamilies[] = {&kGraphCompilations,
                                               &kPaddingRows,
                                               &kUnitOverdue,
                                               &kThreadOverdue,
+                                              &kHttpConnections,
+                                              &kHttpConnectionsAccepted,
+                                              &kHttpConnectionsRefused,
+                                              &kHttpResponses,
+                                              &kHttpBytes,
+                                              &kApiKeysRefused,
                                               &kInvalidImages,
                                               &kTlsCertificateExpiry,
                                               &kSpansSent,

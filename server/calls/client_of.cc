@@ -5,6 +5,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "server/generation/caller.h"
+#include "server/generation/request_metrics.h"
 
 namespace latentd::server::calls {
 namespace {
@@ -17,11 +18,17 @@ std::string MetadataOf(const grpc::CallbackServerContext& context, const char* n
   });
 }
 
+constexpr char kAuthorization[] = "authorization", kApiKey[] = "x-api-key";
+
 // REQUIRES: calls need a key.
 absl::StatusOr<std::string> CallerByKey(const generation::CallEnvironment& environment,
                                         const grpc::CallbackServerContext& context) {
-  return environment.caller_of_key(MetadataOf(context, "authorization"),
-                                   MetadataOf(context, "x-api-key"));
+  return environment.caller_of_key(MetadataOf(context, kAuthorization),
+                                   MetadataOf(context, kApiKey));
+}
+
+bool ShowsKey(const grpc::CallbackServerContext& context) {
+  return !MetadataOf(context, kAuthorization).empty() || !MetadataOf(context, kApiKey).empty();
 }
 
 }  // namespace
@@ -29,7 +36,12 @@ absl::StatusOr<std::string> CallerByKey(const generation::CallEnvironment& envir
 absl::Status CheckKey(const generation::CallEnvironment& environment,
                       const grpc::CallbackServerContext& context) {
   if (environment.caller_of_key == nullptr) return absl::OkStatus();
-  return CallerByKey(environment, context).status();
+  absl::Status judged = CallerByKey(environment, context).status();
+  if (!judged.ok()) {
+    generation::CountRefusedKey(environment.engine.metrics(), generation::Transport::kGrpc,
+                                ShowsKey(context));
+  }
+  return judged;
 }
 
 std::string CallerOf(const generation::CallEnvironment& environment,

@@ -36,4 +36,11 @@ void CountEnded(metrics::Registry& registry, const EndedCall& call) {
       .Observe(absl::ToDoubleSeconds(call.duration));
 }
 
+void CountRefusedKey(metrics::Registry& registry, Transport transport, bool has_shown_one) {
+  registry
+      .GetCounter(metrics::kApiKeysRefused, {transport == Transport::kGrpc ? "grpc" : "http",
+                                             has_shown_one ? "unknown" : "missing"})
+      .Increment();
+}
+
 }  // namespace latentd::server::generation

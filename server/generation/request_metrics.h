@@ -1,9 +1,10 @@
-// Metrics of generation calls in server/: those it refuses before the engine is asked, and how each
-// call ended. The engine counts the rest.
+// Metrics of generation calls in server/: those it refuses before the engine is asked, how each
+// call ended, and keys that are refused. The engine counts the rest.
 //
 // Thread-safe: free functions without state.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "absl/status/status.h"
@@ -22,5 +23,9 @@ struct EndedCall {
 
 void CountRefused(metrics::Registry& registry, const absl::Status& status);
 void CountEnded(metrics::Registry& registry, const EndedCall& call);
+
+enum class Transport : uint8_t { kGrpc, kHttp };
+// A caller has shown a key that is none of this server's, or none at all.
+void CountRefusedKey(metrics::Registry& registry, Transport transport, bool has_shown_one);
 
 }  // namespace latentd::server::generation

@@ -30,7 +30,7 @@
 #include "core/base/errors/out_of_memory.h"
 #include "core/base/errors/status_macros.h"
 #include "core/engine/api/serving.h"
-#include "server/generation/caller.h"
+#include "server/http/caller_check.h"
 #include "server/http/calls/http_call.h"
 #include "server/http/exchange/answer_head.h"
 #include "server/http/exchange/http_status.h"
@@ -110,7 +110,8 @@ class StreamConnection final : public Connection,
         tls_(std::move(tls)),
         stream_(MakeStream(std::move(socket), tls_.get())),
         timer_(stream_.get_executor()),
-        buffer_(kMostBufferBytes) {}
+        buffer_(kMostBufferBytes),
+        open_(service.metrics.KeepOpen()) {}
 
   void Begin() {
     Post([](StreamConnection& self) {
@@ -190,26 +191,38 @@ class StreamConnection final : public Connection,
       Arm(kFirstBytes);
       stream_.async_handshake(asio::ssl::stream_base::server,
                               [self = this->shared_from_this()](Error error) {
-                                if (error) return self->CloseSocket();
+                                if (error) return self->RefuseHandshake();
                                 self->Guarded([&] {
                                   self->certificate_ = PeerOf(self->stream_.native_handle());
-                                  self->ReadHead(kFirstBytes);
+                                  self->Accept();
                                 });
                               });
     } else {
-      ReadHead(kFirstBytes);
+      Accept();
     }
+  }
+
+  void RefuseHandshake() {
+    service_.metrics.CountRefused(HttpMetrics::Refusal::kTls);
+    CloseSocket();
+  }
+
+  void Accept() {
+    service_.metrics.CountAccepted();
+    ReadHead(kFirstBytes);
   }
 
   void ReadHead(absl::Duration time) {
     is_idle_ = true;
+    route_ = nullptr;
     if (service_.draining && requests_ > 0) return CloseSocket();
     parser_.emplace();
     parser_->header_limit(kMostHeadBytes);
     parser_->body_limit(std::numeric_limits<uint64_t>::max());
     Arm(time);
     beast_http::async_read_header(stream_, buffer_, *parser_,
-                                  [self = this->shared_from_this()](Error error, size_t) {
+                                  [self = this->shared_from_this()](Error error, size_t bytes) {
+                                    self->service_.metrics.CountReceived(bytes);
                                     self->Guarded([&] { self->HeadIsRead(error); });
                                   });
   }
@@ -245,7 +258,8 @@ class StreamConnection final : public Connection,
     Router::Found found = service_.router.Find(request_.method, request_.path);
     route_ = found.route;
     // A stranger is not told which paths there are.
-    RETURN_IF_ERROR(CheckClient());
+    const bool is_open = route_ != nullptr && route_->open_to_all;
+    ASSIGN_OR_RETURN(caller_, CheckCaller(service_, is_open, request_, peer_, certificate_));
     allow_ = std::move(found.allow);
     if (route_ == nullptr) return found.status;
     ASSIGN_OR_RETURN(deadline_, DeadlineOf(request_, service_.environment.clock.Wall()));
@@ -256,40 +270,21 @@ class StreamConnection final : public Connection,
     return CheckBody(request_, length, most_bytes_);
   }
 
-  absl::Status CheckClient() {
-    caller_ = generation::HostOf(peer_);
-    if (route_ != nullptr && route_->open_to_all) return absl::OkStatus();
-    absl::Status judged = CheckCertificate();
-    return judged.ok() ? CheckKey() : judged;
-  }
-
-  absl::Status CheckKey() {
-    const generation::KeyCheck& caller_of_key = service_.environment.caller_of_key;
-    if (caller_of_key == nullptr) return absl::OkStatus();
-    absl::StatusOr<std::string> caller =
-        caller_of_key(request_.Find("authorization"), request_.Find("x-api-key"));
-    if (caller.ok()) caller_ = *std::move(caller);
-    return caller.status();
-  }
-
-  absl::Status CheckCertificate() {
-    if (service_.clients == nullptr) return absl::OkStatus();
-    absl::Status judged = service_.clients->Check(certificate_.certificate, certificate_.chain);
-    if (!judged.ok()) return judged;
-    const std::vector<absl::string_view> names(certificate_.names.begin(),
-                                               certificate_.names.end());
-    caller_ = generation::CallerOf(names);
-    return judged;
+  // Writes out_, and does `next` once it is sent.
+  template <typename Next>
+  void WriteThen(Next next) {
+    Arm(kWriteTime);
+    asio::async_write(stream_, asio::buffer(out_),
+                      [self = this->shared_from_this(), next](Error error, size_t bytes) {
+                        self->service_.metrics.CountSent(bytes);
+                        if (error) return self->Gone();
+                        self->Guarded([&] { next(*self); });
+                      });
   }
 
   void Continue() {
     out_ = "HTTP/1.1 100 Continue\r\n\r\n";
-    Arm(kWriteTime);
-    asio::async_write(stream_, asio::buffer(out_),
-                      [self = this->shared_from_this()](Error error, size_t) {
-                        if (error) return self->Gone();
-                        self->Guarded([&] { self->ReadBody(); });
-                      });
+    WriteThen([](StreamConnection& self) { self.ReadBody(); });
   }
 
   void ReadBody() {
@@ -304,7 +299,8 @@ class StreamConnection final : public Connection,
     reads_body_ = body_is_pending_ = true;
     Arm(TimeFor(body_bytes_));
     beast_http::async_read(stream_, buffer_, *parser_,
-                           [self = this->shared_from_this()](Error error, size_t) {
+                           [self = this->shared_from_this()](Error error, size_t bytes) {
+                             self->service_.metrics.CountReceived(bytes);
                              self->Guarded([&] { self->BodyIsRead(error); });
                            });
   }
@@ -352,15 +348,11 @@ class StreamConnection final : public Connection,
   void Send(Answer answer) {
     if (answer.close) keep_alive_ = false;
     AddCors(answer);
+    service_.metrics.CountResponse(route_, answer.code);
     const Framing framing = {.length = answer.body.size(), .keep_alive = keep_alive_};
     out_ = HeadOf(answer, framing, service_.environment.clock.Wall());
     while (request_.method != "HEAD" && !answer.body.empty()) out_ += answer.body.Take();
-    Arm(kWriteTime);
-    asio::async_write(stream_, asio::buffer(out_),
-                      [self = this->shared_from_this()](Error error, size_t) {
-                        if (error) return self->Gone();
-                        self->Guarded([&] { self->AnswerIsSent(); });
-                      });
+    WriteThen([](StreamConnection& self) { self.AnswerIsSent(); });
   }
 
   void AddCors(Answer& answer) {
@@ -448,6 +440,7 @@ class StreamConnection final : public Connection,
       if (piece.head->close || (!piece.length && !chunked_)) keep_alive_ = false;
       if (service_.draining) keep_alive_ = false;
       AddCors(*piece.head);
+      service_.metrics.CountResponse(route_, piece.head->code);
       out_ = HeadOf(*piece.head,
                     {.length = piece.length,
                      .chunked = chunked_,
@@ -462,7 +455,8 @@ class StreamConnection final : public Connection,
   void WriteOut(bool last) {
     writes_ = true;
     asio::async_write(stream_, asio::buffer(out_),
-                      [self = this->shared_from_this(), last](Error error, size_t) {
+                      [self = this->shared_from_this(), last](Error error, size_t bytes) {
+                        self->service_.metrics.CountSent(bytes);
                         self->Guarded([&] { self->PieceIsWritten(error, last); });
                       });
   }
@@ -534,6 +528,7 @@ class StreamConnection final : public Connection,
 
   void CloseSocket() {
     gone_ = true;
+    open_.reset();
     Disarm();
     Error ignored;
     socket().close(ignored);
@@ -547,6 +542,7 @@ class StreamConnection final : public Connection,
   asio::steady_timer timer_;
   int64_t timer_number_ = 0;
   boost::beast::flat_buffer buffer_;
+  std::shared_ptr<const void> open_;  // until its socket is closed
   std::optional<Parser> parser_;
   std::string peer_, caller_;
   PeerCertificate certificate_;

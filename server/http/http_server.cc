@@ -34,6 +34,7 @@
 #include "server/http/routes/routes.h"
 #include "server/http/service.h"
 #include "server/http/tls_contexts.h"
+#include "server/process/ports/connection_limit.h"
 #include "server/process/ports/listen_address.h"
 
 namespace latentd::server::http {
@@ -67,6 +68,7 @@ class HttpServer::Port {
   Port(const Options& options, generation::CallEnvironment environment,
        const process::Health& health)
       : service_{.environment = environment,
+                 .metrics = HttpMetrics(environment.engine.metrics()),
                  .router =
                      Router(MakeRoutes(environment.engine, health, running_, options.version)),
                  .running = running_,
@@ -142,11 +144,13 @@ class HttpServer::Port {
     });
   }
 
-  // By accept4 itself, which takes as many connections as --max-connections allows.
+  // As many connections as --max-connections allows.
   void Accept() {
     for (int i = 0; i < kAcceptedAtOnce && acceptor_.is_open(); ++i) {
+      int refused = 0;
       const int descriptor =
-          accept4(acceptor_.native_handle(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+          process::Accept(acceptor_.native_handle(), SOCK_NONBLOCK | SOCK_CLOEXEC, refused);
+      if (refused > 0) service_.metrics.CountRefused(HttpMetrics::Refusal::kLimit, refused);
       if (descriptor < 0) {
         if (errno == EAGAIN || errno == EWOULDBLOCK) break;
         if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
@@ -154,7 +158,9 @@ class HttpServer::Port {
         }
         continue;
       }
-      if (!CatchOutOfMemory([&] { Take(descriptor); }).ok()) close(descriptor);
+      if (CatchOutOfMemory([&] { Take(descriptor); }).ok()) continue;
+      close(descriptor);
+      service_.metrics.CountRefused(HttpMetrics::Refusal::kMemory);
     }
     Wait();
   }
@@ -172,6 +178,7 @@ class HttpServer::Port {
       context = tls_->Get();
       if (context == nullptr) {
         close(descriptor);
+        service_.metrics.CountRefused(HttpMetrics::Refusal::kTls);
         return;
       }
     }

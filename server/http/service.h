@@ -8,6 +8,7 @@
 #include "server/http/body_budget.h"
 #include "server/http/calls/running_calls.h"
 #include "server/http/exchange/origin.h"
+#include "server/http/http_metrics.h"
 #include "server/http/routes/router.h"
 #include "server/tls/client_check.h"
 
@@ -16,6 +17,7 @@ namespace latentd::server::http {
 // Outlives the connections. Thread-safe.
 struct Service {
   generation::CallEnvironment environment;
+  HttpMetrics metrics;
   Router router;
   RunningCalls& running;
   int64_t max_request_bytes;            // most of a request, whose picture is no text

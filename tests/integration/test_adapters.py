@@ -1,16 +1,19 @@
 """Adapters that requests name (--adapters), over the API, `latent generate` and `latent adapters`."""
 
+import base64
 import concurrent.futures
 import json
 import pathlib
 import shutil
 import struct
 import unittest
+import urllib.error
+import urllib.request
 
 import grpc
 import png
 from metrics import compilations
-from server_process import Server, checkpoint, reason, violations, wait_until
+from server_process import DEADLINE, Server, checkpoint, reason, violations, wait_until
 from test_graphs import GraphsTestCase, latent
 
 GOLDEN = pathlib.Path(__file__).resolve().parents[1] / "golden"
@@ -57,6 +60,41 @@ class AdaptersTest(GraphsTestCase):
         with self.assertRaises(grpc.RpcError) as raised:
             call()
         return raised.exception
+
+    def test_clients_of_the_web_ui_name_loras_in_prompts(self):
+        """Guard: SdapiReader::ReadNetworks; the list of LoRAs that routes give to the dialect."""
+        server, api = self.serve("--http-listen=127.0.0.1:0")
+        line = server.wait_for_log(lambda entry: entry["message"].startswith("http on "))["message"]
+        url = f"http://{line.removeprefix('http on ')}/sdapi/v1/"
+
+        def ask(path, body=None):
+            data = json.dumps(body).encode() if body else None
+            with urllib.request.urlopen(urllib.request.Request(url + path, data), timeout=DEADLINE) as answer:
+                return json.load(answer)
+
+        def draw(prompt):
+            body = {"prompt": prompt, "steps": 2, "seed": 7, "width": 64, "height": 64}
+            drawn = ask("txt2img", body)
+            return png.read(base64.b64decode(drawn["images"][0]))[2], json.loads(drawn["info"])["prompt"]
+
+        prompt = api.request().prompt
+        plain = self.draw(api, prompt=prompt + " ", prompt_syntax="PROMPT_SYNTAX_A1111")
+        both = self.draw_with(api, ("film", 0.8, 0.5), ("styles/detail", -0.5), prompt=prompt + " ",
+                              prompt_syntax="PROMPT_SYNTAX_A1111")
+        self.assertNotEqual(both, plain)
+        tagged = prompt + " <lora:film:0.5:0.8><lora:detail:-0.5>"
+        self.assertEqual(draw(tagged), (both, tagged))
+        self.assertEqual(draw(prompt + " ")[0], plain)
+        with self.assertRaises(urllib.error.HTTPError) as caught:
+            draw(prompt + " <lora:flim:1>")
+        with caught.exception:
+            self.assertEqual(caught.exception.code, 422)
+            self.assertRegex(json.load(caught.exception)["detail"], "^prompt: .*film")
+
+        self.assertEqual([lora["name"] for lora in ask("loras")], ["film", "styles/detail"])
+        self.assertNotIn(str(self.adapters), json.dumps(ask("loras")))
+        shutil.copyfile(SWIRL, self.adapters / "swirl.safetensors")
+        wait_until(lambda: "swirl" in ask("embeddings")["loaded"], "the word is not found")
 
     def test_a_request_draws_what_the_merged_model_draws(self):
         """Guard: AdapterSets::Make; Lane::adapters, since the pictures step beside each other."""

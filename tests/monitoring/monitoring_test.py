@@ -146,8 +146,8 @@ class DashboardTest(unittest.TestCase):
         printed = subprocess.run([DASHBOARD.parent / "dashboard.py"], capture_output=True, text=True, check=True).stdout
         self.assertEqual(printed, DASHBOARD.read_text(), "run deploy/grafana/dashboard.py > deploy/grafana/latentd.json")
 
-    def test_it_shows_all_that_is_known_of_requests_queue_and_steps(self):
-        documented = re.findall(r"^\| `(latentd_(?:requests?|deadline|time|queue|steps?|denoise|lanes?)_?\w*)` \|",
+    def test_it_shows_all_that_is_known_of_requests_queue_steps_and_http(self):
+        documented = re.findall(r"^\| `(latentd_(?:requests?|deadline|time|queue|steps?|denoise|lanes?|http|api)_?\w*)` \|",
                                 (PROJECT / "docs" / "metrics.md").read_text(), re.MULTILINE)
         self.assertGreater(len(documented), 15)
         recorded = rules("recording.yml")

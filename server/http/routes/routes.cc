@@ -33,6 +33,15 @@ std::vector<ServedModel> ServedBy(const engine::Engine& engine) {
   return ModelsOf(CapabilitiesOf(engine));
 }
 
+// Names of the LoRAs that prompts of the web UI may have.
+std::vector<std::string> LorasOf(const engine::Engine& engine) {
+  std::vector<std::string> names;
+  for (const pipeline::AdapterFacts& adapter : CapabilitiesOf(engine).adapters) {
+    if (adapter.kind == pipeline::AdapterKind::kLora) names.push_back(adapter.name);
+  }
+  return names;
+}
+
 Answer Say(const Json& json) { return {.body = AnswerBody(ToText(json))}; }
 
 Route Get(std::string path, std::function<Answer(const Request&, const std::string&)> answer) {
@@ -50,6 +59,11 @@ Answer Probe(const std::string& why_not) {
   return {.code = why_not.empty() ? 200 : 503,
           .content_type = "text/plain; charset=utf-8",
           .body = AnswerBody(ToUtf8(why_not.empty() ? "ok\n" : absl::StrCat(why_not, "\n")))};
+}
+
+// Names the API of all routes from that on.
+void NameApi(const char* api, size_t first, Routes& routes) {
+  for (size_t i = first; i < routes.size(); ++i) routes[i].api = api;
 }
 
 void AddProbes(const process::Health& health, Routes& routes) {
@@ -126,12 +140,32 @@ Answer SetOptions(const engine::Engine& engine, const Request& request) {
       kUnsupportedValue));
 }
 
+std::string AtSdapi(const char* name) { return absl::StrCat("/sdapi/v1/", name); }
+
+void AddSdapiLists(const engine::Engine& engine, Routes& routes) {
+  const auto add = [&](const char* name, auto list) {
+    routes.push_back(Get(AtSdapi(name), [&engine, list](const auto&, const auto&) {
+      return Say(list(CapabilitiesOf(engine)));
+    }));
+  };
+  add("sd-models", [](const auto& capabilities) { return SdapiModels(ModelsOf(capabilities)); });
+  add("samplers", SdapiSamplers);
+  add("schedulers", SdapiSchedulers);
+  add("loras", SdapiLoras);
+  add("embeddings", SdapiEmbeddings);
+  for (const char* name :
+       {"sd-vae", "sd-modules", "prompt-styles", "hypernetworks", "face-restorers", "upscalers",
+        "latent-upscale-modes", "scripts", "cmd-flags"}) {
+    add(name, [name](const auto&) { return SdapiNothing(name); });
+  }
+}
+
 void AddSdapi(engine::Engine& engine, const RunningCalls& running, const std::string& version,
               Routes& routes) {
-  const auto at = [](const char* name) { return absl::StrCat("/sdapi/v1/", name); };
+  const auto at = AtSdapi;
   for (const bool from_image : {false, true}) {
     routes.push_back(Draw(at(from_image ? "img2img" : "txt2img"), [&engine, from_image, version] {
-      return std::make_unique<SdapiDialect>(from_image, ServedBy(engine), version);
+      return std::make_unique<SdapiDialect>(from_image, ServedBy(engine), LorasOf(engine), version);
     }));
   }
   routes.push_back(Get(at("options"), [&](const auto&, const auto&) {
@@ -139,15 +173,6 @@ void AddSdapi(engine::Engine& engine, const RunningCalls& running, const std::st
   }));
   routes.push_back(Post(at("options"), [&](const Request& request, const auto&) {
     return SetOptions(engine, request);
-  }));
-  routes.push_back(Get(at("sd-models"), [&](const auto&, const auto&) {
-    return Say(SdapiModels(ServedBy(engine)));
-  }));
-  routes.push_back(Get(at("samplers"), [&](const auto&, const auto&) {
-    return Say(SdapiSamplers(CapabilitiesOf(engine)));
-  }));
-  routes.push_back(Get(at("schedulers"), [&](const auto&, const auto&) {
-    return Say(SdapiSchedulers(CapabilitiesOf(engine)));
   }));
   routes.push_back(Get(at("progress"), [&](const auto&, const std::string& caller) {
     return Say(SdapiProgress(running.Of(caller)));
@@ -158,15 +183,11 @@ void AddSdapi(engine::Engine& engine, const RunningCalls& running, const std::st
       return Say(Json::object());
     }));
   }
-  for (const char* name : {"refresh-checkpoints", "reload-checkpoint", "unload-checkpoint"}) {
+  for (const char* name : {"refresh-checkpoints", "reload-checkpoint", "unload-checkpoint",
+                           "refresh-loras", "refresh-embeddings", "refresh-vae"}) {
     routes.push_back(Post(at(name), [](const auto&, const auto&) { return Say(Json::object()); }));
   }
-  for (const char* name :
-       {"sd-vae", "sd-modules", "loras", "prompt-styles", "hypernetworks", "face-restorers",
-        "upscalers", "latent-upscale-modes", "embeddings", "scripts", "cmd-flags"}) {
-    routes.push_back(
-        Get(at(name), [name](const auto&, const auto&) { return Say(SdapiNothing(name)); }));
-  }
+  AddSdapiLists(engine, routes);
 }
 
 }  // namespace
@@ -174,12 +195,21 @@ void AddSdapi(engine::Engine& engine, const RunningCalls& running, const std::st
 Routes MakeRoutes(engine::Engine& engine, const process::Health& health,
                   const RunningCalls& running, const std::string& version) {
   Routes routes;
-  AddProbes(health, routes);
-  // Clients leave the first out, or have the prefix of another server.
-  for (const char* prefix : {"/v1", "", "/v3"}) AddOpenAi(prefix, engine, health, routes);
-  AddSdapi(engine, running, version, routes);
-  routes.push_back(
-      Draw("/hf", [&engine] { return std::make_unique<HuggingFaceDialect>(ServedBy(engine)); }));
+  const auto add = [&](const char* api, const auto& add_to) {
+    const size_t first = routes.size();
+    add_to();
+    NameApi(api, first, routes);
+  };
+  add("probes", [&] { AddProbes(health, routes); });
+  add("openai", [&] {
+    // Clients leave the first out, or have the prefix of another server.
+    for (const char* prefix : {"/v1", "", "/v3"}) AddOpenAi(prefix, engine, health, routes);
+  });
+  add("sdapi", [&] { AddSdapi(engine, running, version, routes); });
+  add("hf", [&] {
+    routes.push_back(
+        Draw("/hf", [&] { return std::make_unique<HuggingFaceDialect>(ServedBy(engine)); }));
+  });
   return routes;
 }
 

@@ -16,9 +16,10 @@ using Json = nlohmann::ordered_json;
 constexpr int kUnprocessable = 422;
 
 image::PictureParameters ParametersOf(const latent::v1::GenerateRequest& request,
-                                      const engine::Image& image, const std::string& version) {
+                                      const std::string& prompt, const engine::Image& image,
+                                      const std::string& version) {
   image::PictureParameters parameters;
-  parameters.prompt = request.prompt();
+  parameters.prompt = prompt;
   parameters.negative_prompt = request.negative_prompt();
   parameters.steps = request.num_inference_steps();
   parameters.sampler = request.scheduler();
@@ -42,15 +43,17 @@ Json Repeated(const std::string& text, size_t count) {
 }  // namespace
 
 absl::Status SdapiDialect::Read(const Request& http, latent::v1::GenerateRequest& request) {
-  return ReadSdapiRequest(http, image_to_image_, models_, request, form_);
+  return ReadSdapiRequest(http, image_to_image_, models_, loras_, request, form_);
 }
 
 std::string SdapiDialect::InfoOf(const Drawn& drawn) const {
   const latent::v1::GenerateRequest& request = drawn.completed.parameters();
+  // With the LoRAs that it named, as the web UI has it.
+  const std::string& prompt = form_.prompt.empty() ? request.prompt() : form_.prompt;
   Json seeds = Json::array(), texts = Json::array(), warnings = Json::array();
   for (size_t i = 0; i < drawn.images.size(); ++i) {
     seeds.push_back(drawn.image(i).seed);
-    texts.push_back(image::ParametersText(ParametersOf(request, drawn.image(i), version_)));
+    texts.push_back(image::ParametersText(ParametersOf(request, prompt, drawn.image(i), version_)));
   }
   for (const std::string& warning : drawn.completed.warnings()) warnings.push_back(warning);
   for (const std::string& warning : form_.warnings) warnings.push_back(warning);
@@ -58,8 +61,8 @@ std::string SdapiDialect::InfoOf(const Drawn& drawn) const {
       request.model().empty() && !models_.empty() ? models_.front().id : request.model();
   const size_t count = drawn.images.size();
   Json info = {
-      {"prompt", request.prompt()},
-      {"all_prompts", Repeated(request.prompt(), count)},
+      {"prompt", prompt},
+      {"all_prompts", Repeated(prompt, count)},
       {"negative_prompt", request.negative_prompt()},
       {"all_negative_prompts", Repeated(request.negative_prompt(), count)},
       {"seed", seeds.empty() ? Json() : seeds.front()},

@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 
 namespace latentd::server::http {
 namespace {
@@ -23,6 +26,26 @@ std::string TitleOf(const schedulers::SchedulerNames& names) {
 
 Json SamplerEntry(const std::string& name, const std::vector<std::string>& aliases) {
   return {{"name", name}, {"aliases", aliases}, {"options", Json::object()}};
+}
+
+// The last part of an adapter's name: a word of prompts, and what the web UI calls a file.
+std::string LastPartOf(const std::string& name) { return name.substr(name.rfind('/') + 1); }
+
+// Texts of its file by the names that trainers give them, as far as they are known.
+Json MetadataOf(const pipeline::AdapterFacts& lora) {
+  Json metadata = Json::object();
+  if (!lora.trigger_phrase.empty()) metadata["modelspec.trigger_phrase"] = lora.trigger_phrase;
+  if (lora.rank > 0) metadata["ss_network_dim"] = absl::StrCat(lora.rank);
+  if (lora.rank > 0) metadata["ss_network_alpha"] = absl::StrCat(lora.alpha);
+  return metadata;
+}
+
+// Numbers of a vector for that model; 0: it is not known.
+int WidthOf(const engine::Capabilities& capabilities, const pipeline::AdapterFacts& word) {
+  for (const engine::ModelInfo& model : capabilities.models) {
+    if (absl::c_linear_search(word.models, model.component)) return model.prompt_embeds_width;
+  }
+  return 0;
 }
 
 Json NoneEntry() {
@@ -106,13 +129,40 @@ Json SdapiProgress(const std::vector<std::shared_ptr<HttpCall>>& calls) {
           {"textinfo", nullptr}};
 }
 
+Json SdapiLoras(const engine::Capabilities& capabilities) {
+  Json list = Json::array();
+  for (const pipeline::AdapterFacts& adapter : capabilities.adapters) {
+    if (adapter.kind != pipeline::AdapterKind::kLora) continue;
+    list.push_back({{"name", adapter.name},
+                    {"alias", LastPartOf(adapter.name)},
+                    {"path", adapter.name},
+                    {"metadata", MetadataOf(adapter)}});
+  }
+  return list;
+}
+
+Json SdapiEmbeddings(const engine::Capabilities& capabilities) {
+  Json loaded = Json::object(), skipped = Json::object();
+  const std::string model =
+      capabilities.models.empty() ? "" : capabilities.models.front().component;
+  for (const pipeline::AdapterFacts& adapter : capabilities.adapters) {
+    if (adapter.kind != pipeline::AdapterKind::kTextualInversion) continue;
+    Json& list = absl::c_linear_search(adapter.models, model) ? loaded : skipped;
+    list[LastPartOf(adapter.name)] = {{"step", nullptr},
+                                      {"sd_checkpoint", nullptr},
+                                      {"sd_checkpoint_name", nullptr},
+                                      {"shape", WidthOf(capabilities, adapter)},
+                                      {"vectors", adapter.vectors}};
+  }
+  return {{"loaded", std::move(loaded)}, {"skipped", std::move(skipped)}};
+}
+
 Json SdapiNothing(const std::string& name) {
   static const auto& empty_lists = *new std::set<std::string>{
-      "sd-vae", "sd-modules", "loras", "prompt-styles", "hypernetworks", "face-restorers"};
+      "sd-vae", "sd-modules", "prompt-styles", "hypernetworks", "face-restorers"};
   if (empty_lists.count(name) > 0) return Json::array();
   if (name == "upscalers") return NoneEntry();
   if (name == "latent-upscale-modes") return Json::array({{{"name", "None"}}});
-  if (name == "embeddings") return {{"loaded", Json::object()}, {"skipped", Json::object()}};
   if (name == "scripts") return {{"txt2img", Json::array()}, {"img2img", Json::array()}};
   if (name == "cmd-flags") return Json::object();
   return nullptr;

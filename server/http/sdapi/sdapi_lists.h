@@ -26,6 +26,12 @@ nlohmann::ordered_json SdapiSchedulers(const engine::Capabilities& capabilities)
 // The oldest of a caller's requests counts; none: all is 0.
 nlohmann::ordered_json SdapiProgress(const std::vector<std::shared_ptr<HttpCall>>& calls);
 
+// The LoRAs that prompts may name, by the names that they have here: no path is shown.
+nlohmann::ordered_json SdapiLoras(const engine::Capabilities& capabilities);
+// The words of textual inversions: "loaded" are those of the default model, "skipped" are for
+// others.
+nlohmann::ordered_json SdapiEmbeddings(const engine::Capabilities& capabilities);
+
 // Lists of things that this server has none of, by the end of their path; null: it is none of them.
 nlohmann::ordered_json SdapiNothing(const std::string& name);
 

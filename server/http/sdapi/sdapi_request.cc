@@ -13,6 +13,7 @@
 #include "server/http/request/field_values.h"
 #include "server/http/request/request_builder.h"
 #include "server/http/request/request_values.h"
+#include "server/http/sdapi/prompt_networks.h"
 #include "server/http/sdapi/unread_keys.h"
 
 namespace latentd::server::http {
@@ -66,8 +67,12 @@ std::string Squeezed(absl::string_view name) {
 class SdapiReader {
  public:
   SdapiReader(bool image_to_image, const std::vector<ServedModel>& models,
-              v1::GenerateRequest& request, SdapiForm& form)
-      : image_to_image_(image_to_image), models_(models), builder_(request), form_(form) {}
+              const std::vector<std::string>& loras, v1::GenerateRequest& request, SdapiForm& form)
+      : image_to_image_(image_to_image),
+        models_(models),
+        loras_(loras),
+        builder_(request),
+        form_(form) {}
 
   absl::Status Read(const Request& http) {
     ASSIGN_OR_RETURN(const RequestValues values, ReadValues(http));
@@ -267,14 +272,33 @@ class SdapiReader {
     v1::GenerateRequest& request = builder_.request();
     if (!builder_.IsSet("bucket_policy")) request.set_bucket_policy(v1::BUCKET_POLICY_SNAP);
     if (!builder_.IsSet("prompt_syntax")) request.set_prompt_syntax(v1::PROMPT_SYNTAX_A1111);
+    if (request.prompt_syntax() == v1::PROMPT_SYNTAX_A1111) ReadNetworks(request);
     if (!image_to_image_) return;
     if (!request.has_image())
       builder_.Refuse("init_images", "is missing: the picture to start from");
     if (!request.has_strength()) request.set_strength(kDenoisingStrength);
   }
 
+  // The web UI reads them in prompts alone, and not in negative ones.
+  void ReadNetworks(v1::GenerateRequest& request) {
+    absl::StatusOr<PromptNetworks> networks = TakeNetworks(request.prompt(), loras_);
+    if (!networks.ok()) return builder_.Refuse("prompt", std::string(networks.status().message()));
+    if (networks->adapters.empty()) return;
+    form_.prompt = request.prompt();
+    // No request has an empty prompt; a blank is encoded to the same.
+    request.set_prompt(networks->prompt.empty() ? " " : std::move(networks->prompt));
+    if (!builder_.IsSet("adapters")) builder_.Call("adapters", "prompt");
+    for (v1::Adapter& adapter : networks->adapters) {
+      for (const char* part : {"name", "weight", "text_encoder_weight"}) {
+        builder_.Call(absl::StrCat("adapters[", request.adapters_size(), "].", part), "prompt");
+      }
+      *request.add_adapters() = std::move(adapter);
+    }
+  }
+
   const bool image_to_image_;
   const std::vector<ServedModel>& models_;
+  const std::vector<std::string>& loras_;
   RequestBuilder builder_;
   SdapiForm& form_;
   const json* object_ = nullptr;
@@ -284,9 +308,10 @@ class SdapiReader {
 }  // namespace
 
 absl::Status ReadSdapiRequest(const Request& http, bool image_to_image,
-                              const std::vector<ServedModel>& models, v1::GenerateRequest& request,
+                              const std::vector<ServedModel>& models,
+                              const std::vector<std::string>& loras, v1::GenerateRequest& request,
                               SdapiForm& form) {
-  return SdapiReader(image_to_image, models, request, form).Read(http);
+  return SdapiReader(image_to_image, models, loras, request, form).Read(http);
 }
 
 }  // namespace latentd::server::http

@@ -18,16 +18,19 @@ struct SdapiForm {
   bool send_images = true;
   nlohmann::json parameters = nlohmann::json::object();  // the request without its pictures
   std::vector<std::string> warnings;                     // for keys that were not read
-  FieldNames names;                                      // for errors
+  std::string prompt;  // as it was sent, where it named LoRAs; else empty
+  FieldNames names;    // for errors
 };
 
 // Reads the body, an object in JSON. What is not set is the model's default, and not the web UI's:
 // its numbers suit few checkpoints. What would draw something else here than there (a mask, a
 // script, "hires fix") is refused; keys that are not known are passed over with a warning, as the
-// web UI does without one. Prompts have the web UI's syntax. INVALID_ARGUMENT names every field
-// that is wrong; what could be read is in `request` and `form`. Thread-safe; a free function.
+// web UI does without one. Prompts have the web UI's syntax, and name LoRAs (prompt_networks.h),
+// `loras` among them. INVALID_ARGUMENT names every field that is wrong; what could be read is in
+// `request` and `form`. Thread-safe; a free function.
 absl::Status ReadSdapiRequest(const Request& http, bool image_to_image,
                               const std::vector<ServedModel>& models,
+                              const std::vector<std::string>& loras,
                               latent::v1::GenerateRequest& request, SdapiForm& form);
 
 }  // namespace latentd::server::http

@@ -19,6 +19,19 @@ namespace {
 // others are open.
 std::atomic<int> highest_descriptor = std::numeric_limits<int>::max();
 
+// A connection beyond the limit is closed, and the next one looked at.
+int AcceptWithinLimit(int listener, sockaddr* address, socklen_t* size, int flags, int& refused) {
+  while (true) {
+    const int accepted = static_cast<int>(syscall(SYS_accept4, listener, address, size, flags));
+    if (accepted <= highest_descriptor) {
+      NoteConnection(listener, accepted);
+      return accepted;
+    }
+    close(accepted);
+    ++refused;
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<int> LimitConnections(int wanted) {
@@ -40,17 +53,15 @@ absl::StatusOr<int> LimitConnections(int wanted) {
   return static_cast<int>(given) - kOtherDescriptors;
 }
 
+int Accept(int listener, int flags, int& refused) {
+  return AcceptWithinLimit(listener, nullptr, nullptr, flags, refused);
+}
+
 }  // namespace latentd::server::process
 
 // Stands before the C library's, for gRPC too: a symbol of the program goes before one of a shared
-// library. A connection beyond the limit is closed, and the next one looked at.
+// library.
 extern "C" int accept4(int listener, sockaddr* address, socklen_t* size, int flags) {
-  while (true) {
-    const int accepted = static_cast<int>(syscall(SYS_accept4, listener, address, size, flags));
-    if (accepted <= latentd::server::process::highest_descriptor) {
-      latentd::server::process::NoteConnection(listener, accepted);
-      return accepted;
-    }
-    close(accepted);
-  }
+  int refused = 0;
+  return latentd::server::process::AcceptWithinLimit(listener, address, size, flags, refused);
 }

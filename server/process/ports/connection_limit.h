@@ -2,7 +2,7 @@
 // of file descriptors stops listening for good, while everything else looks well: so connections
 // beyond the limit are closed as they come, and some descriptors are always left for the rest.
 //
-// It holds for everything that listens through accept4, as gRPC does.
+// It holds for everything that listens through accept4, as gRPC does, or through Accept.
 #pragma once
 
 #include "absl/status/statusor.h"
@@ -16,5 +16,9 @@ inline constexpr int kOtherDescriptors = 128;
 // `wanted` connections from now on. Returns how many are taken: fewer where the system allows
 // fewer descriptors. FAILED_PRECONDITION where it allows none.
 absl::StatusOr<int> LimitConnections(int wanted);
+
+// As accept4, whose flags these are. Adds to `refused` the connections that it closed first, since
+// they were beyond the limit. Thread-safe.
+int Accept(int listener, int flags, int& refused);
 
 }  // namespace latentd::server::process

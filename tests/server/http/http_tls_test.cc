@@ -75,6 +75,20 @@ TEST_F(HttpTlsTest, APictureOfManyRecordsComesWhole) {
   EXPECT_EQ(client.Ask("GET", "/healthz").body, "ok\n");
 }
 
+TEST_F(HttpTlsTest, ConnectionsWithoutAHandshakeAreCounted) {
+  Listen(/*asks_clients=*/false);
+  HttpClient plain(server_->http_address());
+  plain.Send(HttpClient::Format("GET", "/healthz"));
+  while (plain.Read().code != 0) {
+  }
+  EXPECT_EQ(ModelsAs({}), 200);
+  server_.reset();
+  metrics::Registry& registry = engine_.metrics();
+  EXPECT_EQ(registry.GetCounter(metrics::kHttpConnectionsRefused, {"tls"}).Value(), 1);
+  EXPECT_EQ(registry.GetCounter(metrics::kHttpConnectionsAccepted).Value(), 1);
+  EXPECT_EQ(registry.GetGauge(metrics::kHttpConnections).Value(), 0);
+}
+
 TEST_F(HttpTlsTest, AClientThatLeavesStopsItsWork) {
   Listen(/*asks_clients=*/false);
   HttpsClient client(server_->http_address(), servers_.pem());

@@ -45,7 +45,7 @@ Drawn TwoPictures() {
 class SdapiAnswerTest : public ::testing::Test {
  protected:
   json Show(const std::string& request, const Drawn& drawn) {
-    SdapiDialect dialect(false, TwoModels(), "1.2");
+    SdapiDialect dialect(false, TwoModels(), {"film"}, "1.2");
     v1::GenerateRequest read;
     EXPECT_OK(dialect.Read({.method = "POST", .body = request}, read));
     Answer answer = dialect.Show(drawn);
@@ -56,6 +56,15 @@ class SdapiAnswerTest : public ::testing::Test {
     return json::parse(text, nullptr, /*allow_exceptions=*/false);
   }
 };
+
+TEST_F(SdapiAnswerTest, APromptIsAsItWasSentWithItsLoras) {
+  const json body = Show(R"({"prompt": "a star <lora:film:0.5>"})", TwoPictures());
+  const json info = json::parse(body["info"].get<std::string>());
+  EXPECT_EQ(info["prompt"], "a star <lora:film:0.5>");
+  EXPECT_EQ(info["all_prompts"][1], "a star <lora:film:0.5>");
+  EXPECT_THAT(info["infotexts"][0].get<std::string>(),
+              ::testing::StartsWith("a star <lora:film:0.5>\n"));
+}
 
 TEST_F(SdapiAnswerTest, PicturesComeWithWhatTheyAre) {
   const json answer = Show(R"({"prompt": "a star", "steps": "20", "x": 1})", TwoPictures());
@@ -169,6 +178,59 @@ TEST(SdapiListsTest, ScheduleTypesAreThoseOfAnySampler) {
   EXPECT_EQ(list[0], automatic);
 }
 
+engine::Capabilities WithAdapters() {
+  engine::Capabilities capabilities;
+  capabilities.models = {{.component = "base", .prompt_embeds_width = 2048},
+                         {.component = "classic", .prompt_embeds_width = 768}};
+  capabilities.adapters = {
+      {.name = "film", .path = "/models/film.safetensors", .kind = pipeline::AdapterKind::kLora},
+      {.name = "styles/ink",
+       .path = "/models/styles/ink.safetensors",
+       .kind = pipeline::AdapterKind::kLora,
+       .rank = 8,
+       .alpha = 4,
+       .trigger_phrase = "ink drawing"},
+      {.name = "words/storm",
+       .kind = pipeline::AdapterKind::kTextualInversion,
+       .models = {"base"},
+       .vectors = 3},
+      {.name = "old",
+       .kind = pipeline::AdapterKind::kTextualInversion,
+       .models = {"classic"},
+       .vectors = 1}};
+  return capabilities;
+}
+
+TEST(SdapiListsTest, LorasGoByTheirNamesAndNoPathIsShown) {
+  const Json list = SdapiLoras(WithAdapters());
+  const Json expected = {
+      {{"name", "film"}, {"alias", "film"}, {"path", "film"}, {"metadata", Json::object()}},
+      {{"name", "styles/ink"},
+       {"alias", "ink"},
+       {"path", "styles/ink"},
+       {"metadata",
+        {{"modelspec.trigger_phrase", "ink drawing"},
+         {"ss_network_dim", "8"},
+         {"ss_network_alpha", "4"}}}}};
+  EXPECT_EQ(list, expected);
+  EXPECT_EQ(SdapiLoras({}), Json::array());
+}
+
+TEST(SdapiListsTest, WordsAreThoseOfTheDefaultModelOrOfOthers) {
+  const auto word = [](int shape, int vectors) {
+    return Json{{"step", nullptr},
+                {"sd_checkpoint", nullptr},
+                {"sd_checkpoint_name", nullptr},
+                {"shape", shape},
+                {"vectors", vectors}};
+  };
+  const Json expected = {{"loaded", {{"storm", word(2048, 3)}}},
+                         {"skipped", {{"old", word(768, 1)}}}};
+  EXPECT_EQ(SdapiEmbeddings(WithAdapters()), expected);
+  const Json none = {{"loaded", Json::object()}, {"skipped", Json::object()}};
+  EXPECT_EQ(SdapiEmbeddings({}), none);
+}
+
 TEST(SdapiListsTest, NoRequestIsNoProgress) {
   const Json idle = SdapiProgress({});
   EXPECT_EQ(idle["progress"], 0);
@@ -180,13 +242,11 @@ TEST(SdapiListsTest, NoRequestIsNoProgress) {
 
 TEST(SdapiListsTest, ListsOfWhatThereIsNot) {
   for (const char* name :
-       {"sd-vae", "sd-modules", "loras", "prompt-styles", "hypernetworks", "face-restorers"}) {
+       {"sd-vae", "sd-modules", "prompt-styles", "hypernetworks", "face-restorers"}) {
     EXPECT_EQ(SdapiNothing(name), Json::array()) << name;
   }
   EXPECT_EQ(SdapiNothing("upscalers")[0]["name"], "None");
   EXPECT_EQ(SdapiNothing("latent-upscale-modes")[0]["name"], "None");
-  const Json embeddings = {{"loaded", Json::object()}, {"skipped", Json::object()}};
-  EXPECT_EQ(SdapiNothing("embeddings"), embeddings);
   const Json scripts = {{"txt2img", Json::array()}, {"img2img", Json::array()}};
   EXPECT_EQ(SdapiNothing("scripts"), scripts);
   EXPECT_EQ(SdapiNothing("cmd-flags"), Json::object());

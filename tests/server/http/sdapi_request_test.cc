@@ -27,8 +27,8 @@ class SdapiRequestTest : public ::testing::Test {
   absl::Status ReadBody(const std::string& body, bool image_to_image) {
     request_.Clear();
     form_ = SdapiForm();
-    return ReadSdapiRequest({.method = "POST", .body = body}, image_to_image, models_, request_,
-                            form_);
+    return ReadSdapiRequest({.method = "POST", .body = body}, image_to_image, models_, loras_,
+                            request_, form_);
   }
   // A txt2img with a prompt and these members beside it.
   absl::Status Read(const std::string& members) {
@@ -56,6 +56,7 @@ class SdapiRequestTest : public ::testing::Test {
   }
 
   const std::vector<ServedModel> models_ = {{"sd_xl", "base", 20}, {"sd_refiner", "refiner", 30}};
+  const std::vector<std::string> loras_ = {"film", "styles/ink"};
   v1::GenerateRequest request_;
   SdapiForm form_;
 };
@@ -97,6 +98,33 @@ TEST_F(SdapiRequestTest, FieldsOfTheProtoGoByTheirNames) {
   EXPECT_EQ(request_.num_inference_steps(), 9);
   EXPECT_TRUE(request_.use_karras_sigmas());
   EXPECT_THAT(NamesIn(Read(R"("steps": 7, "num_inference_steps": 9)")), ElementsAre("steps"));
+}
+
+TEST_F(SdapiRequestTest, LorasOfAPromptAreAdapters) {
+  ASSERT_OK(
+      ReadBody(R"({"prompt": "a star <lora:ink:0.5:1>", "adapters": [{"name": "film"}]})", false));
+  EXPECT_EQ(request_.prompt(), "a star ");
+  ASSERT_EQ(request_.adapters_size(), 2);
+  EXPECT_EQ(request_.adapters(0).name(), "film");
+  EXPECT_EQ(request_.adapters(1).name(), "styles/ink");
+  EXPECT_EQ(request_.adapters(1).text_encoder_weight(), 0.5);
+  EXPECT_EQ(form_.prompt, "a star <lora:ink:0.5:1>");
+  EXPECT_EQ(form_.names.at("adapters[1].name"), "prompt");
+  EXPECT_EQ(form_.names.count("adapters[0].name"), 0u);
+  // No prompt is empty.
+  ASSERT_OK(ReadBody(R"({"prompt": "<lora:film>"})", false));
+  EXPECT_EQ(request_.prompt(), " ");
+  EXPECT_EQ(form_.names.at("adapters"), "prompt");
+  EXPECT_THAT(NamesIn(ReadBody(R"({"prompt": "<lora:film:x>"})", false)), ElementsAre("prompt"));
+}
+
+TEST_F(SdapiRequestTest, OtherTextIsNoLora) {
+  ASSERT_OK(ReadBody(R"({"prompt": "a <lora:film>", "prompt_syntax": "none"})", false));
+  EXPECT_EQ(request_.prompt(), "a <lora:film>");
+  ASSERT_OK(ReadBody(R"({"prompt": "a", "negative_prompt": "<lora:film>"})", false));
+  EXPECT_EQ(request_.negative_prompt(), "<lora:film>");
+  EXPECT_EQ(request_.adapters_size(), 0);
+  EXPECT_EQ(form_.prompt, "");
 }
 
 TEST_F(SdapiRequestTest, PicturesAreCountedByBoth) {

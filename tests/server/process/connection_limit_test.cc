@@ -38,6 +38,9 @@ class Listener {
   FileDescriptor Accept() const {
     return FileDescriptor(accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC));
   }
+  FileDescriptor AcceptCounting(int& refused) const {
+    return FileDescriptor(process::Accept(socket_.get(), SOCK_CLOEXEC, refused));
+  }
 
  private:
   sockaddr* Address() { return reinterpret_cast<sockaddr*>(&address_); }
@@ -67,6 +70,21 @@ TEST_F(ConnectionLimitTest, ClosesWhatIsBeyondIt) {
   clients.clear();
   const FileDescriptor client = listener.Connect();
   EXPECT_GE(listener.Accept().get(), 0);
+}
+
+TEST_F(ConnectionLimitTest, CountsWhatIsBeyondIt) {
+  Listener listener;
+  ASSERT_OK(LimitConnections(1));
+  std::vector<FileDescriptor> clients;
+  for (int i = 0; i < kOtherDescriptors; ++i) clients.push_back(listener.Connect());
+  int refused = 2;
+  EXPECT_EQ(listener.AcceptCounting(refused).get(), -1);
+  EXPECT_EQ(refused, 2 + kOtherDescriptors);
+
+  clients.clear();
+  const FileDescriptor client = listener.Connect();
+  EXPECT_GE(listener.AcceptCounting(refused).get(), 0);
+  EXPECT_EQ(refused, 2 + kOtherDescriptors);
 }
 
 TEST_F(ConnectionLimitTest, AsksTheSystemForAsManyDescriptorsAsItNeeds) {

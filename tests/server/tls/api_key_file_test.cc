@@ -121,6 +121,26 @@ TEST_F(ApiKeyFileTest, EveryWayInAsksForOne) {
   EXPECT_EQ(engine_.job_count(), 0u);
 }
 
+TEST_F(ApiKeyFileTest, RefusedKeysAreCountedByTransportAndReason) {
+  Listen();
+  Capabilities("", "");
+  for (const char* name : {"authorization", "x-api-key"}) Capabilities(name, Bearer(kBatchKey));
+  Capabilities("x-api-key", kWebKey);
+  for (const char* headers : {"", "Authorization: Bearer none\r\n", "X-Api-Key: none\r\n",
+                              "X-Other: none\r\n", "X-Api-Key: none\r\n"}) {
+    EXPECT_EQ(Ask("GET", "/v1/models", headers).code, 401) << headers;
+  }
+  EXPECT_EQ(Ask("GET", "/v1/models", "Authorization: " + Bearer(kWebKey) + "\r\n").code, 200);
+  EXPECT_EQ(Ask("GET", "/healthz").code, 200);
+  const auto refused = [&](const char* transport, const char* reason) {
+    return engine_.metrics().GetCounter(metrics::kApiKeysRefused, {transport, reason}).Value();
+  };
+  EXPECT_EQ(refused("grpc", "missing"), 1);
+  EXPECT_EQ(refused("grpc", "unknown"), 2);
+  EXPECT_EQ(refused("http", "missing"), 2);
+  EXPECT_EQ(refused("http", "unknown"), 3);
+}
+
 TEST_F(ApiKeyFileTest, EveryMethodOfGrpcAsksForOne) {
   Listen();
   const auto code_of = [](const grpc::Status& status) { return status.error_code(); };

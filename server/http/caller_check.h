@@ -1,0 +1,24 @@
+// The caller of a request over HTTP: who it is, and whether it may ask.
+//
+// Thread-safe: a free function without state.
+#pragma once
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "server/http/exchange/exchange.h"
+#include "server/http/peer_certificate.h"
+#include "server/http/service.h"
+
+namespace latentd::server::http {
+
+// The caller by its key's name, else by that in its certificate, else by the host in `peer`
+// (server/generation/caller.h). UNAUTHENTICATED and PERMISSION_DENIED where the server asks for a
+// key or a certificate, the route is not open to all (`is_open`), and the client has none that is
+// taken.
+absl::StatusOr<std::string> CheckCaller(const Service& service, bool is_open,
+                                        const Request& request, absl::string_view peer,
+                                        const PeerCertificate& certificate);
+
+}  // namespace latentd::server::http
