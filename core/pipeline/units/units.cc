@@ -120,7 +120,7 @@ absl::Status CompleteUnit(const PendingUnit& unit, Picture& picture, UnitPart& p
   const absl::Status status = Complete(unit, picture, part);
   // No adapter changes what previews are made with.
   if (unit.kind == UnitKind::kPreview) return status;
-  return BlameAdapters(status, picture.spec().adapters);
+  return BlameAdapters(status, picture.plan().spec.adapters);
 }
 
 }  // namespace latentd::pipeline
