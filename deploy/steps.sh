@@ -20,7 +20,7 @@ dependencies=$(dependencies_folder)
 libtorch=${LIBTORCH_DIR:-$dependencies/libtorch}
 
 # processors: how many this machine lends. nproc alone answers with OMP_NUM_THREADS where that is set, as it is for sanitizers.
-processors=$(env -u OMP_NUM_THREADS -u OMP_THREAD_LIMIT nproc)
+processors() { (unset OMP_NUM_THREADS OMP_THREAD_LIMIT; nproc); }
 
 # step TEXT: a line that says what happens next, with the time since the first of the scripts started.
 export LATENTD_STEPS_SINCE=${LATENTD_STEPS_SINCE:-$(date +%s)}

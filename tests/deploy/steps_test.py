@@ -11,7 +11,7 @@ SCRIPTS = pathlib.Path(__file__).resolve().parents[2] / "deploy"
 
 class ProcessorsTest(unittest.TestCase):
     def processors(self, **environment):
-        command = ["bash", "-c", f'. "{SCRIPTS}/steps.sh"; echo "$processors"']
+        command = ["bash", "-c", f'. "{SCRIPTS}/steps.sh"; processors']
         result = subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True, check=True)
         return int(result.stdout)
 
