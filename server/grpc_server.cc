@@ -10,6 +10,7 @@
 #include "core/base/process/admin_socket.h"
 #include "core/base/process/memory_room.h"
 #include "server/generation/response_conversion.h"
+#include "server/http/request/http_defaults.h"
 #include "server/process/logs/log.h"
 #include "server/process/ports/listen_address.h"
 
@@ -169,10 +170,13 @@ absl::Status GrpcServer::ListenForProbes(const Options& options) {
 
 absl::Status GrpcServer::ListenOverHttp(const Options& options) {
   if (options.http_listen.empty()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const latent::v1::GenerateRequest defaults,
+                   http::ParseDefaults(options.http_defaults));
   ASSIGN_OR_RETURN(http_, http::HttpServer::Listen({.listen = options.http_listen,
                                                     .max_request_bytes = options.max_request_bytes,
                                                     .tls = tls_.get(),
                                                     .cors_origins = options.http_cors_origins,
+                                                    .defaults = defaults,
                                                     .version = options.version},
                                                    environment_, health_));
   return absl::OkStatus();

@@ -210,6 +210,7 @@ GrpcServer::Options ServerOptions(const config::Options& options, const std::str
           .health_listen = options.health_listen,
           .http_listen = options.http_listen,
           .http_cors_origins = options.http_cors_origins,
+          .http_defaults = options.http_defaults,
           .tls_files = options.tls_files,
           .api_key_file = options.api_key_file,
           .max_request_bytes = options.max_request_bytes,
@@ -346,7 +347,7 @@ int ServeUntilStopped(const config::Options& options, const std::string& version
   auto server = GrpcServer::Start(
       ServerOptions(options, version, spans->get(), signals, of_clients.received_bytes), **engine,
       SystemClock());
-  if (!server.ok()) return Fail(server.status());
+  if (!server.ok()) return FailToStart(server.status());
   signals.DrainFirst();
   LogAddresses(**server, options.tls_files, version);
   (*engine)->metrics().GetGauge(metrics::kBuildInfo, {version}).Set(1);

@@ -111,6 +111,8 @@ Where
   --http-cors-origins=LIST
                           pages of these origins may ask there: https://app.example.org,http://localhost:3000; * is any (default:
                           none but its own)
+  --http-defaults=FIELDS  fields that requests there have where they do not set them: 'num_inference_steps: 4 guidance_scale: 0'
+                          (names and values of GenerateRequest in the API, but for what is each request's own, as its prompt)
 
 Who may call (PEM files but the last, read again when they change)
   --tls-cert=FILE         speak TLS at --listen and --admin-listen, with this certificate; those that lead to its

@@ -250,6 +250,10 @@ absl::Status SetAddresses(const v1::ServerConfig& config, Options& options) {
   }
   ASSIGN_OR_RETURN(options.http_cors_origins,
                    ToOrigins("http-cors-origins", config.http_cors_origins()));
+  options.http_defaults = config.http_defaults();
+  if (!options.http_defaults.empty() && options.http_listen.empty()) {
+    return WrongValue("http-defaults", options.http_defaults, "beside --http-listen");
+  }
   options.admin_listen = config.admin_listen();
   if (options.admin_listen.empty()) return absl::OkStatus();
   RETURN_IF_ERROR(CheckAddress("admin-listen", options.admin_listen));

@@ -70,7 +70,8 @@ class HttpServer::Port {
       : service_{.environment = environment,
                  .metrics = HttpMetrics(environment.engine.metrics()),
                  .router =
-                     Router(MakeRoutes(environment.engine, health, running_, options.version)),
+                     Router(MakeRoutes(environment.engine, health, running_,
+                                       {.version = options.version, .defaults = options.defaults})),
                  .running = running_,
                  .max_request_bytes = options.max_request_bytes,
                  .clients = options.tls == nullptr ? nullptr : options.tls->clients(),

@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "latent/v1/image_generation.pb.h"
 #include "server/generation/active_calls.h"
 #include "server/http/exchange/origin.h"
 #include "server/process/lifetime/health.h"
@@ -23,6 +24,7 @@ class HttpServer {
     int64_t max_request_bytes = 32 << 20;
     const tls::Tls* tls = nullptr;  // outlives the server; null: plain text
     Origins cors_origins;           // whose pages may ask, besides its own (exchange/origin.h)
+    latent::v1::GenerateRequest defaults = {};  // request/http_defaults.h
     std::string version;
   };
 

@@ -22,21 +22,22 @@ namespace http = ::latentd::server::http;
 constexpr int kApis = 6;
 
 std::unique_ptr<http::Dialect> DialectOf(int api) {
-  const std::vector<http::ServedModel> models = {{"sd_xl", "base", 20},
-                                                 {"sd_refiner", "refiner", 30}};
+  http::Offer offer = {.models = {{"sd_xl", "base", 20}, {"sd_refiner", "refiner", 30}},
+                       .loras = {"film", "styles/ink"}};
   switch (api) {
     case 0:
-      return std::make_unique<http::OpenAiDialect>(http::ImagesRoute::kGenerations, models);
+      return std::make_unique<http::OpenAiDialect>(http::ImagesRoute::kGenerations,
+                                                   std::move(offer));
     case 1:
-      return std::make_unique<http::OpenAiDialect>(http::ImagesRoute::kEdits, models);
+      return std::make_unique<http::OpenAiDialect>(http::ImagesRoute::kEdits, std::move(offer));
     case 2:
-      return std::make_unique<http::OpenAiDialect>(http::ImagesRoute::kVariations, models);
+      return std::make_unique<http::OpenAiDialect>(http::ImagesRoute::kVariations,
+                                                   std::move(offer));
     case 3:
     case 4:
-      return std::make_unique<http::SdapiDialect>(
-          api == 4, models, std::vector<std::string>{"film", "styles/ink"}, "1");
+      return std::make_unique<http::SdapiDialect>(api == 4, std::move(offer), "1");
     default:
-      return std::make_unique<http::HuggingFaceDialect>(models);
+      return std::make_unique<http::HuggingFaceDialect>(std::move(offer));
   }
 }
 

@@ -4,9 +4,10 @@ import base64
 import http.client
 import json
 import unittest
+import urllib.request
 
 import png
-from server_process import DEADLINE
+from server_process import DEADLINE, Server
 from shared_server import SharedServerTestCase
 
 PROMPT = "a red circle on a blue background"
@@ -161,6 +162,26 @@ class HttpTest(SharedServerTestCase):
     def test_probes_answer(self):
         self.assertEqual(self.ask("GET", "/healthz")[0], 200)
         self.assertEqual(self.ask("GET", "/readyz")[0], 200)
+
+
+class DefaultsTest(unittest.TestCase):
+    def test_fields_that_are_not_set_are_the_operators(self):
+        """Guard: RequestBuilder::SetDefaults; the flag's way from the command line to the routes."""
+        server = Server("--http-listen=127.0.0.1:0", "--http-defaults=num_inference_steps: 3 guidance_scale: 1")
+        self.addCleanup(server.kill)
+        server.start()
+        line = server.wait_for_log(lambda entry: entry["message"].startswith("http on "))["message"]
+        url = f"http://{line.removeprefix('http on ')}/v1/images/generations"
+
+        def parameters(**fields):
+            body = json.dumps({"prompt": PROMPT, "size": "64x64", **fields}).encode()
+            with urllib.request.urlopen(urllib.request.Request(url, body), timeout=DEADLINE) as answer:
+                return json.load(answer)["latentd"]["parameters"]
+
+        drawn = parameters()
+        self.assertEqual((drawn["num_inference_steps"], drawn["guidance_scale"]), (3, 1))
+        drawn = parameters(steps=2, guidance_scale=4)
+        self.assertEqual((drawn["num_inference_steps"], drawn["guidance_scale"]), (2, 4))
 
 
 if __name__ == "__main__":

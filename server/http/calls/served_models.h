@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "core/engine/api/capabilities.h"
+#include "latent/v1/image_generation.pb.h"
 
 namespace latentd::server::http {
 
@@ -15,6 +16,13 @@ struct ServedModel {
   std::string id;         // unique: the checkpoint's name, else the model's own
   std::string component;  // GenerateRequest's `model`
   int default_steps = 0;
+};
+
+// All that a request may name, and fields that it has where it does not set them.
+struct Offer {
+  std::vector<ServedModel> models;
+  std::vector<std::string> loras;  // adapters that prompts may name
+  latent::v1::GenerateRequest defaults;
 };
 
 // In the server's order; the first is the default. Thread-safe; a free function.

@@ -46,11 +46,22 @@ v1::Format FormatOf(absl::string_view accept) {
   return absl::StrContains(accept, "image/webp") ? v1::FORMAT_WEBP : v1::FORMAT_PNG;
 }
 
+// Fields that were not set. The picture's format is asked for by the header Accept.
+void SetOthers(v1::Format format, RequestBuilder& builder) {
+  v1::GenerateRequest& request = builder.request();
+  builder.SetDefaults();
+  const bool has_policy = request.bucket_policy() != v1::BUCKET_POLICY_UNSPECIFIED;
+  if (!has_policy) request.set_bucket_policy(v1::BUCKET_POLICY_SNAP);
+  if (builder.IsSet("output")) return;
+  request.clear_output();
+  request.mutable_output()->set_format(format);
+}
+
 }  // namespace
 
 absl::Status HuggingFaceDialect::Read(const Request& http, v1::GenerateRequest& request) {
   ASSIGN_OR_RETURN(const RequestValues values, ReadValues(http));
-  RequestBuilder builder(request);
+  RequestBuilder builder(offer_.defaults, request);
   const json parameters = ParametersOf(values.object, builder);
   const json inputs = values.object.value("inputs", json());
   const bool from_image = parameters.contains("prompt") && !parameters["prompt"].is_null();
@@ -69,10 +80,9 @@ absl::Status HuggingFaceDialect::Read(const Request& http, v1::GenerateRequest& 
   if (request.num_images_per_prompt() > 1 || request.seeds_size() > 1) {
     builder.Refuse("num_images_per_prompt", "must be 1: the answer is one picture");
   }
-  if (!builder.IsSet("bucket_policy")) request.set_bucket_policy(v1::BUCKET_POLICY_SNAP);
-  if (!builder.IsSet("output")) request.mutable_output()->set_format(FormatOf(http.Find("accept")));
+  SetOthers(FormatOf(http.Find("accept")), builder);
   names_ = builder.names();
-  ASSIGN_OR_RETURN(const ServedModel model, FindModel(models_, request.model()));
+  ASSIGN_OR_RETURN(const ServedModel model, FindModel(offer_.models, request.model()));
   if (!request.model().empty()) request.set_model(model.component);
   return builder.status();
 }

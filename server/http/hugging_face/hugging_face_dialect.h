@@ -13,7 +13,7 @@ namespace latentd::server::http {
 
 class HuggingFaceDialect final : public Dialect {
  public:
-  explicit HuggingFaceDialect(std::vector<ServedModel> models) : models_(std::move(models)) {}
+  explicit HuggingFaceDialect(Offer offer) : offer_(std::move(offer)) {}
 
   const char* method() const override { return "hf"; }
   // {"inputs": prompt, "parameters": {...}}, or, where the parameters have a prompt, "inputs" is
@@ -23,7 +23,7 @@ class HuggingFaceDialect final : public Dialect {
   Answer Refuse(const absl::Status& status) const override;
 
  private:
-  const std::vector<ServedModel> models_;
+  const Offer offer_;
   FieldNames names_;
 };
 

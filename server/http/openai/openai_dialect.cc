@@ -22,7 +22,7 @@ const char* OpenAiDialect::method() const {
 }
 
 absl::Status OpenAiDialect::Read(const Request& http, latent::v1::GenerateRequest& request) {
-  absl::Status read = ReadImagesRequest(http, route_, models_, request, form_);
+  absl::Status read = ReadImagesRequest(http, route_, offer_, request, form_);
   const int pictures = std::max({request.seeds_size(), request.num_images_per_prompt(), 1});
   events_ = std::make_unique<OpenAiEvents>(route_ != ImagesRoute::kGenerations, form_, pictures);
   return read;

@@ -15,8 +15,7 @@ namespace latentd::server::http {
 
 class OpenAiDialect final : public Dialect {
  public:
-  OpenAiDialect(ImagesRoute route, std::vector<ServedModel> models)
-      : route_(route), models_(std::move(models)) {}
+  OpenAiDialect(ImagesRoute route, Offer offer) : route_(route), offer_(std::move(offer)) {}
 
   const char* method() const override;
   absl::Status Read(const Request& http, latent::v1::GenerateRequest& request) override;
@@ -28,7 +27,7 @@ class OpenAiDialect final : public Dialect {
 
  private:
   const ImagesRoute route_;
-  const std::vector<ServedModel> models_;
+  const Offer offer_;
   ImagesForm form_;
   std::unique_ptr<OpenAiEvents> events_;  // once it has been read
 };

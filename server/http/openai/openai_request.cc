@@ -73,9 +73,9 @@ const json* PictureText(const json& value) {
 
 class ImagesReader {
  public:
-  ImagesReader(ImagesRoute route, const std::vector<ServedModel>& models,
-               v1::GenerateRequest& request, ImagesForm& form)
-      : route_(route), models_(models), builder_(request), form_(form) {}
+  ImagesReader(ImagesRoute route, const Offer& offer, v1::GenerateRequest& request,
+               ImagesForm& form)
+      : route_(route), models_(offer.models), builder_(offer.defaults, request), form_(form) {}
 
   absl::Status Read(const Request& http) {
     ASSIGN_OR_RETURN(RequestValues values, ReadValues(http));
@@ -272,7 +272,9 @@ class ImagesReader {
 
   void SetDefaults() {
     v1::GenerateRequest& request = builder_.request();
-    if (!builder_.IsSet("bucket_policy")) request.set_bucket_policy(v1::BUCKET_POLICY_SNAP);
+    builder_.SetDefaults();
+    const bool has_policy = request.bucket_policy() != v1::BUCKET_POLICY_UNSPECIFIED;
+    if (!has_policy) request.set_bucket_policy(v1::BUCKET_POLICY_SNAP);
     SetOutput(request);
     if (route_ != ImagesRoute::kGenerations) SetEdit(request);
     // Partials of S steps are evenly spread, and none is of the last one.
@@ -315,10 +317,9 @@ class ImagesReader {
 
 }  // namespace
 
-absl::Status ReadImagesRequest(const Request& http, ImagesRoute route,
-                               const std::vector<ServedModel>& models, v1::GenerateRequest& request,
-                               ImagesForm& form) {
-  return ImagesReader(route, models, request, form).Read(http);
+absl::Status ReadImagesRequest(const Request& http, ImagesRoute route, const Offer& offer,
+                               v1::GenerateRequest& request, ImagesForm& form) {
+  return ImagesReader(route, offer, request, form).Read(http);
 }
 
 }  // namespace latentd::server::http

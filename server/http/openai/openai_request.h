@@ -25,11 +25,11 @@ struct ImagesForm {
 };
 
 // Reads the body. Every field of GenerateRequest may be given by its own name beside OpenAI's; null
-// is not set. Beside what OpenAI has as defaults, a size that is no bucket is cut out of a larger
-// one (SNAP). INVALID_ARGUMENT names every field that is wrong, by the name that it was given;
-// what could be read is in `request` and `form`. Thread-safe; a free function.
-absl::Status ReadImagesRequest(const Request& http, ImagesRoute route,
-                               const std::vector<ServedModel>& models,
+// is not set; a field that is not set is that of the offer's defaults. Beside what OpenAI has as
+// defaults, a size that is no bucket is cut out of a larger one (SNAP). INVALID_ARGUMENT names
+// every field that is wrong, by the name that it was given; what could be read is in `request` and
+// `form`. Thread-safe; a free function.
+absl::Status ReadImagesRequest(const Request& http, ImagesRoute route, const Offer& offer,
                                latent::v1::GenerateRequest& request, ImagesForm& form);
 
 }  // namespace latentd::server::http

@@ -17,7 +17,9 @@ namespace latentd::server::http {
 // Not thread-safe.
 class RequestBuilder {
  public:
-  explicit RequestBuilder(latent::v1::GenerateRequest& request) : request_(request) {}
+  // `defaults` outlive the builder.
+  RequestBuilder(const latent::v1::GenerateRequest& defaults, latent::v1::GenerateRequest& request)
+      : defaults_(defaults), request_(request) {}
 
   // Sets a field by its name in the proto (field_values.h), which the client calls `name`. One that
   // was set before, to another value, is a violation: two names may stand for one field.
@@ -27,6 +29,11 @@ class RequestBuilder {
   // The field is to be called `name` in errors.
   void Call(absl::string_view field, absl::string_view name);
   bool IsSet(absl::string_view field) const { return names_.find(field) != names_.end(); }
+
+  // Sets the fields of `defaults` that the request has not, where they go with those that it has:
+  // strength with an image alone, refine without one, steps with no schedule of its own. To be
+  // called once the client's are set.
+  void SetDefaults();
 
   // A violation, by the client's name.
   void Refuse(absl::string_view name, std::string why);
@@ -42,6 +49,7 @@ class RequestBuilder {
   absl::Status status() const;
 
  private:
+  const latent::v1::GenerateRequest& defaults_;
   latent::v1::GenerateRequest& request_;
   FieldNames names_;
   nlohmann::json values_ = nlohmann::json::object();  // by field

@@ -33,13 +33,13 @@ std::vector<ServedModel> ServedBy(const engine::Engine& engine) {
   return ModelsOf(CapabilitiesOf(engine));
 }
 
-// Names of the LoRAs that prompts of the web UI may have.
-std::vector<std::string> LorasOf(const engine::Engine& engine) {
-  std::vector<std::string> names;
-  for (const pipeline::AdapterFacts& adapter : CapabilitiesOf(engine).adapters) {
-    if (adapter.kind == pipeline::AdapterKind::kLora) names.push_back(adapter.name);
+Offer OfferOf(const engine::Engine& engine, const latent::v1::GenerateRequest& defaults) {
+  const engine::Capabilities capabilities = CapabilitiesOf(engine);
+  Offer offer = {.models = ModelsOf(capabilities), .defaults = defaults};
+  for (const pipeline::AdapterFacts& adapter : capabilities.adapters) {
+    if (adapter.kind == pipeline::AdapterKind::kLora) offer.loras.push_back(adapter.name);
   }
-  return names;
+  return offer;
 }
 
 Answer Say(const Json& json) { return {.body = AnswerBody(ToText(json))}; }
@@ -93,10 +93,10 @@ Answer ShowModel(const engine::Engine& engine, absl::string_view name) {
 }
 
 void AddOpenAi(const std::string& prefix, engine::Engine& engine, const process::Health& health,
-               Routes& routes) {
+               const latent::v1::GenerateRequest& defaults, Routes& routes) {
   const auto images = [&](const char* name, ImagesRoute route) {
-    routes.push_back(Draw(absl::StrCat(prefix, "/images/", name), [&engine, route] {
-      return std::make_unique<OpenAiDialect>(route, ServedBy(engine));
+    routes.push_back(Draw(absl::StrCat(prefix, "/images/", name), [&engine, route, defaults] {
+      return std::make_unique<OpenAiDialect>(route, OfferOf(engine, defaults));
     }));
   };
   images("generations", ImagesRoute::kGenerations);
@@ -160,12 +160,13 @@ void AddSdapiLists(const engine::Engine& engine, Routes& routes) {
   }
 }
 
-void AddSdapi(engine::Engine& engine, const RunningCalls& running, const std::string& version,
+void AddSdapi(engine::Engine& engine, const RunningCalls& running, const RouteOptions& options,
               Routes& routes) {
   const auto at = AtSdapi;
   for (const bool from_image : {false, true}) {
-    routes.push_back(Draw(at(from_image ? "img2img" : "txt2img"), [&engine, from_image, version] {
-      return std::make_unique<SdapiDialect>(from_image, ServedBy(engine), LorasOf(engine), version);
+    routes.push_back(Draw(at(from_image ? "img2img" : "txt2img"), [&engine, from_image, options] {
+      return std::make_unique<SdapiDialect>(from_image, OfferOf(engine, options.defaults),
+                                            options.version);
     }));
   }
   routes.push_back(Get(at("options"), [&](const auto&, const auto&) {
@@ -193,7 +194,7 @@ void AddSdapi(engine::Engine& engine, const RunningCalls& running, const std::st
 }  // namespace
 
 Routes MakeRoutes(engine::Engine& engine, const process::Health& health,
-                  const RunningCalls& running, const std::string& version) {
+                  const RunningCalls& running, const RouteOptions& options) {
   Routes routes;
   const auto add = [&](const char* api, const auto& add_to) {
     const size_t first = routes.size();
@@ -203,12 +204,15 @@ Routes MakeRoutes(engine::Engine& engine, const process::Health& health,
   add("probes", [&] { AddProbes(health, routes); });
   add("openai", [&] {
     // Clients leave the first out, or have the prefix of another server.
-    for (const char* prefix : {"/v1", "", "/v3"}) AddOpenAi(prefix, engine, health, routes);
+    for (const char* prefix : {"/v1", "", "/v3"}) {
+      AddOpenAi(prefix, engine, health, options.defaults, routes);
+    }
   });
-  add("sdapi", [&] { AddSdapi(engine, running, version, routes); });
+  add("sdapi", [&] { AddSdapi(engine, running, options, routes); });
   add("hf", [&] {
-    routes.push_back(
-        Draw("/hf", [&] { return std::make_unique<HuggingFaceDialect>(ServedBy(engine)); }));
+    routes.push_back(Draw("/hf", [&engine, defaults = options.defaults] {
+      return std::make_unique<HuggingFaceDialect>(OfferOf(engine, defaults));
+    }));
   });
   return routes;
 }

@@ -5,14 +5,20 @@
 #include <vector>
 
 #include "core/engine/engine.h"
+#include "latent/v1/image_generation.pb.h"
 #include "server/http/calls/running_calls.h"
 #include "server/http/routes/router.h"
 #include "server/process/lifetime/health.h"
 
 namespace latentd::server::http {
 
-// The referents outlive the routes.
+struct RouteOptions {
+  std::string version;
+  latent::v1::GenerateRequest defaults = {};  // request/http_defaults.h
+};
+
+// The engine, the health and the calls outlive the routes.
 std::vector<Route> MakeRoutes(engine::Engine& engine, const process::Health& health,
-                              const RunningCalls& running, const std::string& version);
+                              const RunningCalls& running, const RouteOptions& options);
 
 }  // namespace latentd::server::http

@@ -43,7 +43,7 @@ Json Repeated(const std::string& text, size_t count) {
 }  // namespace
 
 absl::Status SdapiDialect::Read(const Request& http, latent::v1::GenerateRequest& request) {
-  return ReadSdapiRequest(http, image_to_image_, models_, loras_, request, form_);
+  return ReadSdapiRequest(http, image_to_image_, offer_, request, form_);
 }
 
 std::string SdapiDialect::InfoOf(const Drawn& drawn) const {
@@ -57,8 +57,9 @@ std::string SdapiDialect::InfoOf(const Drawn& drawn) const {
   }
   for (const std::string& warning : drawn.completed.warnings()) warnings.push_back(warning);
   for (const std::string& warning : form_.warnings) warnings.push_back(warning);
-  const std::string model =
-      request.model().empty() && !models_.empty() ? models_.front().id : request.model();
+  const std::string model = request.model().empty() && !offer_.models.empty()
+                                ? offer_.models.front().id
+                                : request.model();
   const size_t count = drawn.images.size();
   Json info = {
       {"prompt", prompt},

@@ -13,13 +13,8 @@ namespace latentd::server::http {
 
 class SdapiDialect final : public Dialect {
  public:
-  // `loras` are the names of adapters that prompts may name.
-  SdapiDialect(bool image_to_image, std::vector<ServedModel> models, std::vector<std::string> loras,
-               std::string version)
-      : image_to_image_(image_to_image),
-        models_(std::move(models)),
-        loras_(std::move(loras)),
-        version_(std::move(version)) {}
+  SdapiDialect(bool image_to_image, Offer offer, std::string version)
+      : image_to_image_(image_to_image), offer_(std::move(offer)), version_(std::move(version)) {}
 
   const char* method() const override {
     return image_to_image_ ? "sdapi.img2img" : "sdapi.txt2img";
@@ -33,8 +28,7 @@ class SdapiDialect final : public Dialect {
   std::string InfoOf(const Drawn& drawn) const;
 
   const bool image_to_image_;
-  const std::vector<ServedModel> models_;
-  const std::vector<std::string> loras_;
+  const Offer offer_;
   const std::string version_;
   SdapiForm form_;
 };

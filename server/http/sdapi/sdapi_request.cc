@@ -66,12 +66,12 @@ std::string Squeezed(absl::string_view name) {
 
 class SdapiReader {
  public:
-  SdapiReader(bool image_to_image, const std::vector<ServedModel>& models,
-              const std::vector<std::string>& loras, v1::GenerateRequest& request, SdapiForm& form)
+  SdapiReader(bool image_to_image, const Offer& offer, v1::GenerateRequest& request,
+              SdapiForm& form)
       : image_to_image_(image_to_image),
-        models_(models),
-        loras_(loras),
-        builder_(request),
+        models_(offer.models),
+        loras_(offer.loras),
+        builder_(offer.defaults, request),
         form_(form) {}
 
   absl::Status Read(const Request& http) {
@@ -270,8 +270,10 @@ class SdapiReader {
 
   void SetDefaults() {
     v1::GenerateRequest& request = builder_.request();
-    if (!builder_.IsSet("bucket_policy")) request.set_bucket_policy(v1::BUCKET_POLICY_SNAP);
-    if (!builder_.IsSet("prompt_syntax")) request.set_prompt_syntax(v1::PROMPT_SYNTAX_A1111);
+    builder_.SetDefaults();
+    const bool has_policy = request.bucket_policy() != v1::BUCKET_POLICY_UNSPECIFIED;
+    if (!has_policy) request.set_bucket_policy(v1::BUCKET_POLICY_SNAP);
+    if (!request.has_prompt_syntax()) request.set_prompt_syntax(v1::PROMPT_SYNTAX_A1111);
     if (request.prompt_syntax() == v1::PROMPT_SYNTAX_A1111) ReadNetworks(request);
     if (!image_to_image_) return;
     if (!request.has_image())
@@ -307,11 +309,9 @@ class SdapiReader {
 
 }  // namespace
 
-absl::Status ReadSdapiRequest(const Request& http, bool image_to_image,
-                              const std::vector<ServedModel>& models,
-                              const std::vector<std::string>& loras, v1::GenerateRequest& request,
-                              SdapiForm& form) {
-  return SdapiReader(image_to_image, models, loras, request, form).Read(http);
+absl::Status ReadSdapiRequest(const Request& http, bool image_to_image, const Offer& offer,
+                              v1::GenerateRequest& request, SdapiForm& form) {
+  return SdapiReader(image_to_image, offer, request, form).Read(http);
 }
 
 }  // namespace latentd::server::http

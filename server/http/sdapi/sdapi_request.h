@@ -22,15 +22,13 @@ struct SdapiForm {
   FieldNames names;    // for errors
 };
 
-// Reads the body, an object in JSON. What is not set is the model's default, and not the web UI's:
-// its numbers suit few checkpoints. What would draw something else here than there (a mask, a
-// script, "hires fix") is refused; keys that are not known are passed over with a warning, as the
-// web UI does without one. Prompts have the web UI's syntax, and name LoRAs (prompt_networks.h),
-// `loras` among them. INVALID_ARGUMENT names every field that is wrong; what could be read is in
-// `request` and `form`. Thread-safe; a free function.
-absl::Status ReadSdapiRequest(const Request& http, bool image_to_image,
-                              const std::vector<ServedModel>& models,
-                              const std::vector<std::string>& loras,
+// Reads the body, an object in JSON. What is not set is that of the offer's defaults, else the
+// model's default, and not the web UI's: its numbers suit few checkpoints. What would draw
+// something else here than there (a mask, a script, "hires fix") is refused; keys that are not
+// known are passed over with a warning, as the web UI does without one. Prompts have the web UI's
+// syntax, and name LoRAs (prompt_networks.h), the offer's among them. INVALID_ARGUMENT names every
+// field that is wrong; what could be read is in `request` and `form`. Thread-safe; a free function.
+absl::Status ReadSdapiRequest(const Request& http, bool image_to_image, const Offer& offer,
                               latent::v1::GenerateRequest& request, SdapiForm& form);
 
 }  // namespace latentd::server::http

@@ -36,7 +36,7 @@ class HuggingFaceTest : public ::testing::Test {
   }
 
   v1::GenerateRequest request_;
-  HuggingFaceDialect dialect_{{{"sd_xl", "base", 20}, {"sd_refiner", "refiner", 30}}};
+  HuggingFaceDialect dialect_{{.models = {{"sd_xl", "base", 20}, {"sd_refiner", "refiner", 30}}}};
 };
 
 TEST_F(HuggingFaceTest, APromptIsTheInput) {

@@ -26,7 +26,7 @@ class OpenAiRequestTest : public ::testing::Test {
     request_.Clear();
     form_ = ImagesForm();
     const Request http = {.method = "POST", .headers = {{"Content-Type", type}}, .body = body};
-    return ReadImagesRequest(http, route, models_, request_, form_);
+    return ReadImagesRequest(http, route, offer_, request_, form_);
   }
 
   // Names of what is wrong, in the client's words.
@@ -39,7 +39,7 @@ class OpenAiRequestTest : public ::testing::Test {
     return names;
   }
 
-  const std::vector<ServedModel> models_ = {{"sd_xl", "base", 20}, {"sd_refiner", "refiner", 30}};
+  const Offer offer_ = {.models = {{"sd_xl", "base", 20}, {"sd_refiner", "refiner", 30}}};
   v1::GenerateRequest request_;
   ImagesForm form_;
 };

@@ -62,7 +62,7 @@ class OpenApiTest : public ::testing::Test {
   std::set<std::string> Served() {
     const process::Health health([] { return engine::Hangs(); });
     std::set<std::string> served;
-    for (const Route& route : MakeRoutes(engine_, health, running_, "test")) {
+    for (const Route& route : MakeRoutes(engine_, health, running_, {.version = "test"})) {
       const bool of_prefix = route.path.substr(0, 4) == "/v3/" ||
                              absl::StartsWith(route.path, "/images/") ||
                              absl::StartsWith(route.path, "/models");
@@ -125,7 +125,7 @@ class OpenApiTest : public ::testing::Test {
     ImagesForm form;
     const std::string body = absl::StrCat("{\"", name, "\": {\"no\": 1}}");
     return !IsUnknown(
-        ReadImagesRequest({.method = "POST", .body = body}, route, models_, request, form), {});
+        ReadImagesRequest({.method = "POST", .body = body}, route, offer_, request, form), {});
   }
 
   bool WebUiKnows(const std::string& name) const {
@@ -134,7 +134,7 @@ class OpenApiTest : public ::testing::Test {
     const std::string value = name == "override_settings" ? "{}" : "{\"no\": 1}";
     const std::string body = absl::StrCat("{\"", name, "\": ", value, "}");
     const absl::Status read = ReadSdapiRequest({.method = "POST", .body = body},
-                                               /*image_to_image=*/true, models_, {}, request, form);
+                                               /*image_to_image=*/true, offer_, request, form);
     return !IsUnknown(read, form);
   }
 
@@ -142,7 +142,7 @@ class OpenApiTest : public ::testing::Test {
   std::vector<Line> lines_;
   FakeEngine engine_;
   RunningCalls running_;
-  const std::vector<ServedModel> models_ = {{"sd_xl", "base", 20}};
+  const Offer offer_ = {.models = {{"sd_xl", "base", 20}}};
 };
 
 TEST_F(OpenApiTest, ItHasThePathsAndMethodsThatThereAre) {

@@ -25,7 +25,8 @@ class RequestBuilderTest : public ::testing::Test {
   }
 
   latent::v1::GenerateRequest request_;
-  RequestBuilder builder_{request_};
+  const latent::v1::GenerateRequest defaults_;
+  RequestBuilder builder_{defaults_, request_};
 };
 
 TEST_F(RequestBuilderTest, AFieldHasTheClientsName) {

@@ -45,7 +45,7 @@ Drawn TwoPictures() {
 class SdapiAnswerTest : public ::testing::Test {
  protected:
   json Show(const std::string& request, const Drawn& drawn) {
-    SdapiDialect dialect(false, TwoModels(), {"film"}, "1.2");
+    SdapiDialect dialect(false, {.models = TwoModels(), .loras = {"film"}}, "1.2");
     v1::GenerateRequest read;
     EXPECT_OK(dialect.Read({.method = "POST", .body = request}, read));
     Answer answer = dialect.Show(drawn);

@@ -27,8 +27,8 @@ class SdapiRequestTest : public ::testing::Test {
   absl::Status ReadBody(const std::string& body, bool image_to_image) {
     request_.Clear();
     form_ = SdapiForm();
-    return ReadSdapiRequest({.method = "POST", .body = body}, image_to_image, models_, loras_,
-                            request_, form_);
+    return ReadSdapiRequest({.method = "POST", .body = body}, image_to_image, offer_, request_,
+                            form_);
   }
   // A txt2img with a prompt and these members beside it.
   absl::Status Read(const std::string& members) {
@@ -55,8 +55,8 @@ class SdapiRequestTest : public ::testing::Test {
     return request_.scheduler();
   }
 
-  const std::vector<ServedModel> models_ = {{"sd_xl", "base", 20}, {"sd_refiner", "refiner", 30}};
-  const std::vector<std::string> loras_ = {"film", "styles/ink"};
+  const Offer offer_ = {.models = {{"sd_xl", "base", 20}, {"sd_refiner", "refiner", 30}},
+                        .loras = {"film", "styles/ink"}};
   v1::GenerateRequest request_;
   SdapiForm form_;
 };

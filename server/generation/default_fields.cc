@@ -1,0 +1,87 @@
+#include "server/generation/default_fields.h"
+
+#include <google/protobuf/descriptor.h>
+#include <google/protobuf/message.h>
+
+#include <set>
+#include <string>
+#include <utility>
+
+#include "absl/algorithm/container.h"
+#include "core/pipeline/spec/model_table.h"
+#include "core/pipeline/spec/validation.h"
+#include "server/generation/request_conversion.h"
+
+namespace latentd::server::generation {
+namespace {
+
+namespace v1 = ::latent::v1;
+
+bool IsOfEachRequest(const std::string& field) {
+  static const auto& fields = *new std::set<std::string>{"prompt",
+                                                         "prompt_2",
+                                                         "prompt_embeds",
+                                                         "pooled_prompt_embeds",
+                                                         "negative_prompt_embeds",
+                                                         "negative_pooled_prompt_embeds",
+                                                         "image",
+                                                         "mask_image",
+                                                         "latents",
+                                                         "seed",
+                                                         "seeds",
+                                                         "num_images_per_prompt",
+                                                         "previews",
+                                                         "denoising_start",
+                                                         "model",
+                                                         "request_id",
+                                                         "resumable"};
+  return fields.count(field) > 0;
+}
+
+// Facts of models that take whatever any takes.
+pipeline::Traits AnyTraits() {
+  constexpr int kManyLayers = 1 << 10;
+  pipeline::ModelTable models = pipeline::ModelTable::FromFlags("any", "any-refiner");
+  for (const pipeline::ModelRow& row : models.rows()) {
+    models[row.id].default_scheduler = "euler";
+    models[row.id].max_clip_skip = kManyLayers;
+  }
+  return {.models = std::move(models)};
+}
+
+// Violations of the spec without an image, which strength does not go with, and with one, which
+// refine does not.
+void AddViolations(pipeline::PictureSpec spec, std::vector<FieldViolation>& violations) {
+  const pipeline::Traits traits = AnyTraits();
+  pipeline::PictureSpec without_image = spec;
+  without_image.strength.reset();
+  spec.has_image = true;
+  spec.refine = false;
+  for (const pipeline::PictureSpec* each : {&without_image, &spec}) {
+    for (FieldViolation& found : pipeline::FindViolations(*each, traits)) {
+      const bool known = absl::c_linear_search(violations, found);
+      if (!known) violations.push_back(std::move(found));
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<FieldViolation> CheckDefaults(const v1::GenerateRequest& defaults) {
+  std::vector<const google::protobuf::FieldDescriptor*> fields;
+  defaults.GetReflection()->ListFields(defaults, &fields);
+  std::vector<FieldViolation> violations;
+  for (const google::protobuf::FieldDescriptor* field : fields) {
+    if (!IsOfEachRequest(field->name())) continue;
+    violations.push_back({field->name(), "is each request's own, and has no default"});
+  }
+  if (!violations.empty()) return violations;
+  v1::GenerateRequest request = defaults;
+  request.set_prompt("any");
+  ConvertedRequest converted = ToSpec(std::move(request));
+  violations = std::move(converted.violations);
+  AddViolations(std::move(converted.spec.picture), violations);
+  return violations;
+}
+
+}  // namespace latentd::server::generation
