@@ -27,10 +27,10 @@ std::string CallerBy(const PeerCertificate& certificate) {
 
 }  // namespace
 
-absl::StatusOr<std::string> CheckCaller(const Service& service, bool is_open,
+absl::StatusOr<std::string> CheckCaller(const Service& service, const Route* route,
                                         const Request& request, absl::string_view peer,
                                         const PeerCertificate& certificate) {
-  if (is_open) return generation::HostOf(peer);
+  if (route != nullptr && route->open_to_all) return generation::HostOf(peer);
   if (service.clients != nullptr) {
     RETURN_IF_ERROR(service.clients->Check(certificate.certificate, certificate.chain));
   }

@@ -258,8 +258,7 @@ class StreamConnection final : public Connection,
     Router::Found found = service_.router.Find(request_.method, request_.path);
     route_ = found.route;
     // A stranger is not told which paths there are.
-    const bool is_open = route_ != nullptr && route_->open_to_all;
-    ASSIGN_OR_RETURN(caller_, CheckCaller(service_, is_open, request_, peer_, certificate_));
+    ASSIGN_OR_RETURN(caller_, CheckCaller(service_, route_, request_, peer_, certificate_));
     allow_ = std::move(found.allow);
     if (route_ == nullptr) return found.status;
     ASSIGN_OR_RETURN(deadline_, DeadlineOf(request_, service_.environment.clock.Wall()));
