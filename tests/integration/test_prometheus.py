@@ -5,6 +5,7 @@ import sys
 import tempfile
 import threading
 import unittest
+import urllib.request
 
 import grpc
 
@@ -19,8 +20,9 @@ import monitoring_files  # noqa: E402
 class Load:
     """Pictures of every kind, one after the other until it is stopped; `drawn` counts them."""
 
-    def __init__(self, address):
+    def __init__(self, address, http):
         self.api = Api(address)
+        self.http = http
         self.drawn = 0
         self.failure = None
         self.stopping = threading.Event()
@@ -35,6 +37,8 @@ class Load:
                 self.api.generate(self.api.request(width=96, image=start, strength=0.6))
                 list(self.api.stream(self.api.request(num_images_per_prompt=2)))
                 self._refused(self.api.request(width=9))
+                with urllib.request.urlopen(f"http://{self.http}/v1/models", timeout=60) as answer:
+                    answer.read()
                 self.drawn += 4
         except Exception as error:  # told by stop(), on the test's own thread
             self.failure = error
@@ -59,11 +63,13 @@ class WatchedTest(unittest.TestCase):
     def setUpClass(cls):
         cls.cache = tempfile.TemporaryDirectory()
         cls.addClassCleanup(cls.cache.cleanup)
-        cls.server = Server(metrics.METRICS, ALLOW_COLD, cache=cls.cache.name)
+        cls.server = Server(metrics.METRICS, ALLOW_COLD, "--http-listen=127.0.0.1:0", cache=cls.cache.name)
         cls.addClassCleanup(cls.server.kill)
         cls.prometheus = Prometheus(metrics.metrics_address(cls.server))
         cls.addClassCleanup(cls.prometheus.kill)
-        cls.load = Load(cls.server.start().address)
+        address = cls.server.start().address
+        http = cls.server.wait_for_log(lambda entry: entry["message"].startswith("http on "))["message"].removeprefix("http on ")
+        cls.load = Load(address, http)
         cls.addClassCleanup(cls.load.stop)
         cls.prometheus.wait_for("two scrapes of pictures", lambda: cls.seen("latentd_images_generated_total") >= 2)
 
