@@ -39,13 +39,16 @@ Lane Picture::LaneOf(const PlannedStage& stage) const {
   const ModelId model = stage.model->row().id;
   const int chunks = stage.chunks();
   const Size size = executed_size();
-  // A network that reads another number of chunks is another one. A picture that takes no steps
-  // needs no room beside others.
+  // A network that reads another number of chunks is another one, and so is one that reads what
+  // control networks add, whichever these are. A picture that takes no steps needs no room beside
+  // others.
   const bool apart = plan().alone || plan().spec.output_embeds;
-  return {.network = model.value * prompts::kMaxChunks + chunks - 1,
+  const bool is_first = &stage == &plan().stages.front();
+  const bool controlled = is_first && !plan().controls.empty();
+  return {.network = 2 * (model.value * prompts::kMaxChunks + chunks - 1) + (controlled ? 1 : 0),
           .width = size.width,
           .height = size.height,
-          .adapters = &stage == &plan().stages.front() ? plan().adapters : 0,
+          .adapters = is_first && !plan().spec.adapters.empty() ? plan().adapters : 0,
           .only = apart ? reinterpret_cast<uintptr_t>(this) : 0};
 }
 

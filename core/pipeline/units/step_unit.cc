@@ -11,6 +11,7 @@
 #include "core/base/errors/status_macros.h"
 #include "core/pipeline/lanes/pinned.h"
 #include "core/pipeline/plan/latents_file.h"
+#include "core/pipeline/units/controls.h"
 #include "core/pipeline/units/preview.h"
 #include "core/pipeline/units/run_graph.h"
 #include "core/pipeline/units/unit_kinds.h"
@@ -74,6 +75,7 @@ absl::Status LeaveLane(Picture& picture, device::Stream& stream, PendingWork& wo
                    device.Allocate(DType::kF32, picture.latents.shape(), Place::kDevice));
   RETURN_IF_ERROR(lane.Read(*picture.place, picture.latents, finite, stream));
   picture.place.reset();
+  picture.has_residuals = false;
   const std::string& model = picture.model().name;
   work.flags.push_back({finite, absl::StrCat("latents of the ", model, "'s steps"),
                         absl::StrCat("the ", model, "'s unet")});
@@ -195,7 +197,7 @@ absl::Status DrawFirstLatents(Picture& picture) {
 
 absl::Status BeginSteps(Picture& picture, device::Stream& stream, UnitPart& part) {
   RETURN_IF_ERROR(DrawFirstLatents(picture));
-  if (!picture.stage().schedule().steps.empty()) return absl::OkStatus();
+  if (!picture.stage().schedule().steps.empty()) return EncodeHints(picture, stream, part.work);
   return EndStage(picture, stream, part);
 }
 
@@ -215,6 +217,7 @@ absl::Status EnqueueStep(absl::Span<Picture* const> pictures, Lanes& lanes, devi
     unit.parts[i].prediction.step = PreviewDue(*pictures[i]);
     ReadFor(ReadStart, *pictures[i], stream, unit.parts[i].prediction);
   }
+  RETURN_IF_ERROR(EnqueueControls(members, *lane, stream));
   StepLane::Members places;
   for (const Picture* picture : members) places.push_back(&*picture->place);
   ASSIGN_OR_RETURN(const StepLane::Evaluation evaluation, lane->Step(stream, places));
