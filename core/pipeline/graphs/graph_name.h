@@ -7,7 +7,7 @@
 namespace latentd::pipeline {
 
 enum class GraphKind : uint8_t {
-  kText,            // a text encoder, by its index
+  kText,            // a text encoder, by its index; of videos the image encoder
   kMaskedText,      // likewise, for the blends of prompts (core/families/family/family.h)
   kRequest,         // the part of a step that depends on the prompt alone (core/graph/split.h)
   kStep,            // step_graph.h
@@ -25,6 +25,7 @@ struct StepShape {
   int height = 0;
   int width = 0;
   int chunks = 1;
+  int frames = 1;  // frames of a video; for kDecode and its fallback, those decoded together
   bool operator==(const StepShape&) const = default;
 };
 
@@ -39,8 +40,8 @@ struct GraphName {
   bool operator==(const GraphName&) const = default;
   template <typename H>
   friend H AbslHashValue(H h, const GraphName& name) {
-    const auto& [rows, height, width, chunks] = name.shape;
-    return H::combine(std::move(h), name.kind, rows, height, width, chunks, name.encoder,
+    const auto& [rows, height, width, chunks, frames] = name.shape;
+    return H::combine(std::move(h), name.kind, rows, height, width, chunks, frames, name.encoder,
                       name.takes_vectors);
   }
 };

@@ -79,7 +79,7 @@ class ModelGraphs {
 
   // Ports of a step's graph, of latents of so many elements: quick, whether it is known or not. Of
   // several chunks all that steps read of a prompt counts as often, of which a little is read once.
-  std::vector<RowPort> StepPorts(int64_t elements, int chunks = 1) const;
+  std::vector<RowPort> StepPorts(int64_t elements, int chunks = 1, int frames = 1) const;
 
   int text_count() const { return static_cast<int>(text_.size()); }
 
@@ -120,6 +120,7 @@ class ModelGraphs {
               compiler::GraphStore& store);
 
   absl::Status DeclareFixed();
+  absl::Status DeclareVideos();  // likewise, of a model that draws them: video_graphs.cc
   absl::StatusOr<std::vector<graph::Graph>> BuildTexts(bool takes_vectors) const;
   absl::StatusOr<std::vector<GraphHandle>> DeclareTexts(const std::vector<graph::Graph>& texts,
                                                         absl::string_view part) const;

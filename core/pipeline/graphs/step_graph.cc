@@ -7,6 +7,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/container/flat_hash_map.h"
 #include "core/graph/graph_builder.h"
+#include "core/pipeline/graphs/video_graphs.h"
 #include "core/pipeline/spec/limits.h"
 #include "core/schedulers/schedule.h"
 
@@ -128,6 +129,7 @@ std::vector<RowPort> InpaintingPorts(int64_t channels, int64_t elements) {
 std::vector<RowPort> StepPortsOf(const backends::ExecutableInfo& step) {
   std::vector<RowPort> known = StepPorts(/*elements=*/0);
   absl::c_move(InpaintingPorts(/*channels=*/0, /*elements=*/0), std::back_inserter(known));
+  absl::c_move(VideoPorts(/*elements=*/0, /*frames=*/1), std::back_inserter(known));
   std::vector<RowPort> ports;
   for (const auto* all : {&step.inputs, &step.outputs}) {
     for (const backends::Port& port : *all) {

@@ -44,7 +44,8 @@ bool IsAsLarge(const PlannedGraph& larger, const PlannedGraph& smaller, bool gro
     return larger == smaller;
   }
   const StepShape &a = larger.name.shape, &b = smaller.name.shape;
-  return a.rows >= b.rows && a.height >= b.height && a.width >= b.width && a.chunks >= b.chunks;
+  return a.rows >= b.rows && a.height >= b.height && a.width >= b.width && a.chunks >= b.chunks &&
+         a.frames >= b.frames;
 }
 
 int64_t MostOf(const Plan& plan, int64_t families::RowInputs::*count) {
