@@ -10,6 +10,7 @@ FILE = "latent/v1/image_generation.proto"
 EXTENDED = "google/protobuf/descriptor.proto"
 REQUEST = "GenerateRequest"
 TENSOR = "Tensor"  # an array, or lists of numbers
+ADAPTER = "Adapter"  # a text, or as much of a tuple as is said
 MESSAGE_FIELD, FIELD = 4, 2  # numbers of FileDescriptorProto.message_type and DescriptorProto.field, as paths have them
 
 Field = descriptor_pb2.FieldDescriptorProto
@@ -104,6 +105,8 @@ def _comments(file: descriptor_pb2.FileDescriptorProto) -> Dict[Tuple[int, ...],
 
 def _type(file: descriptor_pb2.FileDescriptorProto, field: Field) -> str:
     single = _single_type(file, field)
+    if field.type_name.rpartition(".")[2] == ADAPTER:
+        return f"Union[Sequence[{single}], Mapping[str, Union[float, Tuple[float, float]]], str]"
     return f"Sequence[{single}]" if field.label == Field.LABEL_REPEATED else single
 
 
@@ -129,6 +132,8 @@ def _message_type(file: descriptor_pb2.FileDescriptorProto, message: "descriptor
         return "Mapping[str, Any]"
     if message.name == TENSOR:
         return "Union[Mapping[str, Any], Array, Sequence[Any]]"
+    if message.name == ADAPTER:
+        return "Union[Mapping[str, Any], str, Tuple[str, float], Tuple[str, float, float]]"
     kinds = [_type(file, field) for field in message.field]
     if len(kinds) == 1:
         return f"Union[Mapping[str, Any], {kinds[0]}]"

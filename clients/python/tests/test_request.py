@@ -128,6 +128,19 @@ class FieldTest(unittest.TestCase):
         self.assertEqual((request.crops_coords_top_left.top, request.crops_coords_top_left.left), (1, 2))
         self.assertEqual((request.target_size.width, request.target_size.height), (640, 320))
 
+    def test_adapters_as_people_write_them(self):
+        said = [{"name": "film", "weight": 0.8}, {"name": "styles/ink"}]
+        for value in (said, ["film:0.8", "styles/ink"], [("film", 0.8), ("styles/ink",)]):
+            self.assertEqual(to_parameters(make_request({"adapters": value})), {"adapters": said})
+        both = {"name": "film", "weight": 0.8, "text_encoder_weight": 0.0}
+        for value in ({"film": (0.8, 0)}, "film:0.8:0", [("film", 0.8, 0)], both):
+            self.assertEqual(to_parameters(make_request({"adapters": value})), {"adapters": [both]})
+        self.assertEqual(to_parameters(make_request({"adapters": {"film": 0.8, "ink": 1}}))["adapters"],
+                         [{"name": "film", "weight": 0.8}, {"name": "ink", "weight": 1.0}])
+        for value in ("film:much", "film:1:2:3", [()], [("film", 1, 2, 3)], {"film": None, "ink": (1, 2, 3)}):
+            with self.assertRaisesRegex(ValueError, r"^adapters: .*NAME\[:WEIGHT"):
+                make_request({"adapters": value})
+
     def test_parameters_make_the_request_that_they_come_from(self):
         request = make_request({"prompt": "p", "original_size": (512, 768), "crops_coords_top_left": (0, 0), "seeds": [3],
                                 "output": {"format": "webp"}, "scheduler": "euler", "guidance_interval": (0, 1)})
