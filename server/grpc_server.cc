@@ -169,12 +169,14 @@ absl::Status GrpcServer::ListenForProbes(const Options& options) {
 
 absl::Status GrpcServer::ListenOverHttp(const Options& options) {
   if (options.http_listen.empty()) return absl::OkStatus();
-  ASSIGN_OR_RETURN(http_, http::HttpServer::Listen({.listen = options.http_listen,
-                                                    .max_request_bytes = options.max_request_bytes,
-                                                    .tls = tls_.get(),
-                                                    .cors_origins = options.http_cors_origins,
-                                                    .version = options.version},
-                                                   environment_, health_));
+  ASSIGN_OR_RETURN(http_,
+                   http::HttpServer::Listen({.listen = options.http_listen,
+                                             .max_request_bytes = options.max_request_bytes,
+                                             .tls = tls_.get(),
+                                             .cors_origins = options.http_cors_origins,
+                                             .version = options.version,
+                                             .client_memory = [this] { return client_memory(); }},
+                                            environment_, health_));
   return absl::OkStatus();
 }
 

@@ -34,6 +34,7 @@
 #include "server/http/exchange/answer_head.h"
 #include "server/http/exchange/http_status.h"
 #include "server/http/exchange/origin.h"
+#include "server/http/exchange/peer_name.h"
 #include "server/http/exchange/target.h"
 #include "server/http/peer_certificate.h"
 #include "server/http/routes/request_limits.h"
@@ -62,13 +63,6 @@ constexpr absl::Duration kLastBytes = absl::Seconds(2);
 constexpr size_t kReadAtOnce = 256 << 10;
 
 std::string TextOf(boost::beast::string_view text) { return std::string(text.data(), text.size()); }
-
-// As gRPC names a peer.
-std::string PeerName(const Tcp::endpoint& peer) {
-  const std::string address = peer.address().to_string();
-  return peer.address().is_v6() ? absl::StrCat("ipv6:[", address, "]:", peer.port())
-                                : absl::StrCat("ipv4:", address, ":", peer.port());
-}
 
 Request RequestOf(const Parser::value_type& message) {
   Request request;
@@ -116,7 +110,7 @@ class StreamConnection final : public Connection,
       Error error;
       const Tcp::endpoint peer = self.socket().remote_endpoint(error);
       if (error) return self.CloseSocket();
-      self.peer_ = PeerName(peer);
+      self.peer_ = PeerName(peer.address().to_string(), peer.port());
       self.Handshake();
     });
   }
@@ -319,7 +313,19 @@ class StreamConnection final : public Connection,
     parser_.reset();
     if (route_->dialect) return StartCall();
     held_body_.reset();
+    if (route_->takes_time) return AnswerLater();
     Send(route_->answer(request_, caller_));
+  }
+
+  // By a thread that may wait.
+  void AnswerLater() {
+    asio::post(threads_.readers, [self = this->shared_from_this()] {
+      const absl::Status made = CatchOutOfMemory([&] {
+        self->Post([answer = self->route_->answer(self->request_, self->caller_)](
+                       StreamConnection& later) { later.Send(answer); });
+      });
+      if (!made.ok()) self->Close();
+    });
   }
 
   // An error behind which the connection cannot go on: a body that was not read is on its way.

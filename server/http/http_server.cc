@@ -59,6 +59,16 @@ absl::StatusOr<Tcp::endpoint> EndpointOf(asio::io_context& io, const std::string
   return found.begin()->endpoint();
 }
 
+// Clients that may ask a loopback address without more are taken for those who run the server.
+OwnAnswers::Options OwnOptions(const HttpServer::Options& options,
+                               const generation::CallEnvironment& environment) {
+  const bool asks_clients = options.tls != nullptr && options.tls->clients() != nullptr;
+  const bool asks_keys = environment.caller_of_key != nullptr;
+  return {.version = options.version,
+          .for_operators = IsLoopback(options.listen) && !asks_clients && !asks_keys,
+          .client_memory = options.client_memory};
+}
+
 }  // namespace
 
 class HttpServer::Port {
@@ -66,8 +76,8 @@ class HttpServer::Port {
   Port(const Options& options, generation::CallEnvironment environment,
        const process::Health& health)
       : service_{.environment = environment,
-                 .router =
-                     Router(MakeRoutes(environment.engine, health, running_, options.version)),
+                 .router = Router(MakeRoutes(environment.engine, health, running_,
+                                             OwnOptions(options, environment))),
                  .running = running_,
                  .max_request_bytes = options.max_request_bytes,
                  .clients = options.tls == nullptr ? nullptr : options.tls->clients(),

@@ -10,6 +10,7 @@
 #include "absl/time/time.h"
 #include "server/generation/active_calls.h"
 #include "server/http/exchange/origin.h"
+#include "server/http/own/own_answers.h"
 #include "server/process/lifetime/health.h"
 #include "server/tls/tls.h"
 
@@ -24,6 +25,7 @@ class HttpServer {
     const tls::Tls* tls = nullptr;  // outlives the server; null: plain text
     Origins cors_origins;           // whose pages may ask, besides its own (exchange/origin.h)
     std::string version;
+    AskClientMemory client_memory;  // as of OwnAnswers
   };
 
   // Listens. What `environment` refers to, and `health`, outlive the server. FAILED_PRECONDITION

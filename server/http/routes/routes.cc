@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -169,17 +170,31 @@ void AddSdapi(engine::Engine& engine, const RunningCalls& running, const std::st
   }
 }
 
+void AddOwn(const std::shared_ptr<const OwnAnswers>& own, Routes& routes) {
+  routes.push_back(
+      Get("/latent/v1/status", [own](const auto&, const auto&) { return own->Status(); }));
+  routes.push_back(Get("/latent/v1/capabilities", [own](const auto&, const std::string& caller) {
+    return own->Capabilities(caller);
+  }));
+  routes.push_back(
+      Get("/latent/v1/memory", [own](const auto&, const auto&) { return own->Memory(); }));
+  routes.push_back(
+      Get("/latent/v1/graphs", [own](const auto&, const auto&) { return own->Graphs(); }));
+  routes.back().takes_time = true;
+}
+
 }  // namespace
 
 Routes MakeRoutes(engine::Engine& engine, const process::Health& health,
-                  const RunningCalls& running, const std::string& version) {
+                  const RunningCalls& running, const OwnAnswers::Options& own) {
   Routes routes;
   AddProbes(health, routes);
   // Clients leave the first out, or have the prefix of another server.
   for (const char* prefix : {"/v1", "", "/v3"}) AddOpenAi(prefix, engine, health, routes);
-  AddSdapi(engine, running, version, routes);
+  AddSdapi(engine, running, own.version, routes);
   routes.push_back(
       Draw("/hf", [&engine] { return std::make_unique<HuggingFaceDialect>(ServedBy(engine)); }));
+  AddOwn(std::make_shared<const OwnAnswers>(engine, own), routes);
   return routes;
 }
 
