@@ -15,6 +15,7 @@
 #include "server/http/hugging_face/hugging_face_dialect.h"
 #include "server/http/openai/openai_answer.h"
 #include "server/http/openai/openai_dialect.h"
+#include "server/http/page/page.h"
 #include "server/http/sdapi/sdapi_dialect.h"
 #include "server/http/sdapi/sdapi_lists.h"
 
@@ -170,6 +171,15 @@ void AddSdapi(engine::Engine& engine, const RunningCalls& running, const std::st
   }
 }
 
+void AddPage(Routes& routes) {
+  for (const PageFile& file : PageFiles()) {
+    routes.push_back(Get(PathOf(file), [&file](const Request& request, const auto&) {
+      return ShowPageFile(file, request);
+    }));
+    routes.back().open_to_all = true;
+  }
+}
+
 void AddOwn(const std::shared_ptr<const OwnAnswers>& own, Routes& routes) {
   routes.push_back(
       Get("/latent/v1/status", [own](const auto&, const auto&) { return own->Status(); }));
@@ -195,6 +205,7 @@ Routes MakeRoutes(engine::Engine& engine, const process::Health& health,
   routes.push_back(
       Draw("/hf", [&engine] { return std::make_unique<HuggingFaceDialect>(ServedBy(engine)); }));
   AddOwn(std::make_shared<const OwnAnswers>(engine, own), routes);
+  AddPage(routes);
   return routes;
 }
 
