@@ -274,9 +274,10 @@ TEST_F(SdapiRequestTest, KeysThatAreNotReadHaveTheirTypes) {
     const std::string name(absl::StripPrefix(absl::string_view(member), "\""));
     EXPECT_THAT(NamesIn(Read(member)), ElementsAre(name.substr(0, name.find('"')))) << member;
   }
-  EXPECT_OK(Read(R"("save_images": 1, "do_not_save_grid": "False", "subseed": "-1", "s_noise": "1",
+  EXPECT_OK(
+      Read(R"members("save_images": 1, "do_not_save_grid": "False", "subseed": "-1", "s_noise": "1",
                     "hr_scale": 2, "hr_new": [], "send_images": "true", "script_args": [],
-                    "comments": {}, "force_task_id": "task(a)", "eta": 0.5)"));
+                    "comments": {}, "force_task_id": "task(a)", "eta": 0.5)members"));
 }
 
 TEST_F(SdapiRequestTest, AnImg2ImgStartsFromOnePicture) {
