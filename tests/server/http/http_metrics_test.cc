@@ -15,7 +15,7 @@
 namespace latentd::server::http {
 namespace {
 
-constexpr char kDraw[] = "/v1/images/generations";
+constexpr char kDrawPath[] = "/v1/images/generations";
 
 // One that counts the bytes of both sides.
 class CountedClient final : public HttpClient {
@@ -71,7 +71,8 @@ TEST_F(HttpMetricsTest, ConnectionsAreOpenUntilTheyAreClosed) {
 TEST_F(HttpMetricsTest, BytesAreThoseOfBothSides) {
   CountedClient client(server_->http_address());
   std::thread engine([&] { SendPicture(std::string(700001, 'p')); });
-  client.Send(HttpClient::Format("POST", kDraw, R"({"prompt": "a"})", "Expect: 100-continue\r\n"));
+  client.Send(
+      HttpClient::Format("POST", kDrawPath, R"({"prompt": "a"})", "Expect: 100-continue\r\n"));
   EXPECT_EQ(client.ReadHead().code, 100);
   EXPECT_EQ(client.Read().code, 200);
   engine.join();
@@ -87,7 +88,7 @@ TEST_F(HttpMetricsTest, ResponsesAreCountedByApiAndClass) {
   HttpClient client(server_->http_address());
   for (const char* path : {"/healthz", "/readyz", "/v2/health/live"}) client.Ask("GET", path);
   for (const char* path : {"/v1/models", "/models", "/sdapi/v1/options"}) client.Ask("GET", path);
-  for (const char* path : {kDraw, "/v3/images/edits", "/sdapi/v1/txt2img", "/hf"}) {
+  for (const char* path : {kDrawPath, "/v3/images/edits", "/sdapi/v1/txt2img", "/hf"}) {
     EXPECT_LT(client.Ask("POST", path, "{}").code, 500) << path;
   }
   client.Ask("GET", "/v1/nothing");
@@ -103,10 +104,10 @@ TEST_F(HttpMetricsTest, ResponsesAreCountedByApiAndClass) {
 TEST_F(HttpMetricsTest, AResponseCountsOnceHoweverManyPiecesItHas) {
   HttpClient client(server_->http_address());
   std::thread engine([&] { SendPicture(std::string(700001, 'p')); });
-  EXPECT_EQ(client.Ask("POST", kDraw, R"({"prompt": "a", "stream": true})").code, 200);
+  EXPECT_EQ(client.Ask("POST", kDrawPath, R"({"prompt": "a", "stream": true})").code, 200);
   engine.join();
   engine_.set_submit_status(absl::InternalError("fault"));
-  EXPECT_EQ(client.Ask("POST", kDraw, R"({"prompt": "a"})").code, 500);
+  EXPECT_EQ(client.Ask("POST", kDrawPath, R"({"prompt": "a"})").code, 500);
   EXPECT_EQ(Responses("openai", "2xx"), 1);
   EXPECT_EQ(Responses("openai", "5xx"), 1);
 }

@@ -175,7 +175,9 @@ TEST_F(OpenApiTest, EveryPropertyIsRead) {
 TEST_F(OpenApiTest, NamesAreUniqueAndReferencesLeadSomewhere) {
   std::set<std::string> operations, defined;
   for (const Line& line : lines_) {
-    if (line.key == "operationId") EXPECT_TRUE(operations.insert(line.value).second) << line.value;
+    if (line.key == "operationId") {
+      EXPECT_TRUE(operations.insert(line.value).second) << line.value;
+    }
     if (line.indent == 4) defined.insert(line.key);
   }
   int references = 0;

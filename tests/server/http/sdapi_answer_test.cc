@@ -125,7 +125,7 @@ TEST_F(SdapiAnswerTest, BadFieldsAreUnprocessableAndOtherErrorsAreNot) {
   EXPECT_EQ(SdapiRefusal(InvalidFields({{"steps", "at most 150"}})).code, 422);
   EXPECT_EQ(SdapiRefusal(absl::InvalidArgumentError("why")).code, 400);
   EXPECT_EQ(SdapiRefusal(absl::UnavailableError("why")).code, 503);
-  SdapiDialect dialect(false, TwoModels(), "1.2");
+  SdapiDialect dialect(false, {.models = TwoModels()}, "1.2");
   v1::GenerateRequest read;
   EXPECT_OK(dialect.Read({.method = "POST", .body = R"({"prompt": "a", "steps": 200})"}, read));
   Answer answer = dialect.Refuse(InvalidFields({{"num_inference_steps", "at most 150"}}));
