@@ -49,7 +49,10 @@ class PathPoolTest : public ::testing::Test {
 
   std::vector<float> In(int64_t slot) const {
     const Buffer row = pool_->memory().Rows(slot, slot + 1);
-    return {row.as<float>().begin(), row.as<float>().end()};
+    const Buffer own = Buffer::Allocate(row.dtype(), row.shape());
+    EXPECT_OK(device::Host().Copy(row, own, *stream_));
+    EXPECT_OK(stream_->Synchronize());
+    return {own.as<float>().begin(), own.as<float>().end()};
   }
 
   int64_t elements_ = 0;
