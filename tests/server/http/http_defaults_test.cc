@@ -132,7 +132,6 @@ TEST_F(HttpDefaultsTest, WhatIsWrongIsNamed) {
       {"guidance_scale: 31", "guidance_scale must be"},
       {"guidance_scale: nan", "guidance_scale"},
       {"strength: 2", "strength must be"},
-      {"scheduler: 'none'", "scheduler"},
       {"output { quality: 50 }", "output.quality"},
       {"adapters { name: 'film' weight: 11 }", "adapters[0].weight"},
   };
