@@ -15,6 +15,7 @@
 #include "core/base/threads/thread_watch.h"
 #include "core/base/threads/threads.h"
 #include "server/grpc_server.h"
+#include "server/http/request/http_defaults.h"
 #include "server/process/lifetime/background_task.h"
 #include "server/process/lifetime/exit_timer.h"
 #include "server/process/lifetime/health.h"
@@ -347,7 +348,7 @@ int ServeUntilStopped(const config::Options& options, const std::string& version
   auto server = GrpcServer::Start(
       ServerOptions(options, version, spans->get(), signals, of_clients.received_bytes), **engine,
       SystemClock());
-  if (!server.ok()) return FailToStart(server.status());
+  if (!server.ok()) return Fail(server.status());
   signals.DrainFirst();
   LogAddresses(**server, options.tls_files, version);
   (*engine)->metrics().GetGauge(metrics::kBuildInfo, {version}).Set(1);
@@ -394,7 +395,11 @@ int ServeUntilStopped(const config::Options& options, const std::string& version
 
 int Serve(const config::Options& options, const std::string& version,
           const MakeEngine& make_engine) {
-  const int exit_code = ServeUntilStopped(options, version, make_engine);
+  // Before checkpoints are read, and as a wrong flag: what else a server refuses to listen with are
+  // files and ports.
+  const absl::Status defaults = http::ParseDefaults(options.http_defaults).status();
+  const int exit_code =
+      defaults.ok() ? ServeUntilStopped(options, version, make_engine) : FailToStart(defaults);
   process::FlushLog();
   return exit_code;
 }

@@ -183,6 +183,12 @@ class DefaultsTest(unittest.TestCase):
         drawn = parameters(steps=2, guidance_scale=4)
         self.assertEqual((drawn["num_inference_steps"], drawn["guidance_scale"]), (2, 4))
 
+    def test_wrong_ones_are_a_wrong_flag(self):
+        server = Server("--http-listen=127.0.0.1:0", "--http-defaults=steps: 3")
+        self.addCleanup(server.kill)
+        self.assertEqual(server.wait(), 2, server.log())
+        self.assertIn("--http-defaults", server.log())
+
 
 if __name__ == "__main__":
     unittest.main()
