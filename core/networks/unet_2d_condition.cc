@@ -1,90 +1,31 @@
 #include "core/networks/unet_2d_condition.h"
 
+#include <utility>
+
 #include "core/networks/unet_2d_blocks.h"
+#include "core/networks/unet_2d_conditions.h"
 
 namespace latentd::networks {
 namespace {
 
-// [n] -> [n, dim].
-Value Sinusoids(GraphBuilder& b, const Unet2dConditionConfig& config, Value t, int64_t dim) {
-  return b.TimestepEmbedding(t, {.dim = dim,
-                                 .flip_sin_to_cos = config.flip_sin_to_cos,
-                                 .downscale_freq_shift = static_cast<float>(config.freq_shift)});
+// The main path down does not read what is added to its outputs.
+void AddResiduals(GraphBuilder& b, const std::vector<Value>& residuals, std::vector<Value>& skips) {
+  for (size_t i = 0; i < skips.size(); ++i) skips[i] = b.Add(skips[i], residuals[i]);
 }
 
-// The added condition, [n, time_embedding_dim]: the pooled text beside the sinusoids of every time
-// id. The ids are embedded column by column, since flattening them would mix rows into dimension 0.
-Value AddedEmbedding(const Scope& unet, const Unet2dConditionConfig& config,
-                     const Unet2dConditionInputs& inputs) {
-  GraphBuilder& b = unet.builder();
-  const int64_t rows = Dimension(b, inputs.time_ids, 0), ids = Dimension(b, inputs.time_ids, 1);
-  std::vector<Value> parts = {inputs.text_embeds};
-  for (int64_t i = 0; i < ids; ++i) {
-    const Value column = b.Reshape(b.Slice(inputs.time_ids, 1, i, i + 1), {rows});
-    parts.push_back(Sinusoids(b, config, column, config.addition_time_embed_dim));
+// One for each skip connection, and the middle's.
+bool CheckResiduals(GraphBuilder& b, const std::vector<Value>& residuals,
+                    const std::vector<Value>& skips, Value middle) {
+  if (residuals.empty()) return true;
+  bool fits = residuals.size() == skips.size() + 1;
+  for (size_t i = 0; fits && i < residuals.size(); ++i) {
+    fits = b.shape(residuals[i]) == b.shape(i < skips.size() ? skips[i] : middle);
   }
-  // This embedding has silu whatever the config's act_fn is.
-  return TimestepMlp(unet.Child("add_embedding"), b.Concat(parts, 1), config.time_embedding_dim,
-                     Activation::kSilu);
-}
-
-Value TimeEmbedding(const Scope& unet, const Unet2dConditionConfig& config,
-                    const Unet2dConditionInputs& inputs) {
-  GraphBuilder& b = unet.builder();
-  const Scope embedding = unet.Child("time_embedding");
-  const int64_t features = config.blocks.front().channels;
-  Value sinusoids = Sinusoids(b, config, inputs.timestep, features);
-  if (config.time_cond_proj_dim > 0) {
-    const Value condition =
-        Linear(embedding.Child("cond_proj"), inputs.timestep_cond, features, Bias::kNone);
-    sinusoids = b.Add(sinusoids, condition);
-  }
-  Value time = TimestepMlp(embedding, sinusoids, config.time_embedding_dim, config.activation);
-  if (config.timestep_post_activation) time = Activate(b, time, *config.timestep_post_activation);
-  if (config.text_time) time = b.Add(time, AddedEmbedding(unet, config, inputs));
-  if (config.time_embedding_activation) {
-    time = Activate(b, time, *config.time_embedding_activation);
-  }
-  return time;
-}
-
-absl::Status CheckShape(const GraphBuilder& b, absl::string_view name, Value value,
-                        const Shape& wanted) {
-  if (value.id < 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the UNet's input ", name, " is missing: its config asks for it"));
-  }
-  if (b.shape(value) == wanted) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("the UNet's input ", name, " has shape ", b.shape(value).ToString(), ", but ",
-                   wanted.ToString(), " is what its config asks for"));
-}
-
-// Sizes that the inputs may choose (rows, height, width, tokens, ids) are taken from where they are
-// first seen.
-absl::Status CheckInputs(const GraphBuilder& b, const Unet2dConditionConfig& config,
-                         const Unet2dConditionInputs& inputs) {
-  const auto size = [&](Value value, int dimension) { return Dimension(b, value, dimension); };
-  const int64_t rows = size(inputs.sample, 0);
-  absl::Status status;
-  status.Update(
-      CheckShape(b, "sample", inputs.sample,
-                 {rows, config.in_channels, size(inputs.sample, 2), size(inputs.sample, 3)}));
-  status.Update(CheckShape(b, "timestep", inputs.timestep, {rows}));
-  status.Update(
-      CheckShape(b, "encoder_hidden_states", inputs.encoder_hidden_states,
-                 {rows, size(inputs.encoder_hidden_states, 1), config.cross_attention_dim}));
-  if (config.time_cond_proj_dim > 0) {
-    status.Update(
-        CheckShape(b, "timestep_cond", inputs.timestep_cond, {rows, config.time_cond_proj_dim}));
-  }
-  if (config.text_time) {
-    const int64_t ids = size(inputs.time_ids, 1);
-    status.Update(CheckShape(b, "time_ids", inputs.time_ids, {rows, ids}));
-    status.Update(
-        CheckShape(b, "text_embeds", inputs.text_embeds, {rows, config.TextEmbedFeatures(ids)}));
-  }
-  return status;
+  if (fits) return true;
+  b.Fail(absl::InvalidArgumentError(
+      absl::StrCat("the UNet's input residuals must be ", skips.size() + 1,
+                   " values, one with the shape of each skip connection and of the middle")));
+  return false;
 }
 
 }  // namespace
@@ -96,10 +37,7 @@ Value Unet2dCondition(GraphBuilder& builder, const Unet2dConditionConfig& config
     builder.Fail(std::move(status));
     return inputs.sample;
   }
-  // Every residual block activates the time embedding first; it is done here once.
-  const Value time = TimeEmbedding(unet, config, inputs);
-  const UnetConditions conditions = {.time = Activate(builder, time, config.activation),
-                                     .text = inputs.encoder_hidden_states};
+  const UnetConditions conditions = EmbedConditions(unet, config, inputs);
   Value x = inputs.sample;
   if (config.center_input_sample) {
     x = builder.Sub(builder.Mul(builder.Scalar(2), x), builder.Scalar(1));
@@ -112,6 +50,11 @@ Value Unet2dCondition(GraphBuilder& builder, const Unet2dConditionConfig& config
     x = UnetDownBlock(unet, config, i, x, conditions, skips);
   }
   x = UnetMiddleBlock(unet, config, x, conditions);
+  if (!CheckResiduals(builder, inputs.residuals, skips, x)) return inputs.sample;
+  if (!inputs.residuals.empty()) {
+    AddResiduals(builder, inputs.residuals, skips);
+    x = builder.Add(x, inputs.residuals.back());
+  }
   for (size_t i = 0; i < config.blocks.size(); ++i) {
     x = UnetUpBlock(unet, config, i, x, conditions, skips);
   }

@@ -2,6 +2,8 @@
 // and time.
 #pragma once
 
+#include <vector>
+
 #include "core/networks/config/unet_2d_condition_config.h"
 
 namespace latentd::networks {
@@ -15,6 +17,9 @@ struct Unet2dConditionInputs {
   Value time_ids = kNone;     // f32 [n, ids]: sizes, crops, aesthetic score
   // Read iff config.time_cond_proj_dim is not 0: in latent consistency models the guidance scale.
   Value timestep_cond = kNone;  // [n, config.time_cond_proj_dim]
+  // Added to the skip connections, in order, and the last one to what the middle block gives: the
+  // sums of what control networks say (control_net.h). Empty: none.
+  std::vector<Value> residuals = {};
 };
 
 // The prediction, [n, out_channels, h, w]. `component` is the prefix of the weights' names

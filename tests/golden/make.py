@@ -3,7 +3,7 @@
 Usage: python make.py --model DIR --cases DIR --out DIR [--full]
                       [--case PREFIX] [--only pictures,networks,tokens,losses,likeness]
 
-Every case is data: pictures.json (with checkpoints.json), networks.json, tokens.json and likeness.json in --cases say
+Every case is data: pictures.json (with checkpoints.json and controls.json), networks.json, tokens.json and likeness.json in --cases say
 what to compute.
 """
 import argparse
@@ -17,8 +17,9 @@ import zlib
 import diffusers
 import numpy
 import torch
-from diffusers import (AutoPipelineForImage2Image, AutoPipelineForInpainting, StableDiffusionPipeline, StableDiffusionXLImg2ImgPipeline,
-                       StableDiffusionXLPipeline)
+from diffusers import (AutoPipelineForImage2Image, AutoPipelineForInpainting, StableDiffusionControlNetImg2ImgPipeline,
+                       StableDiffusionControlNetPipeline, StableDiffusionPipeline, StableDiffusionXLControlNetImg2ImgPipeline,
+                       StableDiffusionXLControlNetPipeline, StableDiffusionXLImg2ImgPipeline, StableDiffusionXLPipeline)
 from diffusers.utils.torch_utils import randn_tensor
 from PIL import Image
 from safetensors.torch import load_file, save_file
@@ -87,9 +88,9 @@ def fill_with_synthetic_weights(module):
     return module.eval()
 
 
-def evaluate_unet(case, dtype=torch.float32):
+def unet_inputs(case, dtype):
+    """What a UNet and its ControlNets read, and the part of it that diffusers calls added."""
     config, rows, (height, width) = case["config"], case["rows"], case["size"]
-    network = fill_with_synthetic_weights(diffusers.UNet2DConditionModel(**config)).to(dtype)
     inputs = {
         "sample": noise((rows, config.get("in_channels", 4), height, width), 1).to(dtype),
         "timestep": torch.tensor(case["timesteps"], dtype=torch.float32),
@@ -103,8 +104,46 @@ def evaluate_unet(case, dtype=torch.float32):
             "text_embeds": noise((rows, features), 3).to(dtype),
             "time_ids": torch.tensor([ids] * rows, dtype=torch.float32),
         }
-    out = network(**inputs, added_cond_kwargs=added).sample
-    return network, {**inputs, **(added or {})}, {"out": out}
+    return inputs, added
+
+
+def skip_shapes(case):
+    """Shapes of a UNet's skip connections, and of its middle."""
+    config, rows, (height, width) = case["config"], case["rows"], case["size"]
+    channels = config["block_out_channels"]
+    shapes = [(rows, channels[0], height, width)]
+    for i, own in enumerate(channels):
+        shapes += [(rows, own, height, width)] * config["layers_per_block"]
+        if i + 1 < len(channels):
+            height, width = (height + 1) // 2, (width + 1) // 2
+            shapes.append((rows, own, height, width))
+    return shapes + [(rows, channels[-1], height, width)]
+
+
+def named_residuals(residuals):
+    return {f"residual.{i}": residual for i, residual in enumerate(residuals)}
+
+
+def evaluate_unet(case, dtype=torch.float32):
+    network = fill_with_synthetic_weights(diffusers.UNet2DConditionModel(**case["config"])).to(dtype)
+    inputs, added = unet_inputs(case, dtype)
+    residuals = []
+    if case.get("residuals"):
+        residuals = [noise(shape, 10 + i).to(dtype) for i, shape in enumerate(skip_shapes(case))]
+    given = {"down_block_additional_residuals": residuals[:-1],
+             "mid_block_additional_residual": residuals[-1]} if residuals else {}
+    out = network(**inputs, **given, added_cond_kwargs=added).sample
+    return network, {**inputs, **(added or {}), **named_residuals(residuals)}, {"out": out}
+
+
+def evaluate_control_net(case, dtype=torch.float32):
+    rows, (height, width) = case["rows"], case["size"]
+    scale = 2 ** (len(case["config"].get("conditioning_embedding_out_channels", (16, 32, 96, 256))) - 1)
+    network = fill_with_synthetic_weights(diffusers.ControlNetModel(**case["config"])).to(dtype)
+    inputs, added = unet_inputs(case, dtype)
+    image = (noise((rows, 3, scale * height, scale * width), 4).tanh() / 2 + 0.5).to(dtype)
+    down, mid = network(**inputs, controlnet_cond=image, added_cond_kwargs=added, return_dict=False)
+    return network, {**inputs, **(added or {}), "image": image}, named_residuals([*down, mid])
 
 
 def evaluate_autoencoder(case, dtype=torch.float32):
@@ -175,6 +214,7 @@ def evaluate_image_encoder(case, dtype=torch.float32):
 
 EVALUATE = {
     "UNet2DConditionModel": evaluate_unet,
+    "ControlNetModel": evaluate_control_net,
     "UNetSpatioTemporalConditionModel": evaluate_video_unet,
     "AutoencoderKLTemporalDecoder": evaluate_video_autoencoder,
     "CLIPVisionModelWithProjection": evaluate_image_encoder,
@@ -221,6 +261,26 @@ def synthetic_network(class_name, config):
     return module
 
 
+def synthetic_control_net(net, dtype, list_file):
+    """The ControlNet of an entry of controls.json; its parameters are listed in that file."""
+    module = fill_with_synthetic_weights(diffusers.ControlNetModel.from_config(net["config"]))
+    zeros = ("controlnet_down_blocks.", "controlnet_mid_block.")
+    scale(module, {name: net["zero_gain"] for name, _ in module.named_parameters() if name.startswith(zeros)})
+    os.makedirs(os.path.dirname(list_file), exist_ok=True)
+    with open(list_file, "w") as file:
+        json.dump({name: list(p.shape) for name, p in module.named_parameters()}, file, indent=0)
+    return module.to(dtype)
+
+
+# Pipelines that draw with ControlNets, by whether they are SDXL's and whether they start from an image.
+CONTROLLED = {
+    (False, False): StableDiffusionControlNetPipeline,
+    (False, True): StableDiffusionControlNetImg2ImgPipeline,
+    (True, False): StableDiffusionXLControlNetPipeline,
+    (True, True): StableDiffusionXLControlNetImg2ImgPipeline,
+}
+
+
 def synthetic_pipeline(checkpoint, like, tokenizer, dtype, lists=None):
     """The pipeline of an entry of checkpoints.json and, in the file `lists`, the parameters of its own networks.
 
@@ -261,6 +321,8 @@ class Checkpoints:
     def __init__(self, model, cases, dtype):
         with open(f"{cases}/checkpoints.json") as file:
             self.synthetic = json.load(file)
+        with open(f"{cases}/controls.json") as file:
+            self.controls = json.load(file)
         self.model, self.dtype, self.made = model, dtype, {}
 
     def of(self, case, lists=None):
@@ -275,6 +337,11 @@ class Checkpoints:
                     own, self.synthetic.get(own.get("like"), {}), f"{self.model}/base/tokenizer", self.dtype,
                     lists and f"{lists}/{name}.parameters.json"))
         return self.made[name]
+
+    def nets(self, case, lists):
+        """The ControlNets of the case's controls; their parameters are listed in the folder `lists`."""
+        names = [control["name"] for control in case["controls"]]
+        return [synthetic_control_net(self.controls[name], self.dtype, f"{lists}/{name}.parameters.json") for name in names]
 
 
 class WeightedText:
@@ -428,6 +495,36 @@ class Pipelines:
         for pipeline in pipelines:
             pipeline.set_progress_bar_config(disable=True)
 
+    def controlled(self, nets, from_image):
+        """A pipeline of the base with these ControlNets."""
+        is_xl = isinstance(self.base, StableDiffusionXLPipeline)
+        options = {"requires_safety_checker": False}
+        if is_xl:
+            options = {"add_watermarker": False,
+                       "force_zeros_for_empty_prompt": self.base.config.force_zeros_for_empty_prompt}
+        pipeline = CONTROLLED[is_xl, from_image](
+            **self.base.components, controlnet=nets[0] if len(nets) == 1 else nets, **options)
+        self.schedulers[id(pipeline)] = self.schedulers[id(self.base)]
+        pipeline.set_progress_bar_config(disable=True)
+        return pipeline
+
+    def make_controlled(self, case, out, nets):
+        """As make, of a case with controls."""
+        controls, from_image = case["controls"], case["task"] == "image-to-image"
+        pipeline = self.controlled(nets, from_image)
+        images = [Image.open(f"{out}/{control['image']}-0.png").convert("RGB") for control in controls]
+        fields = {"controlnet_conditioning_scale": "scale", "control_guidance_start": "start", "control_guidance_end": "end"}
+        defaults = {"scale": 1.0, "start": 0.0, "end": 1.0}
+        more = {name: [control.get(field, defaults[field]) for control in controls] for name, field in fields.items()}
+        if len(controls) == 1:
+            images, more = images[0], {name: values[0] for name, values in more.items()}
+        more.update(image=images, height=case["height"], width=case["width"])
+        if from_image:
+            more.update(image=Image.open(f"{out}/{case['image']}-0.png"), control_image=images, strength=case["strength"])
+        if "denoising_end" in case:
+            more["denoising_end"] = case["denoising_end"]
+        return *self.run(pipeline, case, **more), None
+
     def set_scheduler(self, pipeline, wanted):
         own = self.schedulers[id(pipeline)]
         name = wanted.get("class", type(own).__name__)
@@ -571,8 +668,13 @@ def make_pictures(model, folder, cases, out, selected):
         for of_dtype in (pipelines, wide.of(case)):
             of_dtype.set_loras(case, f"{folder}/loras")
             of_dtype.set_words(case, f"{folder}/embeddings")
-        latents, images, handed_over = pipelines.make(case, out)
-        wide_latents, wide_images, _ = wide.of(case).make(case, out)
+        if "controls" in case:
+            lists = f"{os.path.dirname(out)}/controls"
+            latents, images, handed_over = pipelines.make_controlled(case, out, exact.nets(case, lists))
+            wide_latents, wide_images, _ = wide.of(case).make_controlled(case, out, wide.nets(case, lists))
+        else:
+            latents, images, handed_over = pipelines.make(case, out)
+            wide_latents, wide_images, _ = wide.of(case).make(case, out)
         tensors = {"latents": latents, **pipelines.text(case)}
         if handed_over is not None:
             tensors["latents_handed_over"] = handed_over

@@ -8,6 +8,7 @@
 #include "core/networks/autoencoder_tiny.h"
 #include "core/networks/clip_text.h"
 #include "core/networks/clip_vision.h"
+#include "core/networks/control_net.h"
 #include "core/networks/unet_2d_condition.h"
 #include "core/networks/unet_spatio_temporal.h"
 
@@ -39,18 +40,40 @@ Graphs One(GraphBuilder b) {
   return std::vector<Graph>{std::move(graph)};
 }
 
-Graphs UnetGraphs(absl::string_view text, const InputShapes& inputs) {
-  ASSIGN_OR_RETURN(const auto config, networks::ParseUnet2dConditionConfig(text, kConfig));
-  GraphBuilder b;
+networks::Unet2dConditionInputs UnetInputs(GraphBuilder& b, const InputShapes& inputs,
+                                           bool text_time) {
   networks::Unet2dConditionInputs values = {
       .sample = Input(b, inputs, "sample", Rate::kStep),
       .timestep = Input(b, inputs, "timestep", Rate::kStep),
       .encoder_hidden_states = Input(b, inputs, "encoder_hidden_states", Rate::kRequest)};
-  if (config.text_time) {
-    values.text_embeds = Input(b, inputs, "text_embeds", Rate::kRequest);
-    values.time_ids = Input(b, inputs, "time_ids", Rate::kRequest);
+  if (!text_time) return values;
+  values.text_embeds = Input(b, inputs, "text_embeds", Rate::kRequest);
+  values.time_ids = Input(b, inputs, "time_ids", Rate::kRequest);
+  return values;
+}
+
+std::string ResidualName(size_t index) { return absl::StrCat("residual.", index); }
+
+Graphs UnetGraphs(absl::string_view text, const InputShapes& inputs) {
+  ASSIGN_OR_RETURN(const auto config, networks::ParseUnet2dConditionConfig(text, kConfig));
+  GraphBuilder b;
+  networks::Unet2dConditionInputs values = UnetInputs(b, inputs, config.text_time);
+  for (size_t i = 0; inputs.contains(ResidualName(i)); ++i) {
+    values.residuals.push_back(Input(b, inputs, ResidualName(i), Rate::kStep));
   }
   b.Output("out", networks::Unet2dCondition(b, config, kComponent, values));
+  return One(std::move(b));
+}
+
+// Hint and network are one graph here, and two when latentd serves them.
+Graphs ControlNetGraphs(absl::string_view text, const InputShapes& inputs) {
+  ASSIGN_OR_RETURN(const auto config, networks::ParseControlNetConfig(text, kConfig));
+  GraphBuilder b;
+  const Value hint =
+      networks::ControlNetHint(b, config, kComponent, Input(b, inputs, "image", Rate::kStep));
+  const std::vector<Value> residuals = networks::ControlNet(
+      b, config, kComponent, UnetInputs(b, inputs, config.unet.text_time), hint);
+  for (size_t i = 0; i < residuals.size(); ++i) b.Output(ResidualName(i), residuals[i]);
   return One(std::move(b));
 }
 
@@ -112,6 +135,7 @@ Graphs TextGraphs(absl::string_view text, networks::ClipTextKind kind, const Inp
 Graphs BuildNetworkGraphs(absl::string_view class_name, absl::string_view config,
                           const InputShapes& inputs) {
   if (class_name == "UNet2DConditionModel") return UnetGraphs(config, inputs);
+  if (class_name == "ControlNetModel") return ControlNetGraphs(config, inputs);
   if (class_name == "AutoencoderKL") {
     ASSIGN_OR_RETURN(const auto parsed, networks::ParseAutoencoderKlConfig(config, kConfig));
     return EncoderAndDecoder(parsed, inputs, "moments", networks::EncodeAutoencoderKl,

@@ -1,0 +1,28 @@
+// ControlNetModel: a copy of a UNet's way down and middle, which reads a hint (edges, depth, a
+// pose) beside what the UNet reads, and says what to add to the UNet's skip connections.
+#pragma once
+
+#include <vector>
+
+#include "core/networks/config/control_net_config.h"
+#include "core/networks/unet_2d_condition.h"
+
+namespace latentd::networks {
+
+// The hint as ControlNet reads it, [n, channels of the first block, h, w], from an image
+// [n, 3, h * config.hint_scale(), w * config.hint_scale()] of red, green and blue from 0 to 1. Of
+// no step.
+Value ControlNetHint(GraphBuilder& builder, const ControlNetConfig& config,
+                     absl::string_view component, Value image);
+
+// Residuals for Unet2dConditionInputs of a UNet with such blocks: one for each skip connection, in
+// order, then the middle's. `hint` has the height and width of the sample. Inputs that do not fit
+// are a failure of the builder. What is said there of request-rate values holds here too.
+std::vector<Value> ControlNet(GraphBuilder& builder, const ControlNetConfig& config,
+                              absl::string_view component, const Unet2dConditionInputs& inputs,
+                              Value hint);
+
+// Shapes of one row's residuals for a sample of that height and width, in the same order.
+std::vector<Shape> ResidualShapes(const Unet2dConditionConfig& unet, int64_t height, int64_t width);
+
+}  // namespace latentd::networks
