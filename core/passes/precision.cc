@@ -44,8 +44,15 @@ class PrecisionRewrite {
     } else if (node.rate == Rate::kCheckpoint) {
       stays_f32_[id] = AnyStaysF32(node);
     } else {
-      stays_f32_[id] = node.op == Op::kCast && node.dtype == DType::kF32;
+      stays_f32_[id] = node.op == Op::kCast && node.dtype == DType::kF32 && !IsWidened(node);
     }
+  }
+
+  // A cast to f32 of what comes in the low precision, by which a network that is built in f32 reads
+  // it.
+  bool IsWidened(const Node& node) const {
+    return node.op == Op::kCast && node.dtype == DType::kF32 &&
+           graph_.node(node.operands[0]).dtype == precision_.dtype;
   }
 
   bool AnyStaysF32(const Node& node) const {
@@ -57,6 +64,7 @@ class PrecisionRewrite {
   Value Emit(ValueId id) {
     const Node& node = graph_.node(id);
     if (graph::IsLeaf(node.op) || node.rate == Rate::kCheckpoint) return rewrite_.Copy(id);
+    if (IsWidened(node)) return rewrite_[node.operands[0]];
     if (IsLow(node)) return EmitWith(id, precision_.dtype);
     if (graph::RowOf(node.op).precision.rule == PrecisionRule::kAny) {
       return rewrite_.Copy(id);

@@ -5,6 +5,7 @@
 //   low        convolutions, linears and look-ups that read a checkpoint's weight; attention whose
 //              query is low; norms, elementwise and movement of low operands. Their other operands
 //              are cast down: weights at the checkpoint rate, so that half as much is held.
+//              A cast to f32 of what comes in the low dtype stays low: so a network reads it.
 //   f32        what reads a weight that Precision::f32_weights names, or a value that the network
 //              itself casts to f32; what has an f32 operand and is none of the above (the others
 //              are cast up); matmul, softmax, row_std and timestep_embedding: the step graph's

@@ -81,6 +81,23 @@ TEST(ChoosePrecision, ComputesProductsAndWhatFollowsLow) {
   EXPECT_EQ(Count(graph, Op::kCast), 7);
 }
 
+// A network is built in f32 and widens it, as residuals of control networks.
+TEST(ChoosePrecision, LeavesLowWhatComesLow) {
+  GraphBuilder b;
+  const Value low = b.Input("low", DType::kBF16, {2, 3, 4}, Rate::kStep);
+  const Value other = b.Input("other", DType::kF16, {2, 3, 4}, Rate::kStep);
+  const Value made = Linear(b, Tokens(b));
+  b.Output("low", b.Silu(b.Add(made, b.Cast(low, DType::kF32))));
+  b.Output("f32", b.Gelu(b.Add(made, b.Cast(other, DType::kF32))));
+  b.Output("mixed", b.Tanh(b.Mul(b.Cast(low, DType::kF32), Tokens(b, "scale"))));
+  const Graph graph = std::move(b).Build().value();
+  ASSERT_OK_AND_ASSIGN(const Graph result, ChoosePrecision(graph, kBf16));
+  EXPECT_OK(Verify(result));
+  EXPECT_EQ(DTypeOf(result, Op::kSilu), DType::kBF16) << ToText(result);
+  EXPECT_EQ(DTypeOf(result, Op::kGelu), DType::kF32) << ToText(result);
+  EXPECT_EQ(DTypeOf(result, Op::kTanh), DType::kF32) << ToText(result);
+}
+
 TEST(ChoosePrecision, ReadsWeightsByRecipesOfHalfTheSize) {
   GraphBuilder b;
   const Graph graph = Low(std::move(b), Linear(b, Tokens(b)));
