@@ -15,6 +15,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "core/base/errors/status_macros.h"
 #include "core/base/files/files.h"
 #include "core/base/text/text.h"
@@ -32,9 +33,10 @@ constexpr size_t kMostBytes = size_t{16} << 30;
 constexpr size_t kMostBesideBytes = size_t{1} << 20;
 constexpr absl::string_view kSafetensors = ".safetensors";
 constexpr absl::string_view kPickles[] = {".pt", ".bin", ".ckpt", ".pth"};
-constexpr absl::string_view kFilesOfFolders[] = {"adapter_model.safetensors",
-                                                 "pytorch_lora_weights.safetensors"};
-constexpr absl::string_view kConfig = "adapter_config.json";
+constexpr absl::string_view kFilesOfFolders[] = {
+    "adapter_model.safetensors", "pytorch_lora_weights.safetensors",
+    "diffusion_pytorch_model.safetensors", "diffusion_pytorch_model.fp16.safetensors"};
+constexpr absl::string_view kConfigs[] = {"adapter_config.json", "config.json"};
 
 bool IsFile(const fs::path& path) {
   std::error_code error;
@@ -74,14 +76,17 @@ absl::StatusOr<std::string> StampAt(const std::string& path) {
   if (!IsFolder(path)) return StampOfFile(path);
   const fs::path tensors = TensorsIn(path);
   if (tensors.empty()) {
-    return absl::NotFoundError(absl::StrCat(path, " is a folder without ", kFilesOfFolders[0],
-                                            " or ", kFilesOfFolders[1]));
+    return absl::NotFoundError(
+        absl::StrCat(path, " is a folder without ", absl::StrJoin(kFilesOfFolders, " or ")));
   }
   ASSIGN_OR_RETURN(std::string stamp, StampOfFile(tensors.string()));
-  const fs::path config = fs::path(path) / std::string(kConfig);
-  if (!IsFile(config)) return stamp;
-  ASSIGN_OR_RETURN(const std::string beside, StampOfFile(config.string()));
-  return absl::StrCat(stamp, "\n", beside);
+  for (const absl::string_view name : kConfigs) {
+    const fs::path config = fs::path(path) / std::string(name);
+    if (!IsFile(config)) continue;
+    ASSIGN_OR_RETURN(const std::string beside, StampOfFile(config.string()));
+    absl::StrAppend(&stamp, "\n", beside);
+  }
+  return stamp;
 }
 
 bool IsName(absl::string_view name) {

@@ -35,12 +35,13 @@ struct AdapterFolder {
 };
 
 // A folder of the file system with all folders below it. An adapter is a file of tensors, or a
-// folder with adapter_model.safetensors or pytorch_lora_weights.safetensors. Its name has letters,
-// digits, and ._- of ASCII beside '/', and begins with none of the signs: others are listed with a
-// problem, and so are pickles. Of several with one name the first that can be read counts, files
-// before folders. Links are followed; one that leads nowhere, or to a folder that it lies in, is
-// listed with a problem. Hidden files and folders, what lies more than 8 folders deep, and all else
-// are passed over. At most 10000 are listed.
+// folder with adapter_model.safetensors, pytorch_lora_weights.safetensors or
+// diffusion_pytorch_model.safetensors (also .fp16). Its name has letters, digits, and ._- of ASCII
+// beside '/', and begins with none of the signs: others are listed with a problem, and so are
+// pickles. Of several with one name the first that can be read counts, files before folders. Links
+// are followed; one that leads nowhere, or to a folder that it lies in, is listed with a problem.
+// Hidden files and folders, what lies more than 8 folders deep, and all else are passed over. At
+// most 10000 are listed.
 AdapterFolder FolderOnDisk(const std::string& directory, weights::DigestArchive digests = {});
 
 }  // namespace latentd::adapters

@@ -31,6 +31,15 @@ bool HasPart(absl::string_view name) {
                         [&](absl::string_view part) { return absl::StrContains(name, part); });
 }
 
+// Relatives of ControlNets that are not served, by a part of their tensors' names.
+struct Relative {
+  absl::string_view part, name;
+};
+constexpr Relative kRelatives[] = {{"lllite_unet_", "ControlNet-LLLite"},
+                                   {"lora_controlnet", "Control-LoRA"},
+                                   {"control_add_embedding.", "ControlNet-Union"},
+                                   {"task_embedding", "ControlNet-Union"}};
+
 bool IsOfIpAdapter(absl::string_view name) {
   return absl::c_any_of(kIpAdapterStarts,
                         [&](absl::string_view start) { return absl::StartsWith(name, start); });
@@ -73,7 +82,14 @@ std::string WhyNotServed(AdapterKind kind, const TensorMap& tensors) {
     case AdapterKind::kTextualInversion:
       return "";
     case AdapterKind::kControlNet:
-      return "is a ControlNet, which is not served";
+      for (const auto& [part, name] : kRelatives) {
+        if (AnyName(tensors, [part = part](const std::string& tensor) {
+              return absl::StrContains(tensor, part);
+            })) {
+          return absl::StrCat("is a ", name, ", which is not served");
+        }
+      }
+      return "";
     case AdapterKind::kIpAdapter:
       return "is an IP-Adapter, which is not served";
     case AdapterKind::kUnknown:
@@ -82,7 +98,7 @@ std::string WhyNotServed(AdapterKind kind, const TensorMap& tensors) {
   if (tensors.empty()) return "has no tensors";
   const std::string foreign = weights::DescribeForeignTensors(tensors);
   if (!foreign.empty()) return absl::StrCat("is ", foreign);
-  return absl::StrCat("is no LoRA and no textual inversion: none of its ", tensors.size(),
+  return absl::StrCat("is no LoRA, textual inversion or ControlNet: none of its ", tensors.size(),
                       " tensors is one's (", SomeNames(tensors), ")");
 }
 

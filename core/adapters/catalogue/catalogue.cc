@@ -121,7 +121,10 @@ void Catalogue::ReadDigests(int64_t most_bytes) {
     absl::MutexLock reading(&reading_);
     const SharedEntry known = Lookup(facts.name);
     if (known == nullptr || known->facts.stamp != facts.stamp) continue;
-    const absl::StatusOr<LoraFile> file = folder_.read(facts.path);
+    // A ControlNet is as large as a model: its data is read as the digest asks for it.
+    const bool is_net = facts.kind == AdapterKind::kControlNet;
+    const absl::StatusOr<LoraFile> file =
+        is_net ? folder_.open(facts.path) : folder_.read(facts.path);
     if (!file.ok()) continue;  // a look says what has become of it
     most_bytes -= BytesOf(*file);
     std::string digest = DigestOf(*file);
@@ -242,6 +245,8 @@ Catalogue::SharedEntry Catalogue::Read(const FoundAdapter& found, const SharedEn
     facts.problem = absl::StrCat(found.path, " ", why);
   } else if (facts.kind == AdapterKind::kLora) {
     ReadLora(*file, *entry);
+  } else if (facts.kind == AdapterKind::kControlNet) {
+    ReadControlNet(*file, *entry);
   } else {
     ReadWord(*file, *entry);
   }
@@ -270,6 +275,21 @@ void Catalogue::ReadLora(const LoraFile& file, Entry& entry) const {
     return;
   }
   AddFacts(*first, entry.facts);
+}
+
+void Catalogue::ReadControlNet(const LoraFile& file, Entry& entry) const {
+  AddMetadata(file, entry.facts);
+  std::vector<std::string> problems;
+  for (const AdaptedModel& model : models_) {
+    if (model.unet == nullptr) continue;
+    const absl::Status fits = MakeControlNet(entry.facts.name, file, *model.unet).status();
+    if (fits.ok()) {
+      entry.facts.models.push_back(model.name);
+    } else {
+      problems.emplace_back(fits.message());
+    }
+  }
+  if (entry.facts.models.empty()) entry.facts.problem = ProblemOf(problems);
 }
 
 void Catalogue::ReadWord(const LoraFile& file, Entry& entry) const {
@@ -371,6 +391,23 @@ absl::StatusOr<std::shared_ptr<const Lora>> Catalogue::Load(absl::string_view na
   absl::MutexLock lock(&mutex_);
   loaded_[place] = shared;
   return shared;
+}
+
+absl::StatusOr<std::shared_ptr<const ControlNet>> Catalogue::LoadControlNet(
+    absl::string_view name, absl::string_view stamp, absl::string_view model) {
+  const SharedEntry known = Lookup(name);
+  if (known == nullptr || known->facts.stamp != stamp) return Changed(name);
+  if (!known->facts.is_served()) return Unusable(known->facts);
+  const AdaptedModel* adapted = FindModel(model);
+  if (adapted == nullptr || adapted->unet == nullptr) {
+    return absl::InternalError(absl::StrCat("no model ", model, " for control networks"));
+  }
+  const absl::StatusOr<LoraFile> file = folder_.open(known->facts.path);
+  if (!file.ok()) return Changed(name);
+  ASSIGN_OR_RETURN(ControlNet net, MakeControlNet(known->facts.name, *file, *adapted->unet));
+  const absl::StatusOr<std::string> now = folder_.stamp(known->facts.path);
+  if (!now.ok() || *now != known->facts.stamp) return Changed(name);
+  return std::make_shared<const ControlNet>(std::move(net));
 }
 
 absl::StatusOr<Lora> Catalogue::LoadNow(const Entry& entry, const AdaptedModel& model) {

@@ -23,9 +23,11 @@
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "core/adapters/catalogue/adapter_folder.h"
+#include "core/adapters/control_net/control_net.h"
 #include "core/adapters/lora/lora.h"
 #include "core/adapters/lora/model_modules.h"
 #include "core/adapters/textual_inversion/embedding.h"
+#include "core/networks/config/unet_2d_condition_config.h"
 #include "core/pipeline/spec/adapter.h"
 #include "core/pipeline/spec/words.h"
 
@@ -47,6 +49,8 @@ struct AdaptedModel {
   std::string name;
   std::shared_ptr<const ModelModules> modules;
   std::vector<TextEncoderWidth> encoders;  // in the order of its graphs
+  // Configuration of its UNet, which ControlNets are for; null: none is for the model.
+  std::shared_ptr<const networks::Unet2dConditionConfig> unet = nullptr;
 };
 
 class Catalogue {
@@ -79,6 +83,13 @@ class Catalogue {
   // from then on.
   absl::StatusOr<std::shared_ptr<const Lora>> Load(absl::string_view name, absl::string_view stamp,
                                                    absl::string_view model)
+      ABSL_LOCKS_EXCLUDED(reading_, mutex_);
+
+  // A ControlNet for that model. Its data is mapped and read when it is used, as a checkpoint's.
+  // Errors as Load's.
+  absl::StatusOr<std::shared_ptr<const ControlNet>> LoadControlNet(absl::string_view name,
+                                                                   absl::string_view stamp,
+                                                                   absl::string_view model)
       ABSL_LOCKS_EXCLUDED(reading_, mutex_);
 
   // Words of the model's prompts, as far as is known without asking the disk; never null.
@@ -116,6 +127,7 @@ class Catalogue {
   pipeline::AdapterFacts FactsOf(const Entry& entry) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void ReadLora(const LoraFile& file, Entry& entry) const;
   void ReadWord(const LoraFile& file, Entry& entry) const;
+  void ReadControlNet(const LoraFile& file, Entry& entry) const;
   absl::Status NoSuchAdapter(absl::string_view name) const ABSL_LOCKS_EXCLUDED(mutex_);
   void SetWords() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SetLostWords() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -33,6 +33,9 @@ constexpr size_t kKeyExcerpt = 200;
 constexpr size_t kMostConfigBytes = size_t{8} << 20;
 constexpr absl::string_view kPeftFile = "adapter_model.safetensors";
 constexpr absl::string_view kPeftConfig = "adapter_config.json";
+constexpr absl::string_view kNetworkFile = "diffusion_pytorch_model.safetensors";
+constexpr absl::string_view kFp16NetworkFile = "diffusion_pytorch_model.fp16.safetensors";
+constexpr absl::string_view kNetworkConfig = "config.json";
 
 std::string Some(std::vector<std::string> keys) {
   for (std::string& key : keys) key = Excerpt(key, kKeyExcerpt);
@@ -246,7 +249,8 @@ bool IsThere(const fs::path& path) {
 // The file of tensors that a folder has.
 absl::StatusOr<std::string> FileIn(const std::string& folder) {
   for (const absl::string_view name :
-       {kPeftFile, absl::string_view("pytorch_lora_weights.safetensors")}) {
+       {kPeftFile, absl::string_view("pytorch_lora_weights.safetensors"), kNetworkFile,
+        kFp16NetworkFile}) {
     const fs::path path = fs::path(folder) / std::string(name);
     if (IsThere(path)) return path.string();
   }
@@ -270,8 +274,11 @@ absl::StatusOr<LoraFile> OpenLora(const std::string& path, const weights::Digest
   ASSIGN_OR_RETURN(weights::SafetensorsFile read, weights::ReadSafetensorsFile(file.path, digests));
   file.tensors = std::move(read.tensors);
   file.metadata = std::move(read.metadata);
-  const fs::path config = fs::path(file.path).parent_path() / std::string(kPeftConfig);
-  if (fs::path(file.path).filename() == std::string(kPeftFile) && IsThere(config)) {
+  const std::string name = fs::path(file.path).filename().string();
+  const bool is_network = name == kNetworkFile || name == kFp16NetworkFile;
+  const fs::path config =
+      fs::path(file.path).parent_path() / std::string(is_network ? kNetworkConfig : kPeftConfig);
+  if ((is_network || name == kPeftFile) && IsThere(config)) {
     ASSIGN_OR_RETURN(file.adapter_config, ReadFile(config.string(), kMostConfigBytes));
   }
   return file;

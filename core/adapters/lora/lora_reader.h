@@ -35,13 +35,16 @@ struct LoraFile {
   std::string path;  // for messages
   weights::TensorMap tensors;
   weights::Metadata metadata;
-  std::string adapter_config = {};  // text of PEFT's adapter_config.json; empty: there is none
+  // Text of PEFT's adapter_config.json, or of the config.json beside diffusers' file of a network;
+  // empty: there is none.
+  std::string adapter_config = {};
 };
 
-// Opens a safetensors file, or a folder with adapter_model.safetensors (PEFT) or
-// pytorch_lora_weights.safetensors (diffusers); with the first, adapter_config.json of its folder
-// is read. Reads headers, not data. NOT_FOUND and such name the path; INVALID_ARGUMENT what it is
-// instead, of a pickle with what to do.
+// Opens a safetensors file, or a folder with adapter_model.safetensors (PEFT),
+// pytorch_lora_weights.safetensors or diffusion_pytorch_model.safetensors (diffusers); with the
+// first, adapter_config.json of its folder is read, and with the last config.json. Reads headers,
+// not data. NOT_FOUND and such name the path; INVALID_ARGUMENT what it is instead, of a pickle with
+// what to do.
 absl::StatusOr<LoraFile> OpenLora(const std::string& path,
                                   const weights::DigestArchive& digests = {});
 

@@ -1,0 +1,88 @@
+#include "core/adapters/control_net/control_net_weights.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/container/btree_map.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "core/base/errors/status_macros.h"
+#include "core/base/text/text.h"
+#include "core/device/dtype.h"
+#include "core/graph/graph_builder.h"
+#include "core/networks/control_net.h"
+#include "core/weights/containers/recognize/part_reader.h"
+
+namespace latentd::adapters {
+namespace {
+
+using device::Shape;
+using graph::GraphBuilder;
+using graph::Rate;
+using graph::Value;
+using networks::ControlNetConfig;
+
+// A size of latents, of prompts and of time ids: no weight has any of them in its shape.
+constexpr int64_t kSide = 8, kTokens = 1, kTimeIds = 1;
+constexpr absl::string_view kComponent = "net";
+
+Value Input(GraphBuilder& b, const char* name, Shape shape) {
+  return b.Input(name, device::DType::kF32, std::move(shape), Rate::kStep);
+}
+
+absl::StatusOr<graph::Graph> NetworkOf(const ControlNetConfig& config) {
+  GraphBuilder b;
+  networks::Unet2dConditionInputs inputs;
+  inputs.sample = Input(b, "sample", {1, config.unet.in_channels, kSide, kSide});
+  inputs.timestep = Input(b, "timestep", {1});
+  inputs.encoder_hidden_states = Input(b, "text", {1, kTokens, config.unet.cross_attention_dim});
+  if (config.unet.text_time) {
+    inputs.text_embeds = Input(b, "pooled", {1, config.unet.TextEmbedFeatures(kTimeIds)});
+    inputs.time_ids = Input(b, "time_ids", {1, kTimeIds});
+  }
+  const int64_t side = kSide * config.hint_scale();
+  const Value image = Input(b, "image", {1, config.hint_channels, side, side});
+  const Value hint = networks::ControlNetHint(b, config, kComponent, image);
+  const std::vector<Value> residuals = networks::ControlNet(b, config, kComponent, inputs, hint);
+  for (size_t i = 0; i < residuals.size(); ++i) b.Output(absl::StrCat(i), residuals[i]);
+  return std::move(b).Build();
+}
+
+}  // namespace
+
+absl::Status CheckTensors(const ControlNetConfig& config, const weights::TensorMap& tensors) {
+  constexpr size_t kMostNamed = 3;
+  ASSIGN_OR_RETURN(const graph::Graph network, NetworkOf(config));
+  std::vector<std::string> wrong;
+  size_t found = 0;
+  absl::btree_map<std::string, const weights::StoredTensor*> left;
+  for (const auto& [name, tensor] : tensors) {
+    if (!weights::IsIgnorable(name)) left.emplace(name, &tensor);
+  }
+  for (const graph::ValueId id : network.Select(graph::Op::kWeight)) {
+    const graph::Node& weight = network.node(id);
+    const std::string name = weight.name.substr(kComponent.size() + 1);
+    const auto tensor = left.find(name);
+    if (tensor == left.end()) {
+      wrong.push_back(absl::StrCat("it lacks ", name));
+      continue;
+    }
+    const Shape& shape = tensor->second->data.shape();
+    if (shape != weight.shape) {
+      wrong.push_back(absl::StrCat(name, " has the shape ", shape.ToString(), ", not ",
+                                   weight.shape.ToString()));
+    }
+    ++found;
+    left.erase(tensor);
+  }
+  for (const auto& [name, tensor] : left) {
+    wrong.push_back(absl::StrCat(Excerpt(name), " is no part of it"));
+  }
+  if (wrong.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      found, " of its ", tensors.size(),
+      " tensors are those of a ControlNet for it: ", ListSome(wrong, kMostNamed, "; ")));
+}
+
+}  // namespace latentd::adapters
