@@ -233,6 +233,7 @@ absl::Status OpenAdapters(adapters::Catalogue& catalogue, const Pipeline::Loaded
     one.name = model->row().name;
     one.modules =
         std::make_shared<const adapters::ModelModules>(model->graphs().weights().Shapes());
+    one.unet = std::make_shared<const networks::Unet2dConditionConfig>(model->configs().unet);
     for (const families::TextEncoder& encoder : model->text_encoders()) {
       one.encoders.push_back({encoder.component, encoder.config.hidden_size});
     }

@@ -13,6 +13,7 @@
 #include "core/families/family/clip_text.h"
 #include "core/image/decode.h"
 #include "core/pipeline/plan/adapters.h"
+#include "core/pipeline/plan/controls.h"
 #include "core/pipeline/plan/embeds.h"
 #include "core/pipeline/plan/prompts.h"
 #include "core/pipeline/plan/state_bytes.h"
@@ -43,6 +44,16 @@ schedulers::ScheduleRequest ScheduleRequestOf(const PictureSpec& spec, bool take
   request.denoising_start = spec.denoising_start;
   request.denoising_end = spec.denoising_end;
   return request;
+}
+
+// Evaluations of the first stage's schedule before denoising_end cuts it, which is as diffusers
+// counts those of control networks.
+absl::StatusOr<size_t> UncutEvaluations(const PlannedStage& stage, const PictureSpec& spec) {
+  schedulers::ScheduleRequest request = ScheduleRequestOf(spec, /*takes_over=*/false);
+  request.denoising_end.reset();
+  ASSIGN_OR_RETURN(const schedulers::Schedule schedule,
+                   schedulers::MakeSchedule(stage.scheduler, request));
+  return schedule.steps.size();
 }
 
 absl::StatusOr<PlannedStage> MakeStage(const LoadedModel& model, const PictureSpec& spec,
@@ -272,12 +283,19 @@ absl::Status Pipeline::ResolveStages(const Inputs& inputs, Plan& plan) const {
     const absl::Status adapters = ResolveAdapters(catalogue, *starts, spec, plan.warnings);
     if (!adapters.ok() && !absl::IsInvalidArgument(adapters)) return adapters;
     AddViolationsOf(adapters, violations);
+    const absl::Status controls = ResolveControls(catalogue, *starts, inputs, spec, plan.warnings);
+    if (!controls.ok() && !absl::IsInvalidArgument(controls)) return controls;
+    AddViolationsOf(controls, violations);
   }
-  if (!spec.adapters.empty()) plan.adapters = AdapterSets::IdOf(spec.adapters);
+  plan.adapters = AdaptersIdOf(spec);
   if (starts != nullptr) plan.ranks = PathRanksFor(*starts, spec);
   absl::StatusOr<std::vector<PlannedStage>> stages = StagesOf(spec);
   AddViolationsOf(stages.status(), violations);
   if (stages.ok()) plan.stages = *std::move(stages);
+  if (violations.empty() && !spec.controls.empty() && !spec.output_embeds) {
+    ASSIGN_OR_RETURN(const size_t evaluations, UncutEvaluations(plan.stages.front(), spec));
+    plan.controls = PlanControls(spec, evaluations, plan.stages.front());
+  }
   AddViolationsOf(PlanPrompts(spec, inputs, catalogue, plan.stages, plan.warnings), violations);
   AddViolationsOf(CheckLatents(inputs, plan), violations);
   return violations.empty() ? absl::OkStatus() : InvalidFields(violations);
@@ -321,6 +339,7 @@ void Pipeline::PlanGraphs(Plan& plan) const {
                    .width = shape.width,
                    .rows = {plan.rows},
                    .ranks = plan.ranks,
+                   .controlled = !plan.controls.empty(),
                    .image = plan.spec.has_image,
                    .steps = !plan.spec.output_embeds,
                    .decoded = !plan.spec.output_latents && !plan.spec.output_embeds};
@@ -334,13 +353,16 @@ void Pipeline::PlanGraphs(Plan& plan) const {
   if (plan.guided() && plan.row_counts().contains(1)) needs.rows.push_back(1);
   plan.graphs = GraphsFor(needs);
   if (!needs.steps) return;
+  AddControlGraphs(shape, needs.rows, plan);
   for (const PlannedStage& stage : plan.stages) {
-    const int ranks = &stage == &plan.stages.front() ? plan.ranks : 0;
+    const bool is_first = &stage == &plan.stages.front();
+    const int ranks = is_first ? plan.ranks : 0;
     for (int rows : RowCountsAt(plan.executed_size)) {
       if (rows <= plan.rows || plan.alone) continue;
       plan.dispensable.push_back(
           {stage.model->row().id,
-           {.shape = {rows, shape.height, shape.width, stage.chunks(), ranks}}});
+           {.shape = {rows, shape.height, shape.width, stage.chunks(), ranks},
+            .controlled = needs.controlled && is_first}});
     }
   }
   const LoadedModel* tiny = plan.spec.previews_every ? WithTinyVae(plan.stages) : nullptr;
@@ -383,48 +405,11 @@ StepShape Pipeline::ShapeOf(Size size, int rows) const {
 absl::StatusOr<std::vector<GraphHandle>> Pipeline::HandlesOf(absl::Span<const PlannedGraph> graphs,
                                                              IfUnknown unknown) const {
   std::vector<GraphHandle> handles;
-  for (const auto& [model, name] : graphs) {
+  for (const PlannedGraph& graph : graphs) {
     ASSIGN_OR_RETURN(handles.emplace_back(),
-                     LoadedOf(models_, model)->graphs().Find(name, unknown));
+                     LoadedOf(models_, graph.model)->graphs().Find(graph.name, unknown));
   }
   return handles;
-}
-
-absl::StatusOr<AdapterSets::Graphs> Pipeline::AdaptedGraphsOf(const Plan& plan,
-                                                              IfUnknown unknown) const {
-  if (plan.adapters == 0) return AdapterSets::Graphs();
-  const LoadedModel& model = *ModelsOf(plan.spec).front();
-  if (unknown == IfUnknown::kBuild) return adapters_->FindOrMake(model, plan.spec.adapters);
-  if (AdapterSets::Graphs known = adapters_->Find(model, plan.spec.adapters)) return known;
-  return WithReason(absl::FailedPreconditionError("the adapters are not merged"), "GRAPH_COLD");
-}
-
-absl::StatusOr<std::vector<GraphHandle>> Pipeline::HandlesOver(
-    const AdapterSets::Graphs& adapted, const Plan& plan, absl::Span<const PlannedGraph> graphs,
-    IfUnknown unknown) const {
-  const ModelId first = plan.stages.front().model->row().id;
-  std::vector<GraphHandle> handles;
-  for (const auto& [model, name] : graphs) {
-    ModelGraphs& own = LoadedOf(models_, model)->graphs();
-    ModelGraphs& its = adapted != nullptr && model == first ? *adapted : own;
-    ASSIGN_OR_RETURN(handles.emplace_back(), its.Find(name, unknown));
-  }
-  return handles;
-}
-
-absl::StatusOr<std::vector<GraphHandle>> Pipeline::HandlesOf(const Plan& plan, IfUnknown unknown,
-                                                             Of of) const {
-  AdapterSets::Graphs adapted;
-  if (of == Of::kAdapters) {
-    ASSIGN_OR_RETURN(adapted, AdaptedGraphsOf(plan, unknown));
-  }
-  return HandlesOver(adapted, plan, plan.graphs, unknown);
-}
-
-absl::StatusOr<std::vector<GraphHandle>> Pipeline::DispensableOf(const Plan& plan,
-                                                                 IfUnknown unknown) const {
-  ASSIGN_OR_RETURN(const AdapterSets::Graphs adapted, AdaptedGraphsOf(plan, unknown));
-  return HandlesOver(adapted, plan, plan.dispensable, unknown);
 }
 
 absl::StatusOr<std::vector<GraphHandle>> Pipeline::GraphsOf(ModelId leader, Size bucket, int rows,
@@ -495,17 +480,20 @@ int64_t Pipeline::RequestBytes(const Plan& plan) const {
   const int64_t emphasis = plan.has_weights() ? EmphasisBytes(models, shape) : 0;
   const int64_t masks = plan.spec.has_mask ? MaskBytes(models, shape, size) : 0;
   return pipeline::RequestBytes(models, shape, size, side_by_side) + emphasis + blends +
-         side_by_side * (previews + masks);
+         side_by_side * (previews + masks) + ControlBytes(plan);
 }
 
 absl::StatusOr<Pipeline::Pictures> Pipeline::Start(SharedPlan plan, SharedInputs inputs,
                                                    compiler::Purpose purpose) const {
   const std::vector<const LoadedModel*> models = ModelsOf(plan->spec);
   const bool builds = purpose.mode != compiler::GetMode::kReady;
-  ASSIGN_OR_RETURN(AdapterSets::Graphs adapted,
-                   AdaptedGraphsOf(*plan, builds ? IfUnknown::kBuild : IfUnknown::kRefuse));
+  ASSIGN_OR_RETURN(BroughtGraphs brought,
+                   BroughtBy(*plan, builds ? IfUnknown::kBuild : IfUnknown::kRefuse));
   auto request = std::make_shared<Request>(std::move(plan), std::move(inputs), models);
-  request->stages.front().adapted = std::move(adapted);
+  request->stages.front().adapted = std::move(brought.adapted);
+  for (ControlNets::Graphs& graphs : brought.controls) {
+    request->controls.emplace_back().graphs = std::move(graphs);
+  }
   RETURN_IF_ERROR(Acquire(purpose, *request));
   Pictures pictures;
   for (size_t i = 0; i < request->spec().seeds.size(); ++i) {

@@ -127,10 +127,18 @@ class Pipeline {
  private:
   Pipeline(ModelTable table, LoadedModels models, const ComponentModes& modes, StepRows rows,
            ReadyPrompts prompts, std::unique_ptr<AdapterSets> adapters);
-  // The graphs of the plan's adapters; null: it has none.
+  // Graphs that a plan's adapters bring: over the model's own; null: it has no LoRAs. And those of
+  // its controls, in order.
+  struct BroughtGraphs {
+    AdapterSets::Graphs adapted;
+    std::vector<ControlNets::Graphs> controls;
+  };
+  absl::StatusOr<BroughtGraphs> BroughtBy(const Plan& plan, ModelGraphs::IfUnknown unknown) const;
   absl::StatusOr<AdapterSets::Graphs> AdaptedGraphsOf(const Plan& plan,
                                                       ModelGraphs::IfUnknown unknown) const;
-  absl::StatusOr<std::vector<GraphHandle>> HandlesOver(const AdapterSets::Graphs& adapted,
+  absl::StatusOr<std::vector<ControlNets::Graphs>> ControlGraphsOf(
+      const Plan& plan, ModelGraphs::IfUnknown unknown) const;
+  absl::StatusOr<std::vector<GraphHandle>> HandlesOver(const BroughtGraphs& brought,
                                                        const Plan& plan,
                                                        absl::Span<const PlannedGraph> graphs,
                                                        ModelGraphs::IfUnknown unknown) const;

@@ -18,6 +18,7 @@
 #include "core/families/family/model_configs.h"
 #include "core/graph/graph.h"
 #include "core/graph/graph_builder.h"
+#include "core/networks/unet_2d_condition.h"
 #include "core/pipeline/spec/model_table.h"
 #include "core/pipeline/spec/picture_spec.h"
 #include "core/pipeline/spec/unused_parameters.h"
@@ -107,6 +108,12 @@ struct Family {
   // row each, and "finite" u8 [1]; a masked one has no pooled state.
   absl::StatusOr<graph::Graph> (*text_graph)(const ModelConfigs& configs, size_t encoder,
                                              const TextVariant& variant);
+  // Inputs of its UNets, and of their ControlNets beside a hint, for rows of latents and so many
+  // chunks of prompts. Adds the inputs of Rate::kRequest among it.
+  networks::Unet2dConditionInputs (*network_inputs)(graph::GraphBuilder& builder,
+                                                    const ModelConfigs& configs,
+                                                    graph::Value latents, graph::Value timestep,
+                                                    int chunks);
   // The network's prediction for rows of latents, from so many chunks of prompts. Adds the inputs
   // of Rate::kRequest that it reads.
   graph::Value (*predict)(graph::GraphBuilder& builder, const ModelConfigs& configs,

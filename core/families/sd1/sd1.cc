@@ -49,15 +49,21 @@ absl::StatusOr<graph::Graph> TextGraph(const ModelConfigs& configs, size_t index
   return std::move(b).Build();
 }
 
-Value Predict(GraphBuilder& b, const ModelConfigs& configs, Value latents, Value timestep,
-              int chunks) {
+networks::Unet2dConditionInputs NetworkInputs(GraphBuilder& b, const ModelConfigs& configs,
+                                              Value latents, Value timestep, int chunks) {
   networks::Unet2dConditionInputs inputs;
   inputs.sample = latents;
   inputs.timestep = timestep;
   inputs.encoder_hidden_states =
       JoinHiddenStates(b, configs, b.shape(latents)[0], chunks, EmphasisMean::kRestored);
   inputs.timestep_cond = GuidanceInput(b, configs, b.shape(latents)[0]);
-  return networks::Unet2dCondition(b, configs.unet, "unet", inputs);
+  return inputs;
+}
+
+Value Predict(GraphBuilder& b, const ModelConfigs& configs, Value latents, Value timestep,
+              int chunks) {
+  return networks::Unet2dCondition(b, configs.unet, "unet",
+                                   NetworkInputs(b, configs, latents, timestep, chunks));
 }
 
 // The negative prompt has no part in clip_skip, as in diffusers, but in A1111's.
@@ -96,6 +102,7 @@ constinit const Family kFamily = {.name = "sd1",
                                   .reads = Reads,
                                   .max_clip_skip = MaxClipSkip,
                                   .text_graph = TextGraph,
+                                  .network_inputs = NetworkInputs,
                                   .predict = Predict,
                                   .row = Row};
 

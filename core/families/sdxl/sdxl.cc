@@ -86,8 +86,8 @@ absl::StatusOr<graph::Graph> TextGraph(const ModelConfigs& configs, size_t encod
   return std::move(b).Build();
 }
 
-Value Predict(GraphBuilder& b, const ModelConfigs& configs, Value latents, Value timestep,
-              int chunks) {
+networks::Unet2dConditionInputs NetworkInputs(GraphBuilder& b, const ModelConfigs& configs,
+                                              Value latents, Value timestep, int chunks) {
   const int64_t rows = b.shape(latents)[0];
   const auto request = [&](const char* name, int64_t features) {
     return b.Input(name, device::DType::kF32, {rows, features}, graph::Rate::kRequest);
@@ -100,7 +100,13 @@ Value Predict(GraphBuilder& b, const ModelConfigs& configs, Value latents, Value
       request("text_embeds", configs.text_encoders.back().config.pooled_features());
   inputs.time_ids = request("time_ids", TimeIdsOf(configs));
   inputs.timestep_cond = GuidanceInput(b, configs, rows);
-  return networks::Unet2dCondition(b, configs.unet, "unet", inputs);
+  return inputs;
+}
+
+Value Predict(GraphBuilder& b, const ModelConfigs& configs, Value latents, Value timestep,
+              int chunks) {
+  return networks::Unet2dCondition(b, configs.unet, "unet",
+                                   NetworkInputs(b, configs, latents, timestep, chunks));
 }
 
 void Append(std::vector<float>& ids, const Size& size) {
@@ -227,6 +233,7 @@ constexpr Family Make(bool is_refiner) {
           .reads = is_refiner ? RefinerReads : BaseReads,
           .max_clip_skip = MaxClipSkip,
           .text_graph = TextGraph,
+          .network_inputs = NetworkInputs,
           .predict = Predict,
           .row = is_refiner ? RefinerRow : BaseRow};
 }

@@ -135,7 +135,8 @@ void AdapterSets::Drop(std::list<Set> sets) {
 }
 
 AdapterSets::Use AdapterSets::UseOf(absl::string_view adapter) const {
-  Use use;
+  const ControlNets::Use nets = control_nets_.UseOf(adapter);
+  Use use{.sets = nets.nets, .loaded = nets.loaded, .last_use = nets.last_use};
   absl::MutexLock lock(&mutex_);
   for (const Set& set : sets_) {
     if (!set.Has(adapter)) continue;
@@ -149,7 +150,7 @@ AdapterSets::Use AdapterSets::UseOf(absl::string_view adapter) const {
 
 absl::Status AdapterSets::Evict(absl::string_view adapter) {
   std::list<Set> leaving;
-  bool stays = false;
+  bool stays = !control_nets_.Evict(adapter);
   {
     absl::MutexLock lock(&mutex_);
     for (auto set = sets_.begin(); set != sets_.end();) {
@@ -168,6 +169,7 @@ absl::Status AdapterSets::Evict(absl::string_view adapter) {
 }
 
 void AdapterSets::SetPinned(absl::string_view adapter, bool pinned) {
+  control_nets_.SetPinned(adapter, pinned);
   absl::MutexLock lock(&mutex_);
   if (pinned) {
     pinned_.emplace(adapter);

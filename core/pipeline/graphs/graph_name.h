@@ -16,6 +16,9 @@ enum class GraphKind : uint8_t {
   kEncode,
   kSample,
   kPreview,  // kDecode by the tiny VAE
+  kHint,     // by a ControlNet (control_graph.h), as are the following
+  kControlRequest,
+  kControl,
 };
 
 // Rows of an evaluation and the size of its latents, the same for all rows; chunks of their
@@ -32,17 +35,18 @@ struct StepShape {
 struct GraphName {
   GraphKind kind = GraphKind::kStep;
   // Text graphs and kRequest have one for all sizes; only kStep has more rows than one, or ranks,
-  // and only kStep and kRequest more chunks.
+  // and only kStep and kRequest more chunks; kControl and kControlRequest are like these.
   StepShape shape = {};
   int encoder = 0;             // index of a kText or kMaskedText
   bool takes_vectors = false;  // one of these, whose tokens may have vectors of their own
+  bool controlled = false;     // a kStep that reads what control networks add
 
   bool operator==(const GraphName&) const = default;
   template <typename H>
   friend H AbslHashValue(H h, const GraphName& name) {
     const auto& [rows, height, width, chunks, ranks] = name.shape;
     return H::combine(std::move(h), name.kind, rows, height, width, chunks, ranks, name.encoder,
-                      name.takes_vectors);
+                      name.takes_vectors, name.controlled);
   }
 };
 

@@ -179,6 +179,15 @@ absl::Status ModelGraphs::CheckWeights(const std::vector<const graph::Graph*>& g
   return mistakes.empty() ? absl::OkStatus() : absl::InvalidArgumentError(mistakes);
 }
 
+DType ModelGraphs::residual_dtype() const {
+  return PrecisionFor({.model = model_, .component = std::string(kUnetName)}).dtype;
+}
+
+backends::Backend* ModelGraphs::reference() const {
+  const bool reference = IsReference(options_.components, FlagNameOf(kUnetName, model_));
+  return reference ? options_.reference : nullptr;
+}
+
 bool ModelGraphs::has_decode_fallback() const {
   return PrecisionOf(options_.precision, "vae_decoder", configs_.vae).dtype == DType::kF16;
 }
@@ -274,11 +283,16 @@ absl::StatusOr<graph::Graph> ModelGraphs::BuildWhole(const GraphName& name) cons
     case GraphKind::kMaskedText:
       return family_.text_graph(configs_, static_cast<size_t>(name.encoder),
                                 {.masked = true, .takes_vectors = name.takes_vectors});
+    case GraphKind::kHint:
+    case GraphKind::kControlRequest:
+    case GraphKind::kControl:
+      return absl::InternalError("a model's own graphs are of no ControlNet");
     case GraphKind::kStep:
     case GraphKind::kText:
       break;
   }
-  return MakeStepGraph(family_, configs_, shape);
+  return MakeStepGraph(family_, configs_, shape,
+                       name.controlled ? std::optional(residual_dtype()) : std::nullopt);
 }
 
 TileGrid ModelGraphs::TilesOf(const StepShape& shape) const {
@@ -328,6 +342,7 @@ compiler::GraphLabel ModelGraphs::LabelOf(const GraphName& name) const {
     label.part = name.kind == GraphKind::kStep ? "step" : "request";
     if (name.shape.chunks > 1) absl::StrAppend(&label.part, "_", name.shape.chunks, "_chunks");
     if (name.shape.ranks > 0) absl::StrAppend(&label.part, "_", name.shape.ranks, "_ranks");
+    if (name.controlled) absl::StrAppend(&label.part, "_controlled");
   }
   label.dtype = DTypeFor(label);
   return label;

@@ -100,6 +100,11 @@ class ModelGraphs {
   // by dtype (core/graph/split.h).
   int64_t request_bytes() const;
 
+  // The dtype of residuals that controlled steps read: what the UNet computes in.
+  device::DType residual_dtype() const;
+  // The backend that runs the UNet, where that is the reference; else null.
+  backends::Backend* reference() const;
+
   // True where decoding is in f16: bf16 overflows where f32 does.
   bool has_decode_fallback() const;
   bool has_tiny_vae() const { return configs_.vae_tiny.has_value(); }

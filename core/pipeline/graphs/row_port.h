@@ -15,14 +15,15 @@
 namespace latentd::pipeline {
 
 enum class PortRole : uint8_t {
-  kState,   // [4, n]: x and the noise scheduler's history
-  kStep,    // i64: which line of its table the row is at
-  kTable,   // the row's schedule (schedulers::WriteTable)
-  kNoise,   // [n]: drawn for the steps that want it
-  kFinite,  // u8: 1 where all of the row's state is finite
-  kMember,  // i64: the lane's row that is number `member` of the image's, or the last of them
-  kValue,   // the image's own (RowValue)
-  kPool,    // no row's: memory that lanes share (core/pipeline/lanes/path_pool.h)
+  kState,     // [4, n]: x and the noise scheduler's history
+  kStep,      // i64: which line of its table the row is at
+  kTable,     // the row's schedule (schedulers::WriteTable)
+  kNoise,     // [n]: drawn for the steps that want it
+  kFinite,    // u8: 1 where all of the row's state is finite
+  kResidual,  // sums of what control networks add (control_graph.h); 0 for images without
+  kMember,    // i64: the lane's row that is number `member` of the image's, or the last of them
+  kValue,     // the image's own (RowValue)
+  kPool,      // no row's: memory that lanes share (core/pipeline/lanes/path_pool.h)
 };
 
 // The moments at which a lane copies an image's value.

@@ -8,6 +8,9 @@
 #include "absl/container/flat_hash_map.h"
 #include "core/graph/graph_builder.h"
 #include "core/graph/low_rank_paths.h"
+#include "core/networks/unet_2d_condition.h"
+#include "core/pipeline/graphs/control_graph.h"
+#include "core/pipeline/spec/components.h"
 #include "core/pipeline/spec/limits.h"
 #include "core/schedulers/schedule.h"
 
@@ -26,14 +29,26 @@ constexpr char kGuidanceScale[] = "guidance_scale", kGuidanceRescale[] = "guidan
 
 class StepGraph {
  public:
-  StepGraph(GraphBuilder& builder, const StepShape& shape, int64_t channels, bool inpaints)
+  StepGraph(GraphBuilder& builder, const StepShape& shape, int64_t channels, bool inpaints,
+            std::vector<RowPort> residuals)
       : b_(builder),
         rows_(shape.rows),
         sample_{shape.rows, channels, shape.height, shape.width},
         elements_(channels * shape.height * shape.width),
         inpaints_(inpaints),
+        residuals_(std::move(residuals)),
         inputs_(AddInputs()),
         line_(b_.Select(Input(kTable), Input(kStep))) {}
+
+  // In f32, as the networks are built (core/passes/precision.h).
+  std::vector<Value> Residuals() {
+    std::vector<Value> values;
+    for (const RowPort& port : residuals_) {
+      const Value value = Input(port.name);
+      values.push_back(port.dtype == DType::kF32 ? value : b_.Cast(value, DType::kF32));
+    }
+    return values;
+  }
 
   Value Timestep() { return b_.Reshape(FromLine(schedulers::kLineTimestep), {rows_}); }
 
@@ -79,6 +94,7 @@ class StepGraph {
     if (inpaints_) {
       absl::c_move(InpaintingPorts(sample_[1], sample_[2] * sample_[3]), std::back_inserter(ports));
     }
+    absl::c_copy(residuals_, std::back_inserter(ports));
     for (const RowPort& port : ports) {
       if (port.role == PortRole::kFinite) continue;
       inputs[port.name] = b_.Input(port.name, port.dtype, port.WithRows(rows_), Rate::kStep);
@@ -98,9 +114,21 @@ class StepGraph {
   const Shape sample_;  // as the network reads latents
   const int64_t elements_;
   const bool inpaints_;
+  const std::vector<RowPort> residuals_;  // empty: the step is not controlled
   const absl::flat_hash_map<std::string, Value> inputs_;
   const Value line_;
 };
+
+// The step's prediction.
+Value PredictionOf(GraphBuilder& b, const families::Family& family,
+                   const families::ModelConfigs& configs, StepGraph& step, int chunks) {
+  const Value latents = step.NetworkInput(), timestep = step.Timestep();
+  const std::vector<Value> residuals = step.Residuals();
+  if (residuals.empty()) return family.predict(b, configs, latents, timestep, chunks);
+  auto inputs = family.network_inputs(b, configs, latents, timestep, chunks);
+  inputs.residuals = residuals;
+  return networks::Unet2dCondition(b, configs.unet, kUnetName, inputs);
+}
 
 }  // namespace
 
@@ -143,6 +171,7 @@ std::vector<RowPort> StepPortsOf(const backends::ExecutableInfo& step) {
       const auto found =
           absl::c_find_if(known, [&](const RowPort& row) { return row.name == port.name; });
       RowPort& row = ports.emplace_back(found == known.end() ? RowPort{.name = port.name} : *found);
+      if (IsResidual(port.name)) row.role = PortRole::kResidual;
       row.dtype = port.dtype;
       row.row = Shape({port.shape.dims().begin() + 1, port.shape.dims().end()});
     }
@@ -160,11 +189,12 @@ std::vector<RowValue> StepValues(const backends::NamedBuffers& request, double g
 
 absl::StatusOr<graph::Graph> MakeStepGraph(const families::Family& family,
                                            const families::ModelConfigs& configs,
-                                           const StepShape& shape) {
+                                           const StepShape& shape, std::optional<DType> residuals) {
   GraphBuilder b;
-  StepGraph step(b, shape, configs.unet.out_channels, configs.inpaints());
-  const Value latents = step.NetworkInput(), timestep = step.Timestep();
-  step.Advance(step.Guide(family.predict(b, configs, latents, timestep, shape.chunks)));
+  std::vector<RowPort> ports;
+  if (residuals) ports = ResidualPorts(configs.unet, shape.height, shape.width, *residuals);
+  StepGraph step(b, shape, configs.unet.out_channels, configs.inpaints(), std::move(ports));
+  step.Advance(step.Guide(PredictionOf(b, family, configs, step, shape.chunks)));
   return std::move(b).Build();
 }
 

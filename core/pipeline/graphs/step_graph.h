@@ -16,6 +16,9 @@
 //   mask [R, 1 * n], masked_latents [R, N]
 //                             of a UNet for inpainting alone, with n latents in a channel: 1 where
 //                             it draws, and the latents of the image that has grey there
+//   residual.0, residual.1, ... [R, ...]
+//                             of a controlled step alone: what control networks add
+//                             (control_graph.h)
 //   request rate: what the family's network reads besides (core/families/family/family.h)
 // Steps with low-rank paths have their inputs too, which ModelGraphs adds.
 // Outputs: state and step, which update the inputs of that name; finite u8 [R]: 1 where all of a
@@ -23,10 +26,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "core/backends/bound_graph.h"
+#include "core/device/dtype.h"
 #include "core/families/family/family.h"
 #include "core/graph/graph.h"
 #include "core/pipeline/graphs/graph_name.h"
@@ -53,8 +58,10 @@ inline constexpr char kMaskPort[] = "mask", kMaskedLatentsPort[] = "masked_laten
 std::vector<RowValue> StepValues(const backends::NamedBuffers& request, double guidance_scale,
                                  double guidance_rescale);
 
+// With a dtype of residuals the step is controlled.
 absl::StatusOr<graph::Graph> MakeStepGraph(const families::Family& family,
                                            const families::ModelConfigs& configs,
-                                           const StepShape& shape);
+                                           const StepShape& shape,
+                                           std::optional<device::DType> residuals = std::nullopt);
 
 }  // namespace latentd::pipeline

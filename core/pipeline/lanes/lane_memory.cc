@@ -22,6 +22,15 @@ constexpr int64_t kNoiseBuffers = 2;
 // Alignment of a device's memory.
 constexpr int64_t kPortAlignment = 256;
 
+// Bytes of a row of the largest residual.
+int64_t LargestResidual(Ports ports) {
+  int64_t largest = 0;
+  for (const RowPort& port : ports) {
+    if (port.role == PortRole::kResidual) largest = std::max(largest, port.row_bytes());
+  }
+  return largest;
+}
+
 int64_t PlaceOf(const RowPort& port, int rows) {
   return RoundUp(rows * port.row_bytes(), kPortAlignment);
 }
@@ -80,11 +89,15 @@ absl::StatusOr<std::shared_ptr<StepLane>> StepLane::Create(const backends::Execu
   ASSIGN_OR_RETURN(lane->spare_,
                    device.Allocate(DType::kU8, Shape{static_cast<int64_t>(lane->zeros_.bytes())},
                                    Place::kDevice));
+  const std::vector<RowPort> ports(lane->ports_.begin(), lane->ports_.end());
+  if (const int64_t largest = LargestResidual(ports); largest > 0) {
+    ASSIGN_OR_RETURN(lane->no_residual_, device.Allocate(DType::kU8, {largest}, Place::kDevice));
+  }
   return lane;
 }
 
 int64_t StepLane::Bytes(Ports ports, int rows) {
-  int64_t bytes = 0;
+  int64_t bytes = LargestResidual(ports);
   for (const RowPort& port : ports) {
     if (IsPool(port)) continue;
     bytes += rows * port.row_bytes();
@@ -99,7 +112,8 @@ int64_t StepLane::bytes() const {
   for (const LanePort& port : ports_) bytes += port.memory.bytes();
   for (const Staging& noise : noise_) bytes += noise.memory.bytes();
   bytes += zeros_.bytes() + spare_.bytes();
-  return static_cast<int64_t>(bytes);
+  if (no_residual_.has_memory()) bytes += no_residual_.bytes();
+  return static_cast<int64_t>(bytes) + controls_.bytes();
 }
 
 }  // namespace latentd::pipeline

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/errors/status_macros.h"
 #include "core/graph/low_rank_paths.h"
+#include "core/pipeline/graphs/control_graph.h"
 #include "core/pipeline/lanes/pinned.h"
 
 namespace latentd::pipeline {
@@ -126,6 +127,8 @@ absl::Status StepLane::CopyTo(const LanePort& port, const Rows& rows, const Lane
       return CopySchedule(port.memory, rows, picture, stream);
     case PortRole::kMember:
       return CopyMember(port, rows, stream);
+    case PortRole::kResidual:
+      return Clear(port, rows, stream);
     case PortRole::kValue:
       break;
   }
@@ -165,6 +168,14 @@ absl::Status StepLane::CopyValue(const LanePort& port, const Rows& rows, const L
   for (int i = 0; i < static_cast<int>(rows.size()); ++i) {
     const Buffer from = RowOf(values, std::max(before + i, 0));
     RETURN_IF_ERROR(device_.Copy(from, RowOf(port.memory, rows[i]), stream));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status StepLane::Clear(const LanePort& port, const Rows& rows, device::Stream& stream) const {
+  for (int row : rows) {
+    const Buffer to = BytesOf(RowOf(port.memory, row));
+    RETURN_IF_ERROR(device_.Copy(no_residual_.Rows(0, to.elements()), to, stream));
   }
   return absl::OkStatus();
 }
@@ -273,6 +284,29 @@ absl::Status StepLane::WriteLatents(const LanePlace& place, const device::ConstB
   const Buffer& state = MemoryOf(PortRole::kState);
   for (int row : RowsOf(place)) {
     RETURN_IF_ERROR(device_.Copy(latents, PartOf(RowOf(state, row), 0), stream));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status StepLane::WriteResiduals(const LanePlace& place,
+                                      absl::Span<const device::Buffer> residuals,
+                                      device::Stream& stream) const {
+  const Rows rows = RowsOf(place);
+  for (const LanePort& port : ports_) {
+    if (port.role != PortRole::kResidual) continue;
+    const size_t index = ResidualIndex(port.name);
+    if (index >= residuals.size()) return absl::InternalError("a residual of a step is not given");
+    const Buffer& from = residuals[index];
+    for (int i = 0; i < static_cast<int>(rows.size()); ++i) {
+      RETURN_IF_ERROR(device_.Copy(RowOf(from, i), RowOf(port.memory, rows[i]), stream));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status StepLane::ClearResiduals(const LanePlace& place, device::Stream& stream) const {
+  for (const LanePort& port : ports_) {
+    if (port.role == PortRole::kResidual) RETURN_IF_ERROR(Clear(port, RowsOf(place), stream));
   }
   return absl::OkStatus();
 }

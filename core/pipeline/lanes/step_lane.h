@@ -37,6 +37,7 @@
 #include "core/noise/noise_generator.h"
 #include "core/pipeline/graphs/model_graphs.h"
 #include "core/pipeline/graphs/row_port.h"
+#include "core/pipeline/lanes/control_programs.h"
 #include "core/pipeline/lanes/path_pool.h"
 #include "core/pipeline/lanes/row_assignment.h"
 #include "core/schedulers/schedule.h"
@@ -145,6 +146,13 @@ class StepLane : public std::enable_shared_from_this<StepLane> {
   absl::Status WriteLatents(const LanePlace& place, const device::ConstBuffer& latents,
                             device::Stream& stream);
 
+  // Residuals that the next step adds in the picture's rows, [rows, ...] each, by their numbers;
+  // and zeros, as at first. REQUIRES: the lane's steps are controlled (step_graph.h).
+  absl::Status WriteResiduals(const LanePlace& place, absl::Span<const device::Buffer> residuals,
+                              device::Stream& stream) const;
+  absl::Status ClearResiduals(const LanePlace& place, device::Stream& stream) const;
+  ControlPrograms& controls() { return controls_; }
+
   // x of the picture to `latents` [1, C, H, W], and whether its last step left all of it finite (1
   // or 0) to `finite` u8 [1].
   absl::Status Read(const LanePlace& place, const device::Buffer& latents,
@@ -172,7 +180,11 @@ class StepLane : public std::enable_shared_from_this<StepLane> {
     bool has_run = false;
   };
   StepLane(device::Device& device, int rows, std::shared_ptr<PathPool> paths)
-      : device_(device), rows_(rows), paths_(std::move(paths)), assignment_(rows) {}
+      : device_(device),
+        rows_(rows),
+        paths_(std::move(paths)),
+        controls_(device),
+        assignment_(rows) {}
 
   friend class LanePlace;
   Rows RowsOf(const LanePlace& place) const;
@@ -192,6 +204,7 @@ class StepLane : public std::enable_shared_from_this<StepLane> {
                             device::Stream& stream);
   absl::Status CopyValue(const LanePort& port, const Rows& rows, const LaneRows& picture,
                          device::Stream& stream);
+  absl::Status Clear(const LanePort& port, const Rows& rows, device::Stream& stream) const;
   absl::Status CopyMember(const LanePort& port, const Rows& rows, device::Stream& stream);
   absl::Status CopyMembers(const Rows& rows, device::Stream& stream);
   // The same value to some rows of a port.
@@ -202,11 +215,13 @@ class StepLane : public std::enable_shared_from_this<StepLane> {
   const int rows_;
   const std::shared_ptr<PathPool> paths_;
   std::vector<LanePort> ports_;  // all but pools
+  ControlPrograms controls_;
   // The host draws into one while the device copies from the other.
   std::vector<Staging> noise_;
   size_t draws_ = 0;
   device::Buffer zeros_;             // a row's state before its first step
   device::Buffer spare_;             // bytes, for rows that change places
+  device::Buffer no_residual_;       // bytes of 0, of a row's largest residual; none without any
   Executables executables_;          // executables of no more rows than the lane has
   std::map<int, LaneGraph> graphs_;  // graphs that a step has used, by rows
 

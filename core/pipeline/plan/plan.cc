@@ -12,12 +12,18 @@ class GraphList {
  public:
   explicit GraphList(const GraphNeeds& needs) : needs_(needs) {}
 
-  void AddStage(const LoadedModel* model, int chunks, int ranks) {
+  void AddStage(const LoadedModel* model, int chunks, bool is_first) {
     if (!needs_.steps) return;
     const ModelId id = model->row().id;
     all_.push_back({id, {.kind = GraphKind::kRequest, .shape = {.chunks = chunks}}});
+    GraphName step = {.shape = {.height = needs_.height,
+                                .width = needs_.width,
+                                .chunks = chunks,
+                                .ranks = is_first ? needs_.ranks : 0},
+                      .controlled = is_first && needs_.controlled};
     for (int rows : needs_.rows) {
-      all_.push_back({id, {GraphKind::kStep, {rows, needs_.height, needs_.width, chunks, ranks}}});
+      step.shape.rows = rows;
+      all_.push_back({id, step});
     }
   }
   void AddText(const LoadedModel* model, GraphKind kind, bool takes_vectors) {
@@ -40,7 +46,8 @@ class GraphList {
 bool IsAsLarge(const PlannedGraph& larger, const PlannedGraph& smaller, bool grows) {
   if (!grows || larger.model != smaller.model || larger.name.kind != smaller.name.kind ||
       larger.name.encoder != smaller.name.encoder ||
-      larger.name.takes_vectors != smaller.name.takes_vectors) {
+      larger.name.takes_vectors != smaller.name.takes_vectors ||
+      larger.name.controlled != smaller.name.controlled || larger.control != smaller.control) {
     return larger == smaller;
   }
   const StepShape &a = larger.name.shape, &b = smaller.name.shape;
@@ -137,7 +144,7 @@ std::vector<PlannedGraph> GraphsFor(const GraphNeeds& needs) {
     const bool takes_vectors = has(needs.takes_vectors, false);
     if (has(needs.text, true)) graphs.AddText(model, GraphKind::kText, takes_vectors);
     if (has(needs.blends, false)) graphs.AddText(model, GraphKind::kMaskedText, takes_vectors);
-    graphs.AddStage(model, needs.chunks[i], i == 0 ? needs.ranks : 0);
+    graphs.AddStage(model, needs.chunks[i], /*is_first=*/i == 0);
   }
   const LoadedModel *first = needs.models.front(), *last = needs.models.back();
   if (needs.image) {

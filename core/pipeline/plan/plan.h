@@ -67,6 +67,7 @@ struct PlannedStage {
 struct PlannedGraph {
   ModelId model;
   GraphName name;
+  uint64_t control = 0;  // PlannedControl::id of the ControlNet whose it is; 0: the model's own
 
   bool operator==(const PlannedGraph&) const = default;
 };
@@ -75,6 +76,12 @@ struct PlannedGraph {
 struct PlannedUnit {
   UnitKind kind;
   size_t stage = 0;
+};
+
+// A ControlNet over the first stage's model (core/pipeline/graphs/control_nets.h).
+struct PlannedControl {
+  uint64_t id = 0;             // ControlNets::IdOf
+  std::vector<double> scales;  // factors in the stage's evaluations; 0: it rests
 };
 
 struct Plan {
@@ -100,13 +107,15 @@ struct Plan {
   LatentSize image_latents;  // the images' own size in latents
   int rows = 1;              // rows of each image, at most: 2 with guidance
   bool alone = false;        // its images share steps with no other, not with each other either
-  // Names the set of adapters over the first stage's model (AdapterSets::IdOf); 0: there are none.
+  // Names the set of adapters over the first stage's model (AdapterSets::IdOf), its ControlNets
+  // among them; 0: there are none.
   uint64_t adapters = 0;
   // Ranks of the low-rank paths that rows of the first stage have for that set; 0: none.
   int ranks = 0;
-  std::vector<PlannedStage> stages;  // an ensemble has two
-  std::vector<PlannedUnit> units;    // in order; previews come beside them
-  std::vector<PlannedGraph> graphs;  // each once
+  std::vector<PlannedControl> controls;  // in the spec's order
+  std::vector<PlannedStage> stages;      // an ensemble has two
+  std::vector<PlannedUnit> units;        // in order; previews come beside them
+  std::vector<PlannedGraph> graphs;      // each once
   // Graphs that the images are drawn without where they are not ready: of steps that are shared by
   // more rows, and of previews.
   std::vector<PlannedGraph> dispensable;
@@ -129,6 +138,7 @@ struct GraphNeeds {
   int height = 0, width = 0;      // size of the latents
   std::vector<int> rows;          // numbers of rows of their steps by themselves
   int ranks = 0;                  // ranks of paths of the first one's steps
+  bool controlled = false;        // the first one's steps read what control networks add
   bool image = false;             // image-to-image
   bool steps = true;              // else nothing runs but the text encoders
   bool decoded = true;            // pixels are wanted

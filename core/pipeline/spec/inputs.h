@@ -34,13 +34,18 @@ struct Embeds {
 // Immutable once it is shared: the server makes it, and the images hold it until they have read it.
 struct Inputs {
   size_t bytes() const {
-    return image.size() + mask_image.size() + latents.size() + prompt.bytes() + negative.bytes();
+    size_t controls = 0;
+    for (const std::string& control : control_images) controls += control.size();
+    return image.size() + mask_image.size() + latents.size() + prompt.bytes() + negative.bytes() +
+           controls;
   }
 
   // Image-to-image: a PNG, JPEG or WebP. Empty: none.
   std::string image = {};
   // The part of that image to draw over: likewise a picture, white there. Empty: all of it.
   std::string mask_image = {};
+  // Images that the spec's controls read, in their order: likewise pictures, of any size.
+  std::vector<std::string> control_images = {};
   // Text-to-image starts from these instead of what the seeds draw: a safetensors file
   // (latents_file.h), of all images or one for all. Empty: none.
   std::string latents = {};

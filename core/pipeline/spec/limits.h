@@ -24,5 +24,7 @@ inline constexpr int kMaxConditioning = 1 << 16;  // limit of original_size and 
 inline constexpr double kMaxAestheticScore = 100;
 inline constexpr size_t kMaxAdapters = 8;
 inline constexpr double kMaxAdapterWeight = 10;  // or below 0
+inline constexpr size_t kMaxControls = 4;
+inline constexpr double kMaxControlScale = 10;  // or below 0
 
 }  // namespace latentd::pipeline

@@ -9,6 +9,7 @@
 
 #include "core/batching/buckets.h"
 #include "core/pipeline/spec/adapter.h"
+#include "core/pipeline/spec/control.h"
 #include "core/pipeline/spec/inputs.h"
 #include "core/pipeline/spec/words.h"
 #include "core/prompts/chunks.h"
@@ -87,6 +88,8 @@ struct PictureSpec {
 
   // LoRAs that change the model for this request; the refiner's networks are as they are.
   std::vector<Adapter> adapters;
+  // ControlNets that the images follow, as far as the model itself draws them.
+  std::vector<Control> controls;
   // Words of the model's textual inversions; null: none. Pipeline::Resolve sets them.
   SharedWords words;
 

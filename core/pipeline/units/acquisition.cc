@@ -35,12 +35,45 @@ ExecutablePointer& MemberFor(const PlannedGraph& graph, Request& request) {
     case GraphKind::kPreview:
       return request.preview;
     case GraphKind::kDecode:
+    case GraphKind::kHint:
+    case GraphKind::kControlRequest:
+    case GraphKind::kControl:
       break;
   }
   return request.decode;
 }
 
+// Gives each control of the request that is that net the executable.
+void SetControl(const PlannedGraph& graph, const ExecutablePointer& executable, Request& request) {
+  for (size_t i = 0; i < request.controls.size(); ++i) {
+    if (request.plan->controls[i].id != graph.control) continue;
+    RequestControl& control = request.controls[i];
+    if (graph.name.kind == GraphKind::kHint) control.hint = executable;
+    if (graph.name.kind == GraphKind::kControlRequest) control.request_part = executable;
+    if (graph.name.kind == GraphKind::kControl) {
+      control.steps[graph.name.shape.rows] = executable;
+    }
+  }
+}
+
+absl::Status AcquireControl(const PlannedGraph& graph, compiler::Purpose purpose,
+                            Request& request) {
+  const auto planned = absl::c_find_if(request.plan->controls, [&](const PlannedControl& control) {
+    return control.id == graph.control;
+  });
+  const auto index = static_cast<size_t>(planned - request.plan->controls.begin());
+  ControlNetGraphs& graphs = *request.controls[index].graphs;
+  const bool builds = purpose.mode != compiler::GetMode::kReady;
+  ASSIGN_OR_RETURN(GraphHandle handle,
+                   graphs.Find(graph.name, builds ? IfUnknown::kBuild : IfUnknown::kRefuse));
+  ASSIGN_OR_RETURN(const ExecutablePointer executable, graphs.Get(handle, purpose));
+  request.graphs.push_back(std::move(handle));
+  SetControl(graph, executable, request);
+  return absl::OkStatus();
+}
+
 absl::Status AcquireOne(const PlannedGraph& graph, compiler::Purpose purpose, Request& request) {
+  if (graph.control != 0) return AcquireControl(graph, purpose, request);
   const bool builds = purpose.mode != compiler::GetMode::kReady;
   ModelGraphs& graphs = StageOf(graph, request).graphs();
   ASSIGN_OR_RETURN(GraphHandle handle,

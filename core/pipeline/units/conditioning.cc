@@ -261,13 +261,11 @@ absl::StatusOr<EncodedPrompt> OnHost(const StageGraphs& to, const EncodedPrompt&
   return read;
 }
 
-// One row of the request graph's packed results, into those of all rows.
-absl::Status EnqueueRequestPart(const StageGraphs& to, EncodedPrompt text, const RowInputs& inputs,
-                                int64_t row, const NamedBuffers& rows) {
-  NamedBuffers ports = std::move(text);
-  RETURN_IF_ERROR(AddInputs(to, inputs.request, ports));
+// One row of a request graph's packed results, into those of all rows.
+absl::Status EnqueueRequestPart(const StageGraphs& to, const ExecutablePointer& request_part,
+                                NamedBuffers ports, int64_t row, const NamedBuffers& rows) {
   for (const auto& [name, packed] : rows) ports[name] = packed.Rows(row, row + 1);
-  return EnqueueGraph(to.stage.request_part, ports, /*to_host=*/{}, to.stream, to.work).status();
+  return EnqueueGraph(request_part, ports, /*to_host=*/{}, to.stream, to.work).status();
 }
 
 // The request graph's packed results for so many rows.
@@ -303,14 +301,24 @@ absl::StatusOr<std::vector<EncodedPrompt>> EncodeToHost(const Stage& stage, devi
 }
 
 absl::StatusOr<NamedBuffers> MakeConditioning(const Stage& stage, const Inputs* inputs,
-                                              device::Stream& stream, PendingWork& work) {
+                                              device::Stream& stream, PendingWork& work,
+                                              absl::Span<RequestControl> controls) {
   const StageGraphs to = {stage, inputs, stream, work};
   const std::vector<RowInputs>& rows = stage.planned.prompts;
   ASSIGN_OR_RETURN(std::vector<EncodedPrompt> text, EncodeRows(to, rows));
   const auto count = static_cast<int64_t>(rows.size());
   ASSIGN_OR_RETURN(NamedBuffers packed, AllocateRows(*stage.request_part, count));
+  for (RequestControl& control : controls) {
+    ASSIGN_OR_RETURN(control.conditioning, AllocateRows(*control.request_part, count));
+  }
   for (int64_t i = 0; i < count; ++i) {
-    RETURN_IF_ERROR(EnqueueRequestPart(to, std::move(text[i]), rows[i], i, packed));
+    NamedBuffers ports = std::move(text[i]);
+    RETURN_IF_ERROR(AddInputs(to, rows[i].request, ports));
+    for (const RequestControl& control : controls) {
+      RETURN_IF_ERROR(
+          EnqueueRequestPart(to, control.request_part, ports, i, *control.conditioning));
+    }
+    RETURN_IF_ERROR(EnqueueRequestPart(to, stage.request_part, std::move(ports), i, packed));
   }
   return packed;
 }

@@ -4,8 +4,10 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "core/device/device.h"
 #include "core/pipeline/spec/inputs.h"
+#include "core/pipeline/units/picture.h"
 #include "core/pipeline/units/run_graph.h"
 #include "core/pipeline/units/stage.h"
 
@@ -26,8 +28,10 @@ absl::StatusOr<std::vector<EncodedPrompt>> EncodeToHost(const Stage& stage, devi
 
 // EncodePrompts, and runs of the stage's request part. Returns the inputs of the stage's UNet,
 // [rows, n], by the step graph's names; rows of a picture are [unconditional, conditional] with
-// guidance, else [conditional]. `work` holds the encoders' results.
+// guidance, else [conditional]. `work` holds the encoders' results. Sets the conditioning of
+// `controls`, those of the stage, alike.
 absl::StatusOr<NamedBuffers> MakeConditioning(const Stage& stage, const Inputs* inputs,
-                                              device::Stream& stream, PendingWork& work);
+                                              device::Stream& stream, PendingWork& work,
+                                              absl::Span<RequestControl> controls = {});
 
 }  // namespace latentd::pipeline

@@ -34,13 +34,6 @@ device::Shape LatentShape(const Picture& picture) {
   return {1, picture.stage().model.latent_channels(), size.height, size.width};
 }
 
-// As it is drawn, turned as EXIF says, and on its way to another size.
-absl::StatusOr<MemoryRoom> TakeRoomForPixels(absl::string_view image, absl::string_view name) {
-  constexpr int64_t kBytes = 3, kAtATime = 3;
-  const image::Dimensions size = image::ReadDimensions(image).value_or(image::Dimensions());
-  return MemoryRoom::Take(kBytes * kAtATime * size.width * size.height, name);
-}
-
 void AddWarnings(absl::string_view field, const image::PassedOver& passed_over, Request& request) {
   for (const std::string& sentence : passed_over) {
     request.image_warnings.push_back(absl::StrCat(field, ": ", sentence));
@@ -206,8 +199,10 @@ absl::Status EnqueueText(Picture& picture, device::Stream& stream, UnitPart& par
   }
   auto& conditioning = request.conditioning[picture.stage_index];
   if (!conditioning) {
-    ASSIGN_OR_RETURN(conditioning,
-                     MakeConditioning(picture.stage(), request.inputs.get(), stream, part.work));
+    absl::Span<RequestControl> controls;
+    if (picture.stage_index == 0) controls = absl::MakeSpan(request.controls);
+    ASSIGN_OR_RETURN(conditioning, MakeConditioning(picture.stage(), request.inputs.get(), stream,
+                                                    part.work, controls));
   }
   picture.Advance();
   return picture.next == UnitKind::kEncode ? absl::OkStatus() : BeginSteps(picture, stream, part);

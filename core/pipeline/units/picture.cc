@@ -31,6 +31,7 @@ void Picture::LeaveLane() {
   place.reset();
   path.reset();
   path_values.clear();
+  has_residuals = false;
 }
 
 bool Picture::has_preview() const {
@@ -45,16 +46,19 @@ Lane Picture::LaneOf(const PlannedStage& stage) const {
   const ModelId model = stage.model->row().id;
   const int chunks = stage.chunks();
   const Size size = executed_size();
-  // A network that reads another number of chunks is another one, and so is one whose rows have
-  // paths, whatever set they are of. A picture that takes no steps needs no room beside others.
-  const int network = model.value * prompts::kMaxChunks + chunks - 1;
+  // A network that reads another number of chunks is another one, and so are one that reads what
+  // control networks add and one whose rows have paths, whatever these are. A picture that takes no
+  // steps needs no room beside others.
   const bool apart = plan().alone || plan().spec.output_embeds;
   const bool is_first = &stage == &plan().stages.front();
+  const bool controlled = is_first && !plan().controls.empty();
   const bool has_paths = is_first && plan().ranks > 0;
+  const int network = 2 * (model.value * prompts::kMaxChunks + chunks - 1) + (controlled ? 1 : 0);
+  const bool is_merged = is_first && !has_paths && !plan().spec.adapters.empty();
   return {.network = has_paths ? -1 - network : network,
           .width = size.width,
           .height = size.height,
-          .adapters = is_first && !has_paths ? plan().adapters : 0,
+          .adapters = is_merged ? plan().adapters : 0,
           .only = apart ? reinterpret_cast<uintptr_t>(this) : 0};
 }
 

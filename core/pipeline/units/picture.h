@@ -16,6 +16,7 @@
 #include "core/device/buffer.h"
 #include "core/image/pixels/pixels.h"
 #include "core/noise/noise_generator.h"
+#include "core/pipeline/graphs/control_nets.h"
 #include "core/pipeline/lanes/step_lane.h"
 #include "core/pipeline/plan/plan.h"
 #include "core/pipeline/spec/inputs.h"
@@ -30,6 +31,16 @@ namespace latentd::pipeline {
 
 using batching::Lane;
 
+// A ControlNet of a request over the model of its first stage.
+struct RequestControl {
+  std::shared_ptr<ControlNetGraphs> graphs;
+  ExecutablePointer hint, request_part;
+  StepLane::Executables steps;  // by the rows of the picture
+  // Made by the first picture that needs them: what it reads of prompts, and of its image.
+  std::optional<NamedBuffers> conditioning;
+  device::Buffer hint_states;
+};
+
 // Everything that the pictures of one request share.
 struct Request {
   // `models`: of the plan's stages, in order, on the device that draws the images.
@@ -38,11 +49,12 @@ struct Request {
   const PictureSpec& spec() const { return plan->spec; }
 
   const SharedPlan plan;
-  const SharedInputs inputs;         // null: none
-  std::vector<Stage> stages;         // as in the plan
-  std::vector<GraphHandle> graphs;   // all graphs below: kept, so that they stay known
-  ExecutablePointer encode, sample;  // null: there is no init image
-  ExecutablePointer decode;          // null: latents are wanted
+  const SharedInputs inputs;             // null: none
+  std::vector<Stage> stages;             // as in the plan
+  std::vector<RequestControl> controls;  // as in the plan
+  std::vector<GraphHandle> graphs;       // all graphs below: kept, so that they stay known
+  ExecutablePointer encode, sample;      // null: there is no init image
+  ExecutablePointer decode;              // null: latents are wanted
   // Decodes in float32 what came out not finite; null unless `decode` runs in float16.
   ExecutablePointer decode_fallback;
   // By stage (MakeConditioning); made by the first picture that needs it.
@@ -118,6 +130,7 @@ struct Picture {
   std::optional<LanePlace> place;     // while the stage's steps run
   std::optional<PathSlot> path;       // likewise, where its rows have paths
   std::vector<RowValue> path_values;  // for PathPorts, while it has a slot
+  bool has_residuals = false;         // control networks have added something in the step before
   bool decode_redone = false;         // by decode_fallback, or to be
   image::Image pixels;  // when next is kDone, unless the spec wants latents or embeddings
   // For output_embeds when next is kDone, on the host: by row of the stage's prompts, what its text

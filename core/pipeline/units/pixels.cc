@@ -4,6 +4,8 @@
 #include <memory>
 #include <utility>
 
+#include "core/image/decode.h"
+
 namespace latentd::pipeline {
 namespace {
 
@@ -33,6 +35,12 @@ image::Image Cut(absl::Span<const uint8_t> rgb, Size from, Size size) {
 }
 
 }  // namespace
+
+absl::StatusOr<MemoryRoom> TakeRoomForPixels(absl::string_view file, absl::string_view name) {
+  constexpr int64_t kAtATime = 3;
+  const image::Dimensions size = image::ReadDimensions(file).value_or(image::Dimensions());
+  return MemoryRoom::Take(kChannels * kAtATime * size.width * size.height, name);
+}
 
 device::Buffer ToPixels(image::Image image) {
   const Size size{image.width, image.height};

@@ -2,11 +2,18 @@
 // and the larger one that networks run at, whose centre it is.
 #pragma once
 
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "core/base/process/memory_room.h"
 #include "core/device/buffer.h"
 #include "core/image/pixels/pixels.h"
 #include "core/pipeline/spec/picture_spec.h"
 
 namespace latentd::pipeline {
+
+// Room for a file's pixels as they are drawn, turned as EXIF says, and on their way to another
+// size. `name` is for messages. RESOURCE_EXHAUSTED: there is none.
+absl::StatusOr<MemoryRoom> TakeRoomForPixels(absl::string_view file, absl::string_view name);
 
 // The bytes of the image as u8 [1, height, width, 3], as the encoder's graph reads them.
 device::Buffer ToPixels(image::Image image);

@@ -12,6 +12,7 @@
 #include "core/graph/low_rank_paths.h"
 #include "core/pipeline/lanes/pinned.h"
 #include "core/pipeline/plan/latents_file.h"
+#include "core/pipeline/units/controls.h"
 #include "core/pipeline/units/preview.h"
 #include "core/pipeline/units/run_graph.h"
 #include "core/pipeline/units/unit_kinds.h"
@@ -225,7 +226,7 @@ absl::Status DrawFirstLatents(Picture& picture) {
 
 absl::Status BeginSteps(Picture& picture, device::Stream& stream, UnitPart& part) {
   RETURN_IF_ERROR(DrawFirstLatents(picture));
-  if (!picture.stage().schedule().steps.empty()) return absl::OkStatus();
+  if (!picture.stage().schedule().steps.empty()) return EncodeHints(picture, stream, part.work);
   return EndStage(picture, stream, part);
 }
 
@@ -245,6 +246,7 @@ absl::Status EnqueueStep(absl::Span<Picture* const> pictures, Lanes& lanes, devi
     unit.parts[i].prediction.step = PreviewDue(*pictures[i]);
     ReadFor(ReadStart, *pictures[i], stream, unit.parts[i].prediction);
   }
+  RETURN_IF_ERROR(EnqueueControls(members, *lane, stream));
   StepLane::Members places;
   for (const Picture* picture : members) places.push_back(&*picture->place);
   ASSIGN_OR_RETURN(const StepLane::Evaluation evaluation, lane->Step(stream, places));

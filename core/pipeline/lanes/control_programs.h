@@ -1,0 +1,80 @@
+// The second program of a lane's steps: control networks (core/pipeline/graphs/control_graph.h), of
+// which each evaluation is of one picture's rows. Their memory is one piece for each number of
+// rows, which the pictures of the lane use in turn, on one stream: sums of residuals stay in it
+// until they are copied into the picture's rows.
+//
+// So a picture's residuals are the same bytes whatever steps beside it, and rows of pictures that
+// want none cost nothing.
+//
+// One thread at a time, but for bytes().
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "core/backends/bound_graph.h"
+#include "core/device/buffer.h"
+#include "core/device/device.h"
+#include "core/pipeline/graphs/model_graphs.h"
+
+namespace latentd::pipeline {
+
+// An evaluation of one net.
+struct ControlRun {
+  ExecutablePointer executable;  // a kControl of as many rows as the picture has now
+  const backends::NamedBuffers* request = nullptr;  // [rows or more, n]: the last rows are read
+  device::Buffer hint;                              // [1, c, h, w]
+  float scale = 0;                                  // factor of all residuals
+};
+
+// Values that all nets of an evaluation read.
+struct ControlInputs {
+  int rows = 1;
+  device::Buffer latents;  // [1, C, h, w] on the device
+  float input_scale = 1, timestep = 0;
+};
+
+class ControlPrograms {
+ public:
+  explicit ControlPrograms(device::Device& device) : device_(device) {}
+
+  // Enqueues the runs, one at least, and gives the sums of what they say, [rows, ...] each: to be
+  // copied by the stream before the next. Errors as Device::Allocate's and Executable::Bind's.
+  absl::StatusOr<std::vector<device::Buffer>> Run(absl::Span<const ControlRun> runs,
+                                                  const ControlInputs& inputs,
+                                                  device::Stream& stream);
+
+  int64_t bytes() const { return bytes_; }  // bytes that it holds
+
+ private:
+  // For one number of rows.
+  struct Program {
+    backends::NamedBuffers shared;  // inputs of all nets, and residuals
+    std::vector<device::Buffer> residuals;
+    // By executable; each has its own hint, scales and request values.
+    std::map<ExecutablePointer, backends::BoundGraph> graphs;
+  };
+
+  absl::StatusOr<Program*> ProgramFor(const ControlRun& run, int rows);
+  absl::StatusOr<backends::BoundGraph*> GraphFor(const ControlRun& run, Program& program);
+  absl::Status CopyShared(const ControlInputs& inputs, const Program& program,
+                          device::Stream& stream);
+  absl::Status CopyOwn(const ControlRun& run, int rows, const backends::BoundGraph& graph,
+                       device::Stream& stream);
+  absl::StatusOr<device::Buffer> Allocate(device::DType dtype, const device::Shape& shape);
+  absl::Status Clear(const device::Buffer& memory, device::Stream& stream);
+  // The same number to all elements.
+  absl::Status Fill(const device::Buffer& memory, float value, device::Stream& stream);
+
+  device::Device& device_;
+  std::map<int, Program> programs_;  // by rows
+  device::Buffer zeros_;             // as large as the largest residual of all rows
+  std::atomic<int64_t> bytes_ = 0;
+};
+
+}  // namespace latentd::pipeline

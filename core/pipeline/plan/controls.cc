@@ -1,0 +1,170 @@
+#include "core/pipeline/plan/controls.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "absl/algorithm/container.h"
+#include "absl/strings/str_cat.h"
+#include "core/base/errors/error_details.h"
+#include "core/base/errors/status_macros.h"
+#include "core/base/text/digest.h"
+#include "core/base/text/text.h"
+#include "core/image/decode.h"
+#include "core/pipeline/graphs/adapter_sets.h"
+#include "core/pipeline/graphs/control_graph.h"
+#include "core/pipeline/graphs/control_nets.h"
+#include "core/pipeline/spec/limits.h"
+
+namespace latentd::pipeline {
+namespace {
+
+constexpr size_t kMostModels = 5;
+
+// Reason for which the model cannot draw with that adapter as a control; empty: it can.
+std::string WhyNoControl(const LoadedModel& model, const AdapterFacts& facts) {
+  if (facts.kind != AdapterKind::kControlNet) {
+    return absl::StrCat(facts.name, " is no ControlNet but of the kind ", NameOf(facts.kind));
+  }
+  if (absl::c_linear_search(facts.models, model.row().name)) return "";
+  return absl::StrCat(facts.name, " is not for the model ", model.row().name, "; it is for ",
+                      ListSome(facts.models, kMostModels));
+}
+
+// Ranges of its numbers, written so that NaN is out of them.
+void CheckRanges(const std::string& field, const Control& control,
+                 std::vector<FieldViolation>& violations) {
+  const double scale = control.scale.value_or(1), start = control.start.value_or(0),
+               end = control.end.value_or(1);
+  if (!(std::abs(scale) <= kMaxControlScale)) {
+    violations.push_back({field + ".scale", absl::StrCat("must be ", -kMaxControlScale, " to ",
+                                                         kMaxControlScale, ", is ", scale)});
+  }
+  if (start >= 0 && start < end && end <= 1) return;
+  violations.push_back({field + ".start", absl::StrCat("must be 0 <= start < end <= 1, is start ",
+                                                       start, " and end ", end)});
+}
+
+absl::Status CheckControlImage(const std::string& field, const Inputs& inputs, size_t index) {
+  if (index >= inputs.control_images.size() || inputs.control_images[index].empty()) {
+    return InvalidFields({{field + ".image", "is what the net reads: set it"}});
+  }
+  const absl::Status read = image::ReadDimensions(inputs.control_images[index]).status();
+  if (read.ok()) return read;
+  return InvalidFields({{field + ".image", std::string(read.message())}});
+}
+
+absl::Status ResolveControl(adapters::Catalogue* catalogue, const LoadedModel& model,
+                            const std::string& field, Control& control,
+                            std::vector<std::string>& warnings) {
+  const auto wrong = [&](absl::string_view why) {
+    return InvalidFields({{field + ".name", std::string(why)}});
+  };
+  if (catalogue == nullptr) {
+    return wrong("this server has no ControlNets (start it with --adapters=DIR)");
+  }
+  const absl::StatusOr<AdapterFacts> facts = catalogue->Find(control.name);
+  if (absl::IsNotFound(facts.status())) return wrong(facts.status().message());
+  RETURN_IF_ERROR(facts.status());
+  const std::string why = WhyNoControl(model, *facts);
+  if (!why.empty()) return wrong(why);
+  control.stamp = facts->stamp;
+  control.digest = facts->digest;
+  control.scale = control.scale.value_or(1);
+  control.start = control.start.value_or(0);
+  control.end = control.end.value_or(1);
+  for (const std::string& warning : facts->warnings) {
+    warnings.push_back(absl::StrCat("control ", control.name, ": ", warning));
+  }
+  return absl::OkStatus();
+}
+
+// As controlnet_keep of diffusers' pipelines.
+bool TakesPart(const Control& control, size_t evaluation, size_t evaluations) {
+  const auto i = static_cast<double>(evaluation), n = static_cast<double>(evaluations);
+  return !(i / n < *control.start || (i + 1) / n > *control.end);
+}
+
+}  // namespace
+
+absl::Status ResolveControls(adapters::Catalogue* catalogue, const LoadedModel& model,
+                             const Inputs& inputs, PictureSpec& spec,
+                             std::vector<std::string>& warnings) {
+  std::vector<FieldViolation> violations;
+  absl::Status refused;
+  if (spec.controls.size() > kMaxControls) {
+    return InvalidFields({{"controls", absl::StrCat("must be at most ", kMaxControls, ", are ",
+                                                    spec.controls.size())}});
+  }
+  for (size_t i = 0; i < spec.controls.size(); ++i) {
+    const std::string field = absl::StrCat("controls[", i, "]");
+    CheckRanges(field, spec.controls[i], violations);
+    for (const absl::Status& status :
+         {ResolveControl(catalogue, model, field, spec.controls[i], warnings),
+          CheckControlImage(field, inputs, i)}) {
+      const std::vector<FieldViolation> fields = GetFieldViolations(status);
+      violations.insert(violations.end(), fields.begin(), fields.end());
+      if (fields.empty()) refused.Update(status);
+    }
+  }
+  if (!violations.empty()) return InvalidFields(violations);
+  if (spec.refine && !spec.controls.empty()) {
+    warnings.emplace_back("controls have no effect on the refiner: they are for the base alone");
+  }
+  return refused;
+}
+
+uint64_t AdaptersIdOf(const PictureSpec& spec) {
+  uint64_t id = spec.adapters.empty() ? 0 : AdapterSets::IdOf(spec.adapters);
+  for (const Control& control : spec.controls) {
+    id = DigestOf(absl::StrCat(id, " ", ControlNets::IdOf(control))).low | 1;
+  }
+  return id;
+}
+
+std::vector<PlannedControl> PlanControls(const PictureSpec& spec, size_t evaluations,
+                                         const PlannedStage& stage) {
+  std::vector<PlannedControl> planned;
+  for (const Control& control : spec.controls) {
+    PlannedControl& one = planned.emplace_back();
+    one.id = ControlNets::IdOf(control);
+    for (size_t i = 0; i < stage.schedule.steps.size(); ++i) {
+      one.scales.push_back(TakesPart(control, i, evaluations) ? *control.scale : 0);
+    }
+  }
+  return planned;
+}
+
+void AddControlGraphs(const StepShape& shape, const std::vector<int>& rows, Plan& plan) {
+  const PlannedStage& stage = plan.stages.front();
+  const ModelId model = stage.model->row().id;
+  const auto add = [&](GraphKind kind, const StepShape& of, uint64_t id) {
+    const PlannedGraph graph = {model, {.kind = kind, .shape = of}, id};
+    if (!absl::c_linear_search(plan.graphs, graph)) plan.graphs.push_back(graph);
+  };
+  for (const PlannedControl& control : plan.controls) {
+    add(GraphKind::kHint, {1, shape.height, shape.width}, control.id);
+    add(GraphKind::kControlRequest, {.chunks = stage.chunks()}, control.id);
+    for (int count : rows) {
+      add(GraphKind::kControl, {count, shape.height, shape.width, stage.chunks()}, control.id);
+    }
+  }
+}
+
+int64_t ControlBytes(const Plan& plan) {
+  if (plan.controls.empty()) return 0;
+  const LoadedModel& model = *plan.stages.front().model;
+  const LatentSize& size = plan.latents;
+  const device::DType dtype = model.graphs().residual_dtype();
+  int64_t residuals = 0, largest = 0;
+  for (const RowPort& port : ResidualPorts(model.configs().unet, size.height, size.width, dtype)) {
+    residuals += port.row_bytes();
+    largest = std::max(largest, port.row_bytes());
+  }
+  // The first residual has the hint's shape. Each net keeps a hint, and what it reads of prompts.
+  const auto nets = static_cast<int64_t>(plan.controls.size());
+  return plan.rows * residuals + largest +
+         nets * (plan.rows + 1) * (largest + plan.chunks() * model.graphs().request_bytes());
+}
+
+}  // namespace latentd::pipeline

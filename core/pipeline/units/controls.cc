@@ -1,0 +1,102 @@
+#include "core/pipeline/units/controls.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/errors/error_details.h"
+#include "core/base/errors/status_macros.h"
+#include "core/image/decode.h"
+#include "core/image/pixels/resize.h"
+#include "core/pipeline/units/pixels.h"
+
+namespace latentd::pipeline {
+namespace {
+
+using device::Buffer;
+using device::DType;
+using device::Place;
+
+// As the net reads it: of the picture's size, whatever size it has.
+absl::StatusOr<Buffer> ReadControlImage(Request& request, size_t index) {
+  const std::string field = absl::StrCat("controls[", index, "].image");
+  const std::string& file = request.inputs->control_images[index];
+  ASSIGN_OR_RETURN(const MemoryRoom room, TakeRoomForPixels(file, field));
+  image::PassedOver passed_over;
+  const absl::StatusOr<image::Image> decoded = image::Decode(file, passed_over);
+  if (absl::IsInvalidArgument(decoded.status())) {
+    return InvalidFields({{field, std::string(decoded.status().message())}});
+  }
+  RETURN_IF_ERROR(decoded.status());
+  for (const std::string& sentence : passed_over) {
+    request.image_warnings.push_back(absl::StrCat(field, ": ", sentence));
+  }
+  const PictureSpec& spec = request.spec();
+  ASSIGN_OR_RETURN(image::Image resized, image::ResizeLanczos(*decoded, *spec.width, *spec.height));
+  return ToPixels(ExtendEdges(std::move(resized), request.plan->executed_size));
+}
+
+bool HasControls(const Picture& picture) {
+  return picture.stage_index == 0 && !picture.request->controls.empty();
+}
+
+// Runs of the nets that take part in the next evaluation.
+std::vector<ControlRun> RunsOf(const Picture& picture) {
+  std::vector<ControlRun> runs;
+  if (!HasControls(picture)) return runs;
+  for (size_t i = 0; i < picture.request->controls.size(); ++i) {
+    const RequestControl& control = picture.request->controls[i];
+    const double scale = picture.plan().controls[i].scales[picture.evaluation];
+    if (scale == 0) continue;
+    runs.push_back({.executable = control.steps.at(picture.next_rows()),
+                    .request = &*control.conditioning,
+                    .hint = control.hint_states,
+                    .scale = static_cast<float>(scale)});
+  }
+  return runs;
+}
+
+absl::Status EnqueueControlsOf(Picture& picture, StepLane& lane, device::Stream& stream) {
+  const std::vector<ControlRun> runs = RunsOf(picture);
+  if (runs.empty()) {
+    if (!std::exchange(picture.has_residuals, false)) return absl::OkStatus();
+    return lane.ClearResiduals(*picture.place, stream);
+  }
+  const schedulers::StepCoefficients& line = picture.stage().schedule().steps[picture.evaluation];
+  ControlInputs inputs = {.rows = picture.next_rows(),
+                          .input_scale = static_cast<float>(line.input_scale),
+                          .timestep = static_cast<float>(line.timestep)};
+  ASSIGN_OR_RETURN(inputs.latents,
+                   lane.device().Allocate(DType::kF32, picture.latents.shape(), Place::kDevice));
+  RETURN_IF_ERROR(lane.ReadState(*picture.place, /*index=*/0, inputs.latents, stream));
+  ASSIGN_OR_RETURN(const std::vector<Buffer> residuals, lane.controls().Run(runs, inputs, stream));
+  picture.has_residuals = true;
+  return lane.WriteResiduals(*picture.place, residuals, stream);
+}
+
+}  // namespace
+
+absl::Status EncodeHints(Picture& picture, device::Stream& stream, PendingWork& work) {
+  if (!HasControls(picture)) return absl::OkStatus();
+  Request& request = *picture.request;
+  for (size_t i = 0; i < request.controls.size(); ++i) {
+    RequestControl& control = request.controls[i];
+    if (control.hint_states.has_memory()) continue;
+    ASSIGN_OR_RETURN(const Buffer image, ReadControlImage(request, i));
+    ASSIGN_OR_RETURN(const NamedBuffers outputs, EnqueueGraph(control.hint, {{"image", image}},
+                                                              /*to_host=*/{}, stream, work));
+    control.hint_states = outputs.at("hint");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status EnqueueControls(absl::Span<Picture* const> members, StepLane& lane,
+                             device::Stream& stream) {
+  for (Picture* picture : members) {
+    RETURN_IF_ERROR(EnqueueControlsOf(*picture, lane, stream));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace latentd::pipeline

@@ -1,0 +1,247 @@
+// Pictures that follow ControlNets: what the nets add and when, alone and beside others.
+#include <gmock/gmock.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/adapters/catalogue/adapter_folder.h"
+#include "core/adapters/catalogue/catalogue.h"
+#include "core/backends/cpu/cpu_backend.h"
+#include "core/base/errors/error_details.h"
+#include "core/image/encode.h"
+#include "tests/core/pipeline/control_net_folder.h"
+#include "tests/core/pipeline/rig.h"
+
+namespace latentd::pipeline {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Ne;
+
+// A picture of which each pixel has another colour.
+std::string Gradient(int width, int height, int turn) {
+  image::Image image{width, height, {}};
+  for (int y = 0; y < height; ++y) {
+    for (int x = 0; x < width; ++x) {
+      for (const int value : {x * turn, y * 3, x * y}) {
+        image.rgb.push_back(static_cast<uint8_t>(value));
+      }
+    }
+  }
+  return image::Encode(image, {}).value();
+}
+
+struct Controlled : Asked {
+  explicit Controlled(PictureSpec spec) : Asked(std::move(spec)) {}
+
+  Controlled With(const std::string& name, double scale = 1, double start = 0, double end = 1,
+                  int turn = 2) const {
+    Controlled more = *this;
+    more.controls.push_back({.name = name, .scale = scale, .start = start, .end = end});
+    more.inputs.control_images.push_back(Gradient(80, 100, turn));
+    return more;
+  }
+};
+
+class ControlsTest : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    folder_ = new ControlNetFolder();
+    folder_->Add("edges", /*seed=*/1, /*gain=*/0.3f);
+    folder_->Add("depth", /*seed=*/2, /*gain=*/0.3f);
+    folder_->Add("silent", /*seed=*/3, /*gain=*/0);
+    catalogue_ = new adapters::Catalogue(adapters::FolderOnDisk(folder_->path()));
+    rig_ = new Rig({.base = testing::kDemoBase, .adapters = catalogue_, .row_counts = {2, 4, 8}},
+                   "", backends::cpu::CpuBackend::Create().value());
+    for (int rows : {4, 8}) {
+      rig_->kept.push_back(rig_->pipeline->first()
+                               .graphs()
+                               .Find({.shape = {rows, 72 / 8, 64 / 8}, .controlled = true})
+                               .value());
+      ASSERT_OK(rig_->pipeline->first().graphs().Get(rig_->kept.back()));
+    }
+  }
+  static void TearDownTestSuite() {
+    delete rig_;
+    delete catalogue_;
+    delete folder_;
+  }
+
+  static Controlled Spec(uint64_t seed = 3) {
+    PictureSpec spec = SmallSpec();
+    spec.seed = seed;
+    return Controlled(std::move(spec));
+  }
+
+  // Reason for which a request is refused, by its first field.
+  static std::string Refusal(const Asked& asked) {
+    const auto plan = rig_->Resolve(asked);
+    const std::vector<FieldViolation> fields = GetFieldViolations(plan.status());
+    return fields.empty() ? std::string(plan.status().message())
+                          : fields.front().field + ": " + fields.front().description;
+  }
+
+  // Draws them together; what each is alone in no step.
+  std::vector<std::vector<float>> DrawTogether(const std::vector<Asked>& asked) {
+    std::vector<std::unique_ptr<Picture>> pictures;
+    for (const Asked& one : asked) {
+      pictures.push_back(rig_->Start(one));
+      EXPECT_OK(testing::RunUnit(*pictures.back()));
+    }
+    for (;;) {
+      std::vector<Picture*> stepping;
+      for (const auto& picture : pictures) {
+        if (picture->next == UnitKind::kStep) stepping.push_back(picture.get());
+      }
+      if (stepping.empty()) break;
+      Step(stepping);
+    }
+    std::vector<std::vector<float>> latents;
+    for (const auto& picture : pictures) latents.push_back(ValuesOf(picture->latents));
+    return latents;
+  }
+
+  void Step(const std::vector<Picture*>& pictures) {
+    PendingUnit unit = EnqueueUnit(pictures, lanes_, *stream_).value();
+    most_rows_ = std::max(most_rows_, unit.computed_rows);
+    for (size_t i = 0; i < pictures.size(); ++i) {
+      EXPECT_OK(CompleteUnit(unit, *pictures[i], unit.parts[i]));
+    }
+  }
+
+  static inline ControlNetFolder* folder_ = nullptr;
+  static inline adapters::Catalogue* catalogue_ = nullptr;
+  static inline Rig* rig_ = nullptr;
+  Lanes lanes_;
+  int most_rows_ = 0;
+  std::unique_ptr<device::Stream> stream_ = device::Host().NewStream(SystemClock()).value();
+};
+
+TEST_F(ControlsTest, NetsThatAddZerosLeaveThePictureAsItIs) {
+  const std::vector<float> plain = rig_->Latents(Spec());
+  EXPECT_EQ(rig_->Latents(Spec().With("silent")), plain);
+  EXPECT_EQ(rig_->Latents(Spec().With("edges", /*scale=*/0)), plain);
+  EXPECT_NE(rig_->Latents(Spec().With("edges")), plain);
+}
+
+TEST_F(ControlsTest, FollowScaleImageAndNet) {
+  const std::vector<float> drawn = rig_->Latents(Spec().With("edges"));
+  EXPECT_NE(rig_->Latents(Spec().With("edges", 0.5)), drawn);
+  EXPECT_NE(rig_->Latents(Spec().With("edges", 1, 0, 1, /*turn=*/7)), drawn);
+  EXPECT_NE(rig_->Latents(Spec().With("depth")), drawn);
+  EXPECT_EQ(rig_->Latents(Spec().With("edges")), drawn);
+}
+
+TEST_F(ControlsTest, RestOutsideOfTheirPartOfTheEvaluations) {
+  // Evaluation i of four is from start to end where start <= i / 4 and (i + 1) / 4 <=
+  // end.
+  const auto scales = [&](double start, double end) {
+    return rig_->Resolve(Spec().With("edges", 0.7, start, end)).value()->controls.front().scales;
+  };
+  EXPECT_THAT(scales(0, 1), ElementsAre(0.7, 0.7, 0.7, 0.7));
+  EXPECT_THAT(scales(0.25, 0.75), ElementsAre(0, 0.7, 0.7, 0));
+  EXPECT_THAT(scales(0.3, 0.7), ElementsAre(0, 0, 0, 0));
+  const std::vector<float> plain = rig_->Latents(Spec());
+  EXPECT_EQ(rig_->Latents(Spec().With("edges", 1, 0.3, 0.7)), plain);
+  const std::vector<float> first = rig_->Latents(Spec().With("edges", 1, 0, 0.5));
+  EXPECT_NE(first, plain);
+  EXPECT_NE(first, rig_->Latents(Spec().With("edges")));
+}
+
+// diffusers counts evaluations before denoising_end cuts them.
+TEST_F(ControlsTest, CountEvaluationsThatDenoisingEndLeavesOut) {
+  Controlled asked = Spec().With("edges", 1, 0, 0.5);
+  asked.denoising_end = 0.75;
+  EXPECT_THAT(rig_->Resolve(asked).value()->controls.front().scales, ElementsAre(1, 1, 0));
+}
+
+TEST_F(ControlsTest, AddUp) {
+  const std::vector<float> both =
+      rig_->Latents(Spec().With("edges", 0.5).With("silent").With("edges", 0.25));
+  const std::vector<float> one = rig_->Latents(Spec().With("edges", 0.75));
+  ASSERT_EQ(both.size(), one.size());
+  for (size_t i = 0; i < both.size(); ++i) EXPECT_NEAR(both[i], one[i], 2e-3) << i;
+  EXPECT_NE(rig_->Latents(Spec().With("edges", 0.5)), one);
+}
+
+// The others have other nets, parts of the schedule, rows and lengths.
+TEST_F(ControlsTest, GivePicturesWhatTheyGetAlone) {
+  Controlled unguided = Spec(7).With("depth", 0.8);
+  unguided.guidance_scale = 1;
+  Controlled longer = Spec(8).With("edges", 1, 0.2, 0.6).With("depth", -0.4);
+  longer.num_inference_steps = 6;
+  Controlled partly = Spec(9).With("depth", 1, 0, 0.5);
+  partly.guidance_interval = GuidanceInterval{0.25, 0.75};
+  const std::vector<Asked> asked = {Spec(6).With("edges", 0.9), unguided, longer, partly};
+  const auto together = DrawTogether(asked);
+  EXPECT_EQ(most_rows_, 8);
+  for (size_t i = 0; i < asked.size(); ++i) {
+    const std::vector<float> alone = rig_->Latents(asked[i]);
+    ASSERT_EQ(together[i].size(), alone.size());
+    for (size_t k = 0; k < alone.size(); ++k) EXPECT_NEAR(together[i][k], alone[k], 1e-3) << i;
+  }
+}
+
+// Rows that have no control any more, and those that a net has left, read zeros.
+TEST_F(ControlsTest, LeaveNothingInRowsOfTheNext) {
+  const Asked resting = Spec(4).With("silent");
+  const std::vector<float> alone = rig_->Latents(resting);
+  DrawTogether({Spec(5).With("edges", 3), Spec(6).With("depth", 3)});
+  const auto together = DrawTogether({resting, Spec(5).With("edges", 3, 0, 0.5)});
+  for (size_t i = 0; i < alone.size(); ++i) EXPECT_NEAR(together[0][i], alone[i], 1e-4) << i;
+}
+
+TEST_F(ControlsTest, AreRefusedByField) {
+  EXPECT_THAT(Refusal(Spec().With("edgs")),
+              HasSubstr("controls[0].name: there is no adapter edgs"));
+  EXPECT_THAT(Refusal(Spec().With("edgs")), HasSubstr("the nearest is edges"));
+  EXPECT_THAT(Refusal(Spec().With("edges", 11)), HasSubstr("controls[0].scale: must be -10 to 10"));
+  EXPECT_THAT(Refusal(Spec().With("edges", 1, 0.5, 0.5)),
+              HasSubstr("controls[0].start: must be 0 <= start < end <= 1"));
+  Asked without = Spec().With("edges").With("depth");
+  without.inputs.control_images.pop_back();
+  EXPECT_THAT(Refusal(without), HasSubstr("controls[1].image: is what the net reads: set it"));
+  without.inputs.control_images.push_back("no picture");
+  EXPECT_THAT(Refusal(without), HasSubstr("controls[1].image: "));
+  Controlled many = Spec();
+  for (int i = 0; i < 5; ++i) many = many.With("edges");
+  EXPECT_THAT(Refusal(many), HasSubstr("controls: must be at most 4, are 5"));
+  Asked as_lora = Spec();
+  as_lora.adapters = {{.name = "edges"}};
+  EXPECT_THAT(Refusal(as_lora),
+              HasSubstr("adapters[0].name: edges is no LoRA but of the kind ControlNet"));
+}
+
+TEST(ControlNetFiles, AreServedOrSayWhyNot) {
+  const ControlNetFolder folder;
+  folder.Add("edges", 1, 0.3f);
+  nlohmann::json other = ControlNetFolder::Config();
+  other["cross_attention_dim"] = 96;
+  folder.Add("wider", 2, 0.3f, other);
+  nlohmann::json pooled = ControlNetFolder::Config();
+  folder.Add("pooled", 2, 0.3f, pooled);
+  pooled["global_pool_conditions"] = true;
+  testing::WriteFile(folder.path() + "/pooled/config.json", pooled.dump());
+  testing::WriteSafetensors(folder.path() + "/alone.safetensors",
+                            ControlNetFolder::Tensors(ControlNetFolder::Config(), 4, 0.3f));
+  adapters::Catalogue catalogue(adapters::FolderOnDisk(folder.path()));
+  const Rig rig({.base = testing::kDemoBase, .adapters = &catalogue});
+  const auto problem = [&](const std::string& name) {
+    return std::string(catalogue.Find(name).status().message());
+  };
+  EXPECT_OK(catalogue.Find("edges"));
+  EXPECT_OK(catalogue.Find("alone"));
+  EXPECT_EQ(catalogue.Find("edges")->kind, AdapterKind::kControlNet);
+  EXPECT_THAT(catalogue.Find("edges")->models, ElementsAre("base"));
+  EXPECT_THAT(problem("wider"),
+              HasSubstr("is a ControlNet for another model: it reads text of 96"));
+  EXPECT_THAT(problem("pooled"), HasSubstr("global_pool_conditions"));
+  const Asked plain = SmallSpec();
+  EXPECT_THAT(rig.Latents(Controlled(SmallSpec()).With("alone")), Ne(rig.Latents(plain)));
+}
+
+}  // namespace
+}  // namespace latentd::pipeline
