@@ -113,8 +113,11 @@ absl::StatusOr<GraphHandle> ControlNetGraphs::Find(const GraphName& name,
         "GRAPH_COLD");
   }
   ASSIGN_OR_RETURN(graph::SplitGraphs split, Build(name));
-  graph::Graph graph =
-      name.kind == GraphKind::kControlRequest ? *std::move(split.request) : std::move(split.step);
+  const bool is_request = name.kind == GraphKind::kControlRequest;
+  if (is_request && !split.request) {
+    return absl::InvalidArgumentError(absl::StrCat(net_->path, " reads no prompt"));
+  }
+  graph::Graph graph = is_request ? *std::move(split.request) : std::move(split.step);
   GraphHandle declared =
       store_.Declare({.label = LabelOf(name),
                       .graph = std::make_shared<const graph::Graph>(std::move(graph)),

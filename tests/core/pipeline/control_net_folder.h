@@ -1,8 +1,11 @@
 // A folder of ControlNets of the demo's base, with weights that differ by a seed.
 #pragma once
 
+#include <cmath>
+#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/base/files/files.h"

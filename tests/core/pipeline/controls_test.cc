@@ -1,6 +1,9 @@
 // Pictures that follow ControlNets: what the nets add and when, alone and beside others.
 #include <gmock/gmock.h>
 
+#include <algorithm>
+#include <cmath>
+#include <limits>
 #include <memory>
 #include <string>
 #include <utility>
@@ -19,7 +22,6 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using ::testing::Ne;
 
 // A picture of which each pixel has another colour.
 std::string Gradient(int width, int height, int turn) {
@@ -32,6 +34,17 @@ std::string Gradient(int width, int height, int turn) {
     }
   }
   return image::Encode(image, {}).value();
+}
+
+// Latents that differ by rounding alone, and latents of other pictures, are so far apart.
+constexpr double kSame = 2e-3, kOther = 1e-2;
+
+double Distance(const std::vector<float>& a, const std::vector<float>& b) {
+  double most = a.size() == b.size() ? 0 : std::numeric_limits<double>::infinity();
+  for (size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
+    most = std::max(most, std::abs(double{a[i]} - double{b[i]}));
+  }
+  return most;
 }
 
 struct Controlled : Asked {
@@ -84,13 +97,18 @@ class ControlsTest : public ::testing::Test {
                           : fields.front().field + ": " + fields.front().description;
   }
 
-  // Draws them together; what each is alone in no step.
+  // A picture whose first step is next.
+  static std::unique_ptr<Picture> Begin(const Asked& asked) {
+    auto picture = rig_->Start(asked);
+    EXPECT_OK(testing::RunUnit(*picture));
+    EXPECT_EQ(picture->next, UnitKind::kStep);
+    return picture;
+  }
+
+  // Draws them together, as far as each has steps.
   std::vector<std::vector<float>> DrawTogether(const std::vector<Asked>& asked) {
     std::vector<std::unique_ptr<Picture>> pictures;
-    for (const Asked& one : asked) {
-      pictures.push_back(rig_->Start(one));
-      EXPECT_OK(testing::RunUnit(*pictures.back()));
-    }
+    for (const Asked& one : asked) pictures.push_back(Begin(one));
     for (;;) {
       std::vector<Picture*> stepping;
       for (const auto& picture : pictures) {
@@ -122,22 +140,21 @@ class ControlsTest : public ::testing::Test {
 
 TEST_F(ControlsTest, NetsThatAddZerosLeaveThePictureAsItIs) {
   const std::vector<float> plain = rig_->Latents(Spec());
-  EXPECT_EQ(rig_->Latents(Spec().With("silent")), plain);
-  EXPECT_EQ(rig_->Latents(Spec().With("edges", /*scale=*/0)), plain);
-  EXPECT_NE(rig_->Latents(Spec().With("edges")), plain);
+  EXPECT_LT(Distance(rig_->Latents(Spec().With("silent")), plain), kSame);
+  EXPECT_LT(Distance(rig_->Latents(Spec().With("edges", /*scale=*/0)), plain), kSame);
+  EXPECT_GT(Distance(rig_->Latents(Spec().With("edges")), plain), kOther);
 }
 
 TEST_F(ControlsTest, FollowScaleImageAndNet) {
   const std::vector<float> drawn = rig_->Latents(Spec().With("edges"));
-  EXPECT_NE(rig_->Latents(Spec().With("edges", 0.5)), drawn);
-  EXPECT_NE(rig_->Latents(Spec().With("edges", 1, 0, 1, /*turn=*/7)), drawn);
-  EXPECT_NE(rig_->Latents(Spec().With("depth")), drawn);
+  EXPECT_GT(Distance(rig_->Latents(Spec().With("edges", 0.5)), drawn), kOther);
+  EXPECT_GT(Distance(rig_->Latents(Spec().With("edges", 1, 0, 1, /*turn=*/7)), drawn), kOther);
+  EXPECT_GT(Distance(rig_->Latents(Spec().With("depth")), drawn), kOther);
   EXPECT_EQ(rig_->Latents(Spec().With("edges")), drawn);
 }
 
 TEST_F(ControlsTest, RestOutsideOfTheirPartOfTheEvaluations) {
-  // Evaluation i of four is from start to end where start <= i / 4 and (i + 1) / 4 <=
-  // end.
+  // Evaluation i of four is in the part if start <= i / 4 and (i + 1) / 4 <= end.
   const auto scales = [&](double start, double end) {
     return rig_->Resolve(Spec().With("edges", 0.7, start, end)).value()->controls.front().scales;
   };
@@ -145,10 +162,10 @@ TEST_F(ControlsTest, RestOutsideOfTheirPartOfTheEvaluations) {
   EXPECT_THAT(scales(0.25, 0.75), ElementsAre(0, 0.7, 0.7, 0));
   EXPECT_THAT(scales(0.3, 0.7), ElementsAre(0, 0, 0, 0));
   const std::vector<float> plain = rig_->Latents(Spec());
-  EXPECT_EQ(rig_->Latents(Spec().With("edges", 1, 0.3, 0.7)), plain);
+  EXPECT_LT(Distance(rig_->Latents(Spec().With("edges", 1, 0.3, 0.7)), plain), kSame);
   const std::vector<float> first = rig_->Latents(Spec().With("edges", 1, 0, 0.5));
-  EXPECT_NE(first, plain);
-  EXPECT_NE(first, rig_->Latents(Spec().With("edges")));
+  EXPECT_GT(Distance(first, plain), kOther);
+  EXPECT_GT(Distance(first, rig_->Latents(Spec().With("edges"))), kOther);
 }
 
 // diffusers counts evaluations before denoising_end cuts them.
@@ -162,9 +179,8 @@ TEST_F(ControlsTest, AddUp) {
   const std::vector<float> both =
       rig_->Latents(Spec().With("edges", 0.5).With("silent").With("edges", 0.25));
   const std::vector<float> one = rig_->Latents(Spec().With("edges", 0.75));
-  ASSERT_EQ(both.size(), one.size());
-  for (size_t i = 0; i < both.size(); ++i) EXPECT_NEAR(both[i], one[i], 2e-3) << i;
-  EXPECT_NE(rig_->Latents(Spec().With("edges", 0.5)), one);
+  EXPECT_LT(Distance(both, one), kSame);
+  EXPECT_GT(Distance(rig_->Latents(Spec().With("edges", 0.5)), one), kOther);
 }
 
 // The others have other nets, parts of the schedule, rows and lengths.
@@ -179,19 +195,24 @@ TEST_F(ControlsTest, GivePicturesWhatTheyGetAlone) {
   const auto together = DrawTogether(asked);
   EXPECT_EQ(most_rows_, 8);
   for (size_t i = 0; i < asked.size(); ++i) {
-    const std::vector<float> alone = rig_->Latents(asked[i]);
-    ASSERT_EQ(together[i].size(), alone.size());
-    for (size_t k = 0; k < alone.size(); ++k) EXPECT_NEAR(together[i][k], alone[k], 1e-3) << i;
+    EXPECT_LT(Distance(together[i], rig_->Latents(asked[i])), kSame) << i;
   }
 }
 
-// Rows that have no control any more, and those that a net has left, read zeros.
+// Rows are used again while another picture keeps the lane.
 TEST_F(ControlsTest, LeaveNothingInRowsOfTheNext) {
-  const Asked resting = Spec(4).With("silent");
-  const std::vector<float> alone = rig_->Latents(resting);
-  DrawTogether({Spec(5).With("edges", 3), Spec(6).With("depth", 3)});
-  const auto together = DrawTogether({resting, Spec(5).With("edges", 3, 0, 0.5)});
-  for (size_t i = 0; i < alone.size(); ++i) EXPECT_NEAR(together[0][i], alone[i], 1e-4) << i;
+  Controlled stays = Spec(4).With("silent"), leaves = Spec(5).With("edges", 3);
+  stays.num_inference_steps = 9;
+  leaves.num_inference_steps = 2;
+  const Asked joins = Spec(6).With("depth", 1, 0.5, 1);  // at first it rests
+  const auto first = Begin(stays), second = Begin(leaves);
+  while (second->next == UnitKind::kStep) Step({first.get(), second.get()});
+  const auto third = Begin(joins);
+  while (third->next == UnitKind::kStep) Step({first.get(), third.get()});
+  EXPECT_EQ(first->next, UnitKind::kStep);
+  EXPECT_LT(Distance(ValuesOf(third->latents), rig_->Latents(joins)), kSame);
+  while (first->next == UnitKind::kStep) Step({first.get()});
+  EXPECT_LT(Distance(ValuesOf(first->latents), rig_->Latents(stays)), kSame);
 }
 
 TEST_F(ControlsTest, AreRefusedByField) {
@@ -240,7 +261,8 @@ TEST(ControlNetFiles, AreServedOrSayWhyNot) {
               HasSubstr("is a ControlNet for another model: it reads text of 96"));
   EXPECT_THAT(problem("pooled"), HasSubstr("global_pool_conditions"));
   const Asked plain = SmallSpec();
-  EXPECT_THAT(rig.Latents(Controlled(SmallSpec()).With("alone")), Ne(rig.Latents(plain)));
+  EXPECT_GT(Distance(rig.Latents(Controlled(SmallSpec()).With("alone")), rig.Latents(plain)),
+            kOther);
 }
 
 }  // namespace
