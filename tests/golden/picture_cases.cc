@@ -222,14 +222,16 @@ struct LoadedBy {
   bool tiled = false;
   std::string loras = {};  // as the case has them
   bool has_words = false;  // textual inversions are in its prompts
+  bool has_controls = false;
 
   auto operator<=>(const LoadedBy&) const = default;
 };
 
 LoadedBy LoadedByOf(const json& picture_case) {
-  return {picture_case.value("checkpoint", ""), picture_case.value("preset", ""),
-          picture_case.value("vae_tiling", false),
-          picture_case.value("loras", json::array()).dump(), picture_case.contains("embeddings")};
+  return {
+      picture_case.value("checkpoint", ""),    picture_case.value("preset", ""),
+      picture_case.value("vae_tiling", false), picture_case.value("loras", json::array()).dump(),
+      picture_case.contains("embeddings"),     picture_case.contains("controls")};
 }
 
 // Files of a case's list, which are in a folder beside the cases.
@@ -280,6 +282,9 @@ class Pipelines {
       options.base_parts.loras = LorasOf(picture_case, options_);
       if (by.tiled) options.vae_tiling_above = 0;
       if (by.has_words) options.adapters = &embeddings_;
+      if (by.has_controls) {
+        ASSIGN_OR_RETURN(options.adapters, NewCatalogueOfNets());
+      }
       ASSIGN_OR_RETURN(loaded, pipeline::LoadPipeline(options, weights_, graphs_));
     }
     return loaded.get();
@@ -294,6 +299,16 @@ class Pipelines {
     return written->path();
   }
 
+  // Each is for the models of one pipeline.
+  absl::StatusOr<adapters::Catalogue*> NewCatalogueOfNets() {
+    if (nets_ == nullptr) {
+      ASSIGN_OR_RETURN(nets_, SyntheticControlNets::Write(options_));
+    }
+    catalogues_.push_back(
+        std::make_unique<adapters::Catalogue>(adapters::FolderOnDisk(nets_->path())));
+    return catalogues_.back().get();
+  }
+
   const Options& options_;
   device::Device& device_;
   weights::WeightStore weights_;
@@ -301,6 +316,8 @@ class Pipelines {
   compiler::GraphStore graphs_;
   adapters::Catalogue embeddings_{
       adapters::FolderOnDisk(absl::StrCat(options_.cases, "/embeddings"))};
+  std::unique_ptr<const SyntheticControlNets> nets_;
+  std::vector<std::unique_ptr<adapters::Catalogue>> catalogues_;
   std::map<std::string, std::unique_ptr<const SyntheticCheckpoint>> written_;
   std::map<LoadedBy, std::unique_ptr<const pipeline::Pipeline>> loaded_;
   std::vector<pipeline::GraphHandle> kept_;

@@ -53,6 +53,19 @@ void SetInterval(const json& value, PictureSpec& spec) {
   spec.guidance_interval = {value.at(0).get<double>(), value.at(1).get<double>()};
 }
 
+// Their images are read by ReadPictureCase.
+void SetControls(const json& value, PictureSpec& spec) {
+  for (const json& control : value) {
+    pipeline::Control& one = spec.controls.emplace_back();
+    for (const auto& [name, field] : control.items()) {
+      if (name == "name") field.get_to(one.name);
+      if (name == "scale") one.scale = field.get<double>();
+      if (name == "start") one.start = field.get<double>();
+      if (name == "end") one.end = field.get<double>();
+    }
+  }
+}
+
 void SetTask(const json& value, PictureSpec& spec) {
   const std::string task = value.get<std::string>();
   spec.refine = task == "ensemble";
@@ -123,6 +136,7 @@ const std::map<std::string, Setter>& Setters() {
       {"denoising_end", Set<&PictureSpec::denoising_end>},
       {"strength", Set<&PictureSpec::strength>},
       {"scheduler", SetScheduler},
+      {"controls", SetControls},
   };
   return *setters;
 }
@@ -184,6 +198,10 @@ absl::StatusOr<PictureRequest> ReadPictureCase(const json& picture_case,
   if (picture_case.contains("image")) {
     const std::string path = absl::StrCat(pictures, "/", picture_case.value("image", ""), "-0.png");
     ASSIGN_OR_RETURN(spec.inputs.image, ReadFile(path, size_t{1} << 26));
+  }
+  for (const json& control : picture_case.value("controls", json::array())) {
+    const std::string path = absl::StrCat(pictures, "/", control.value("image", ""), "-0.png");
+    ASSIGN_OR_RETURN(spec.inputs.control_images.emplace_back(), ReadFile(path, size_t{1} << 26));
   }
   if (picture_case.contains("mask")) {
     const std::string path =

@@ -43,7 +43,32 @@ absl::Status WriteComponent(const std::string& folder, const json& config, const
   return absl::OkStatus();
 }
 
+// Weights of the convolutions whose results are added to the UNet's, each multiplied alike.
+json GainsOfZeros(const json& parameters, float gain) {
+  json gains = json::object();
+  for (const auto& [name, dims] : parameters.items()) {
+    const bool is_zero = absl::StartsWith(name, "controlnet_down_blocks.") ||
+                         absl::StartsWith(name, "controlnet_mid_block.");
+    if (is_zero) gains[name] = gain;
+  }
+  return gains;
+}
+
 }  // namespace
+
+absl::StatusOr<std::unique_ptr<const SyntheticControlNets>> SyntheticControlNets::Write(
+    const Options& options) {
+  ASSIGN_OR_RETURN(const json all, ReadJsonFile(options.cases + "/controls.json"));
+  auto nets = std::make_unique<const SyntheticControlNets>();
+  for (const auto& [name, net] : all.items()) {
+    const std::string list = absl::StrCat(options.cases, "/controls/", name, ".parameters.json");
+    ASSIGN_OR_RETURN(const json parameters, ReadJsonFile(list));
+    RETURN_IF_ERROR(WriteComponent(absl::StrCat(nets->path(), "/", name), net.at("config"),
+                                   parameters,
+                                   GainsOfZeros(parameters, net.at("zero_gain").get<float>())));
+  }
+  return nets;
+}
 
 absl::StatusOr<std::unique_ptr<const SyntheticCheckpoint>> SyntheticCheckpoint::Write(
     const Options& options, const std::string& name) {

@@ -25,4 +25,15 @@ class SyntheticCheckpoint {
   testing::TemporaryDirectory directory_;
 };
 
+// All ControlNets of controls.json, as folders of their names below one that goes with this.
+class SyntheticControlNets {
+ public:
+  static absl::StatusOr<std::unique_ptr<const SyntheticControlNets>> Write(const Options& options);
+
+  const std::string& path() const { return directory_.path(); }
+
+ private:
+  testing::TemporaryDirectory directory_;
+};
+
 }  // namespace latentd::golden
