@@ -6,6 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "client/options/embeds_file.h"
@@ -132,12 +133,41 @@ absl::Status AddAdapter(Message& message, const FieldDescriptor& field, const st
   return absl::OkStatus();
 }
 
+// "canny=edges.png", "canny=edges.png:0.7" or "canny=edges.png:0.7:0:0.5", with the scale, the
+// start and the end.
+absl::Status AddControl(Message& message, const FieldDescriptor& field, const std::string& text) {
+  const size_t equals = text.find('=');
+  const std::string file = equals == std::string::npos ? "" : text.substr(equals + 1);
+  std::vector<std::string> parts = absl::StrSplit(file, ':');
+  std::vector<double> numbers;  // the last first
+  double number = 0;
+  while (parts.size() > 1 && numbers.size() < 3 && absl::SimpleAtod(parts.back(), &number)) {
+    numbers.push_back(number);
+    parts.pop_back();
+  }
+  if (equals == 0 || file.empty() || numbers.size() == 2) {
+    return Wrong("NAME=FILE, NAME=FILE:SCALE or NAME=FILE:SCALE:START:END");
+  }
+  ASSIGN_OR_RETURN(std::string image, ReadFile(absl::StrJoin(parts, ":")));
+  Message& added = *message.GetReflection()->AddMessage(&message, &field);
+  auto& control = static_cast<v1::Control&>(added);
+  control.set_name(text.substr(0, equals));
+  control.set_image(std::move(image));
+  if (!numbers.empty()) control.set_scale(numbers.back());
+  if (numbers.size() == 3) {
+    control.set_start(numbers[1]);
+    control.set_end(numbers[0]);
+  }
+  return absl::OkStatus();
+}
+
 // Two numbers, as "512x384" or "0,16", into a Size, an Offset or a GuidanceInterval; one into
 // Previews; the file of that name into a Tensor.
 absl::Status SetMessage(Message& message, const FieldDescriptor& field, const std::string& text) {
   const Descriptor& type = *field.message_type();
   if (&type == v1::Tensor::descriptor()) return ReadEmbeds(text, field, message);
   if (&type == v1::Adapter::descriptor()) return AddAdapter(message, field, text);
+  if (&type == v1::Control::descriptor()) return AddControl(message, field, text);
   Message& inner = *message.GetReflection()->MutableMessage(&message, &field);
   if (type.field_count() == 1) return SetScalar(inner, *type.field(0), text);
   const std::vector<std::string> parts =
@@ -215,6 +245,7 @@ std::string OptionSpelling(const std::string& field) {
   if (absl::StartsWith(field, "previews")) return "--previews";
   if (field == "mask_image") return "--mask";
   if (absl::StartsWith(field, "adapters")) return "--adapter";
+  if (absl::StartsWith(field, "controls")) return "--control";
   if (field == "id" || absl::StartsWith(field, "selector.ids")) return "ID";
   if (absl::StartsWith(field, "selector.components")) return "--component";
   if (absl::StartsWith(field, "selector.buckets")) return "--bucket";

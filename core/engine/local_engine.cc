@@ -296,12 +296,15 @@ absl::Status LocalEngine::CheckInputBytes(const pipeline::Inputs& inputs) const 
   const int64_t most = loop_.most_input_bytes();
   const auto bytes = static_cast<int64_t>(inputs.bytes());
   if (bytes <= most) return absl::OkStatus();
-  const std::pair<size_t, const char*> largest = std::max(
-      {std::pair{inputs.latents.size(), "latents"},
-       std::pair{inputs.prompt.bytes(), "prompt_embeds"},
-       std::pair{inputs.negative.bytes(), "negative_prompt_embeds"},
-       std::pair{inputs.mask_image.size(), "mask_image"}, std::pair{inputs.image.size(), "image"}},
-      [](const auto& a, const auto& b) { return a.first < b.first; });
+  size_t controls = 0;
+  for (const std::string& image : inputs.control_images) controls += image.size();
+  const std::pair<size_t, const char*> largest =
+      std::max({std::pair{inputs.latents.size(), "latents"},
+                std::pair{inputs.prompt.bytes(), "prompt_embeds"},
+                std::pair{inputs.negative.bytes(), "negative_prompt_embeds"},
+                std::pair{controls, "controls"}, std::pair{inputs.mask_image.size(), "mask_image"},
+                std::pair{inputs.image.size(), "image"}},
+               [](const auto& a, const auto& b) { return a.first < b.first; });
   return InvalidFields(
       {{largest.second, absl::StrCat("must have at most ", most, " bytes, has ", bytes,
                                      ": a half of what this server holds for pictures")}});

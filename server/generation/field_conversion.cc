@@ -67,6 +67,25 @@ static_assert(NumberOf(prompts::LongPrompt::kTruncate) == v1::LONG_PROMPT_TRUNCA
 static_assert(NumberOf(prompts::LongPrompt::kChunk) == v1::LONG_PROMPT_CHUNK);
 
 using AdapterList = std::vector<pipeline::Adapter>;
+using ControlList = std::vector<pipeline::Control>;
+
+// Without its image, which is an input (request_conversion.cc).
+pipeline::Control ReadControl(const v1::Control& proto) {
+  pipeline::Control control{.name = proto.name()};
+  if (proto.has_scale()) control.scale = proto.scale();
+  if (proto.has_start()) control.start = proto.start();
+  if (proto.has_end()) control.end = proto.end();
+  return control;
+}
+
+v1::Control WriteControl(const pipeline::Control& control) {
+  v1::Control proto;
+  proto.set_name(control.name);
+  if (control.scale) proto.set_scale(*control.scale);
+  if (control.start) proto.set_start(*control.start);
+  if (control.end) proto.set_end(*control.end);
+  return proto;
+}
 
 pipeline::Adapter ReadAdapter(const v1::Adapter& proto) {
   pipeline::Adapter adapter{.name = proto.name()};
@@ -89,6 +108,10 @@ void Read(const Message& from, const FieldDescriptor& field, T& to) {
   if constexpr (std::is_same_v<T, AdapterList>) {
     for (const v1::Adapter& proto : reflection.GetRepeatedFieldRef<v1::Adapter>(from, &field)) {
       to.push_back(ReadAdapter(proto));
+    }
+  } else if constexpr (std::is_same_v<T, ControlList>) {
+    for (const v1::Control& proto : reflection.GetRepeatedFieldRef<v1::Control>(from, &field)) {
+      to.push_back(ReadControl(proto));
     }
   } else if constexpr (std::is_same_v<T, bool>) {
     to = reflection.GetBool(from, &field);
@@ -133,6 +156,9 @@ void Write(const T& value, Message& to, const FieldDescriptor& field) {
   if constexpr (std::is_same_v<T, AdapterList>) {
     const auto list = reflection.GetMutableRepeatedFieldRef<v1::Adapter>(&to, &field);
     for (const pipeline::Adapter& adapter : value) list.Add(WriteAdapter(adapter));
+  } else if constexpr (std::is_same_v<T, ControlList>) {
+    const auto list = reflection.GetMutableRepeatedFieldRef<v1::Control>(&to, &field);
+    for (const pipeline::Control& control : value) list.Add(WriteControl(control));
   } else if constexpr (std::is_same_v<T, bool>) {
     reflection.SetBool(&to, &field, value);
   } else if constexpr (std::is_same_v<T, int>) {

@@ -58,7 +58,9 @@ void AddViolations(const std::vector<FieldViolation>& more,
 
 // Bytes that answers repeat of a request: its texts and lists, not its files.
 int64_t EchoBytes(const latent::v1::GenerateRequest& request) {
-  return static_cast<int64_t>(request.ByteSizeLong() - request.image().size() -
+  size_t controls = 0;
+  for (const latent::v1::Control& control : request.controls()) controls += control.image().size();
+  return static_cast<int64_t>(request.ByteSizeLong() - controls - request.image().size() -
                               request.mask_image().size() - request.latents().size() -
                               request.prompt_embeds().data().size() -
                               request.pooled_prompt_embeds().data().size() -

@@ -11,6 +11,7 @@
 #include "client/options/graph_selection.h"
 #include "client/options/request_options.h"
 #include "core/base/files/tensor_file.h"
+#include "tests/support/safetensors_writer.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temporary_directory.h"
 
@@ -271,11 +272,39 @@ TEST(RequestOptionsTest, AnAdapterHasWeights) {
   }
 }
 
+TEST(RequestOptionsTest, AControlHasAnImageAndNumbers) {
+  const ::latentd::testing::TemporaryDirectory folder;
+  const std::string plain = folder.File("edges.png"), odd = folder.File("a:b.png");
+  ::latentd::testing::WriteFile(plain, "edges");
+  ::latentd::testing::WriteFile(odd, "odd");
+  ASSERT_OK_AND_ASSIGN(
+      const v1::GenerateRequest request,
+      RequestOf({"--control=canny=" + plain, "--control=nets/depth=" + odd + ":0.7",
+                 "--control=pose=" + plain + ":-1:0.25:0.5"}));
+  ASSERT_EQ(request.controls_size(), 3);
+  EXPECT_EQ(request.controls(0).name(), "canny");
+  EXPECT_EQ(request.controls(0).image(), "edges");
+  EXPECT_FALSE(request.controls(0).has_scale());
+  EXPECT_EQ(request.controls(1).name(), "nets/depth");
+  EXPECT_EQ(request.controls(1).image(), "odd");
+  EXPECT_EQ(request.controls(1).scale(), 0.7);
+  EXPECT_FALSE(request.controls(1).has_start());
+  EXPECT_EQ(request.controls(2).scale(), -1);
+  EXPECT_EQ(request.controls(2).start(), 0.25);
+  EXPECT_EQ(request.controls(2).end(), 0.5);
+  for (const std::string& wrong : {std::string("--control=canny"), std::string("--control=canny="),
+                                   "--control==" + plain, "--control=canny=" + plain + ":1:0.5"}) {
+    EXPECT_THAT(RequestOf({wrong.c_str()}), StatusIs(kInvalid, HasSubstr("NAME=FILE:SCALE")))
+        << wrong;
+  }
+}
+
 TEST(RequestOptionsTest, FieldsAreSpelledAsTheyAreTyped) {
   EXPECT_EQ(OptionSpelling("num_inference_steps"), "--num-inference-steps");
   EXPECT_EQ(OptionSpelling("output.quality"), "--quality");
   EXPECT_EQ(OptionSpelling("previews.every_n_steps"), "--previews");
   EXPECT_EQ(OptionSpelling("adapters[1].name"), "--adapter");
+  EXPECT_EQ(OptionSpelling("controls[0].image"), "--control");
   EXPECT_EQ(OptionSpelling("prompt"), "PROMPT");
   EXPECT_EQ(OptionSpelling("id"), "ID");
   EXPECT_EQ(OptionSpelling("selector.ids[3]"), "ID");

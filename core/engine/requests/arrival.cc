@@ -30,6 +30,15 @@ std::string Hashable(const std::vector<pipeline::Adapter>& adapters) {
   return text;
 }
 
+std::string Hashable(const std::vector<pipeline::Control>& controls) {
+  std::string text;
+  for (const pipeline::Control& control : controls) {
+    absl::StrAppend(&text, control.name, "\n", control.scale.value_or(1), "\n",
+                    control.start.value_or(0), "\n", control.end.value_or(1), "\n");
+  }
+  return text;
+}
+
 template <typename T>
 auto Hashable(const std::optional<T>& value) {
   return std::pair(value.has_value(), Hashable(value.value_or(T())));
@@ -41,7 +50,8 @@ void Add(const std::optional<pipeline::HostTensor>& tensor, uint64_t& content) {
 }
 
 uint64_t ContentOf(const pipeline::Inputs& inputs, uint64_t content) {
-  content = absl::HashOf(content, inputs.image, inputs.mask_image, inputs.latents);
+  content =
+      absl::HashOf(content, inputs.image, inputs.mask_image, inputs.latents, inputs.control_images);
   for (const pipeline::Embeds* embeds : {&inputs.prompt, &inputs.negative}) {
     content = absl::HashOf(content, embeds->states.has_value(), embeds->pooled.has_value());
     Add(embeds->states, content);

@@ -32,6 +32,21 @@ std::string AdaptersText(const std::vector<pipeline::Adapter>& adapters) {
   return text;
 }
 
+// "canny:0.7 (0123abcd), depth:1:0:0.5 (4567cdef)": the scale, and the part where it is not all.
+std::string ControlsText(const std::vector<pipeline::Control>& controls) {
+  constexpr size_t kDigestBytes = 8;
+  std::string text;
+  for (const pipeline::Control& control : controls) {
+    absl::StrAppend(&text, text.empty() ? "" : ", ", control.name, ":", *control.scale);
+    if (*control.start != 0 || *control.end != 1) {
+      absl::StrAppend(&text, ":", *control.start, ":", *control.end);
+    }
+    const std::string digest = control.digest.substr(0, kDigestBytes);
+    if (!digest.empty()) absl::StrAppend(&text, " (", digest, ")");
+  }
+  return text;
+}
+
 // Parameters of a picture, as the text that a PNG carries.
 std::string ParametersOf(const pipeline::PictureSpec& resolved, uint64_t seed) {
   image::PictureParameters parameters;
@@ -54,6 +69,9 @@ std::string ParametersOf(const pipeline::PictureSpec& resolved, uint64_t seed) {
   }
   if (!resolved.adapters.empty()) {
     parameters.extra.push_back({"Adapters", AdaptersText(resolved.adapters)});
+  }
+  if (!resolved.controls.empty()) {
+    parameters.extra.push_back({"Controls", ControlsText(resolved.controls)});
   }
   if (resolved.refine) parameters.refiner_switch_at = resolved.denoising_end;
   parameters.version = "latentd";

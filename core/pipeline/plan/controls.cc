@@ -1,7 +1,6 @@
 #include "core/pipeline/plan/controls.h"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "absl/algorithm/container.h"
@@ -14,7 +13,6 @@
 #include "core/pipeline/graphs/adapter_sets.h"
 #include "core/pipeline/graphs/control_graph.h"
 #include "core/pipeline/graphs/control_nets.h"
-#include "core/pipeline/spec/limits.h"
 
 namespace latentd::pipeline {
 namespace {
@@ -29,20 +27,6 @@ std::string WhyNoControl(const LoadedModel& model, const AdapterFacts& facts) {
   if (absl::c_linear_search(facts.models, model.row().name)) return "";
   return absl::StrCat(facts.name, " is not for the model ", model.row().name, "; it is for ",
                       ListSome(facts.models, kMostModels));
-}
-
-// Ranges of its numbers, written so that NaN is out of them.
-void CheckRanges(const std::string& field, const Control& control,
-                 std::vector<FieldViolation>& violations) {
-  const double scale = control.scale.value_or(1), start = control.start.value_or(0),
-               end = control.end.value_or(1);
-  if (!(std::abs(scale) <= kMaxControlScale)) {
-    violations.push_back({field + ".scale", absl::StrCat("must be ", -kMaxControlScale, " to ",
-                                                         kMaxControlScale, ", is ", scale)});
-  }
-  if (start >= 0 && start < end && end <= 1) return;
-  violations.push_back({field + ".start", absl::StrCat("must be 0 <= start < end <= 1, is start ",
-                                                       start, " and end ", end)});
 }
 
 absl::Status CheckControlImage(const std::string& field, const Inputs& inputs, size_t index) {
@@ -92,13 +76,8 @@ absl::Status ResolveControls(adapters::Catalogue* catalogue, const LoadedModel& 
                              std::vector<std::string>& warnings) {
   std::vector<FieldViolation> violations;
   absl::Status refused;
-  if (spec.controls.size() > kMaxControls) {
-    return InvalidFields({{"controls", absl::StrCat("must be at most ", kMaxControls, ", are ",
-                                                    spec.controls.size())}});
-  }
   for (size_t i = 0; i < spec.controls.size(); ++i) {
     const std::string field = absl::StrCat("controls[", i, "]");
-    CheckRanges(field, spec.controls[i], violations);
     for (const absl::Status& status :
          {ResolveControl(catalogue, model, field, spec.controls[i], warnings),
           CheckControlImage(field, inputs, i)}) {

@@ -100,6 +100,25 @@ void AreAdapters(const Field& field, const AskedSpec& asked, Violations& found) 
   }
 }
 
+void AreControls(const Field& field, const AskedSpec& asked, Violations& found) {
+  const std::vector<Control>& controls = asked.spec.controls;
+  if (controls.size() > kMaxControls) {
+    found.Add(field.name, "must be at most ", kMaxControls, ", are ", controls.size());
+  }
+  for (size_t i = 0; i < controls.size() && i < kMaxControls; ++i) {
+    const std::string own = absl::StrCat(field.name, "[", i, "].");
+    const double scale = controls[i].scale.value_or(1), start = controls[i].start.value_or(0),
+                 end = controls[i].end.value_or(1);
+    // Written so that NaN is out of range.
+    if (!(std::abs(scale) <= kMaxControlScale)) {
+      found.Add(own + "scale", "must be ", -kMaxControlScale, " to ", kMaxControlScale, ", is ",
+                scale);
+    }
+    if (start >= 0 && start < end && end <= 1) continue;
+    found.Add(own + "start", "must be 0 <= start < end <= 1, is start ", start, " and end ", end);
+  }
+}
+
 void IsInterval(const Field& field, const AskedSpec& asked, Violations& found) {
   if (!asked.spec.guidance_interval) return;
   const auto& [start, stop] = *asked.spec.guidance_interval;
@@ -447,6 +466,7 @@ std::vector<Field> PromptAndSize() {
       FIELD(prompt_syntax).Unused({kNeedsPrompts}),
       FIELD(long_prompt).Unused({kNeedsPrompts}),
       FIELD(adapters).Rules({AreAdapters}),
+      FIELD(controls).Rules({AreControls}),
       FIELD(bucket_policy),
   };
 }
