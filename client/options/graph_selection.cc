@@ -48,7 +48,8 @@ OptionGroup SelectionOptions(GraphSelector& selector) {
   return {"Which graphs (besides IDs, of which the first 6 digits do)",
           {{"all", "", "every one", set_all},
            {"component", "NAME",
-            "text_encoder, text_encoder_2, unet, vae_decoder, vae_encoder, vae_tiny;\n"
+            "text_encoder, text_encoder_2, unet, vae_decoder, vae_encoder, vae_tiny,\n"
+            "control_net;\n"
             "may be repeated",
             add_component, /*repeats=*/true},
            {"model", "NAME",
