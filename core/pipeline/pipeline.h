@@ -104,8 +104,8 @@ class Pipeline {
       ModelId leader, Size bucket,
       ModelGraphs::IfUnknown unknown = ModelGraphs::IfUnknown::kBuild) const;
   // Steps of that size that read what ControlNets of the folder add, in all row counts, and those
-  // nets' own graphs. Nothing where the folder has none for the leader; nets that cannot be declared
-  // are passed over: a request that names one is told why.
+  // nets' own graphs. Nothing where the folder has none for the leader; nets that cannot be
+  // declared are passed over: a request that names one is told why.
   absl::StatusOr<std::vector<GraphHandle>> ControlledStepsOf(ModelId leader, Size bucket) const;
   std::vector<GraphHandle> ControlNetGraphsOf(ModelId leader, Size bucket) const;
   // Bytes that pictures of that size hold at most that fill a lane of so many rows, beside weights,

@@ -361,7 +361,7 @@ class LatentTest(unittest.TestCase):
         self.assertEqual(self.latent("health", "--service=nothing")[0], 4)
 
     def test_help(self):
-        for command in ([], ["generate"], ["encode"], ["capabilities"], ["health"], ["graphs", "list"], ["completion"]):
+        for command in ([], ["generate"], ["encode"], ["compare"], ["capabilities"], ["health"], ["graphs", "list"], ["completion"]):
             code, output, _ = self.latent(*command, "--help")
             self.assertEqual(code, 0)
             self.assertIn(b"latent", output)
