@@ -13,7 +13,7 @@
 namespace latentd::client {
 
 struct CompareOptions {
-  Connection connection;  // of both, but for the server
+  Connection connection;  // both servers', but for their addresses
   std::string server_a, server_b;
   ::latent::v1::GenerateRequest request;  // every prompt's, but for the prompt itself
   std::string page;                       // a file for ComparisonPage; empty: none

@@ -1,5 +1,5 @@
-// What two servers drew of the same requests and how alike it is, in words: as a table, as JSON,
-// and as a page with the pictures side by side. Pure functions.
+// A Comparison is what two servers drew of the same requests and how alike it is; here as a table,
+// as JSON, and as a page with the pictures side by side. Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace latentd::client {
 struct Similarity {
   double ssim = 0;         // 1: they are equal
   double psnr = 0;         // decibels; infinite where they are equal
-  int largest_change = 0;  // of a byte
+  int largest_change = 0;  // most that a byte differs by
 };
 
 // INVALID_ARGUMENT where they have not one size, or one that is too small to compare.
@@ -35,7 +35,7 @@ struct ComparedPicture {
 
 struct Comparison {
   std::string server_a, server_b;
-  int steps = 0, fewer_steps = 0;         // of the pictures, and of that yardstick
+  int steps = 0, fewer_steps = 0;         // numbers of the pictures and of that yardstick
   std::vector<ComparedPicture> pictures;  // one at least
 };
 

@@ -69,7 +69,7 @@ class ControlsTest(GraphsTestCase):
             server, api = self.start(f"--adapters={folder}", *arguments, cache=self.folder / f"cache-{draws}")
             plain = self.draw(api)
             control_net.write(checkpoint() / BASE, folder / "canny", seed=1)
-            self.assertIn("canny", latent(server, "adapters")[1])  # which looks at the folder
+            self.assertIn("canny", latent(server, "adapters")[1])  # this looks at the folder
             control = {"name": "canny", "image": EDGES}
             if draws:
                 self.assertNotEqual(self.draw(api, control, bucket_policy=COLD_OK), plain)
