@@ -159,7 +159,19 @@ class WireConnection final : public Connection,
     request_.body = wire_->TakeBody();
     if (judged_.route->dialect) return StartCall();
     held_body_.reset();
+    if (judged_.route->takes_time) return AnswerLater();
     Send(judged_.route->answer(request_, judged_.caller));
+  }
+
+  // By a thread that may wait; the connection does nothing meanwhile.
+  void AnswerLater() {
+    boost::asio::post(threads_.readers, [this, self = shared_from_this()] {
+      const absl::Status made = CatchOutOfMemory([&] {
+        Answer answer = judged_.route->answer(request_, judged_.caller);
+        wire_->Post(Then([this, answer = std::move(answer)] { Send(answer); }));
+      });
+      if (!made.ok()) Close();
+    });
   }
 
   // An error behind which the connection cannot go on: a body that was not read is on its way.

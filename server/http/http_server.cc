@@ -61,6 +61,17 @@ absl::StatusOr<Tcp::endpoint> EndpointOf(asio::io_context& io, const std::string
   return found.begin()->endpoint();
 }
 
+// Clients that may ask a loopback address without more are taken for those who run the server.
+RouteOptions RouteOptionsOf(const HttpServer::Options& options,
+                            const generation::CallEnvironment& environment) {
+  const bool asks_clients = options.tls != nullptr && options.tls->clients() != nullptr;
+  const bool asks_keys = environment.caller_of_key != nullptr;
+  return {.version = options.version,
+          .defaults = options.defaults,
+          .for_operators = IsLoopback(options.listen) && !asks_clients && !asks_keys,
+          .client_memory = options.client_memory};
+}
+
 }  // namespace
 
 class HttpServer::Port {
@@ -69,9 +80,8 @@ class HttpServer::Port {
        const process::Health& health)
       : service_{.environment = environment,
                  .metrics = HttpMetrics(environment.engine.metrics()),
-                 .router =
-                     Router(MakeRoutes(environment.engine, health, running_,
-                                       {.version = options.version, .defaults = options.defaults})),
+                 .router = Router(MakeRoutes(environment.engine, health, running_,
+                                             RouteOptionsOf(options, environment))),
                  .running = running_,
                  .max_request_bytes = options.max_request_bytes,
                  .clients = options.tls == nullptr ? nullptr : options.tls->clients(),

@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -191,6 +192,19 @@ void AddSdapi(engine::Engine& engine, const RunningCalls& running, const RouteOp
   AddSdapiLists(engine, routes);
 }
 
+void AddOwn(const std::shared_ptr<const OwnAnswers>& own, Routes& routes) {
+  const auto get = [&](const char* name, auto answer) {
+    routes.push_back(Get(absl::StrCat("/latent/v1/", name), std::move(answer)));
+  };
+  get("status", [own](const auto&, const auto&) { return own->Status(); });
+  get("capabilities",
+      [own](const auto&, const std::string& caller) { return own->Capabilities(caller); });
+  get("memory", [own](const auto&, const auto&) { return own->Memory(); });
+  routes.back().takes_time = true;
+  get("graphs", [own](const auto&, const auto&) { return own->Graphs(); });
+  routes.back().takes_time = true;
+}
+
 }  // namespace
 
 Routes MakeRoutes(engine::Engine& engine, const process::Health& health,
@@ -213,6 +227,13 @@ Routes MakeRoutes(engine::Engine& engine, const process::Health& health,
     routes.push_back(Draw("/hf", [&engine, defaults = options.defaults] {
       return std::make_unique<HuggingFaceDialect>(OfferOf(engine, defaults));
     }));
+  });
+  add("latentd", [&] {
+    AddOwn(std::make_shared<const OwnAnswers>(
+               engine, OwnAnswers::Options{.version = options.version,
+                                           .for_operators = options.for_operators,
+                                           .client_memory = options.client_memory}),
+           routes);
   });
   return routes;
 }
