@@ -305,7 +305,7 @@ inline constexpr Family kHttpResponses{
     "latentd_http_responses_total",
     "Responses over HTTP, by the API that was asked and the class of the status.",
     Type::kCounter,
-    {{"api", "openai,sdapi,hf,latentd,probes,other"}, {"code", "2xx,4xx,5xx"}}};
+    {{"api", "openai,sdapi,hf,latentd,page,probes,other"}, {"code", "2xx,3xx,4xx,5xx"}}};
 inline constexpr Family kHttpBytes{"latentd_http_bytes_total",
                                    "Bytes of requests and responses over HTTP, before TLS.",
                                    Type::kCounter,

@@ -15,6 +15,7 @@
 #include "server/http/hugging_face/hugging_face_dialect.h"
 #include "server/http/openai/openai_answer.h"
 #include "server/http/openai/openai_dialect.h"
+#include "server/http/page/page.h"
 #include "server/http/sdapi/sdapi_dialect.h"
 #include "server/http/sdapi/sdapi_lists.h"
 
@@ -192,6 +193,18 @@ void AddSdapi(engine::Engine& engine, const RunningCalls& running, const RouteOp
   AddSdapiLists(engine, routes);
 }
 
+void AddPage(Routes& routes) {
+  for (const char* path : {"/", "/page/*"}) {
+    routes.push_back(Get(path, [](const Request& request, const auto&) {
+      const PageFile* file = FindPageFile(request.path);
+      if (file != nullptr) return ShowPageFile(*file, request);
+      return OpenAiRefusal(
+          WithReason(absl::NotFoundError("the page has no file of this name"), kNoSuchRoute));
+    }));
+    routes.back().open_to_all = true;
+  }
+}
+
 void AddOwn(const std::shared_ptr<const OwnAnswers>& own, Routes& routes) {
   const auto get = [&](const char* name, auto answer) {
     routes.push_back(Get(absl::StrCat("/latent/v1/", name), std::move(answer)));
@@ -235,6 +248,7 @@ Routes MakeRoutes(engine::Engine& engine, const process::Health& health,
                                            .client_memory = options.client_memory}),
            routes);
   });
+  add("page", [&] { AddPage(routes); });
   return routes;
 }
 

@@ -110,6 +110,20 @@ TEST_F(OwnAnswersTest, AListingThatTakesTimeHoldsNoOtherAnswer) {
   EXPECT_EQ(first.Ask("GET", "/healthz").code, 200);
 }
 
+TEST_F(OwnAnswersTest, ThePageIsAtTheRoot) {
+  const Received page = Get("/");
+  EXPECT_EQ(page.headers.at("content-type"), "text/html; charset=utf-8");
+  EXPECT_THAT(page.body, HasSubstr("<title>latentd</title>"));
+  HttpClient client(server_->http_address());
+  client.Send(HttpClient::Format("GET", "/", "",
+                                 absl::StrCat("If-None-Match: ", page.headers.at("etag"), "\r\n")));
+  const Received same = client.Read(/*has_body=*/false);
+  EXPECT_EQ(same.code, 304);
+  EXPECT_EQ(same.headers.count("content-length"), 0u);
+  EXPECT_EQ(client.Ask("GET", "/page/page.js").code, 200);
+  EXPECT_EQ(client.Ask("GET", "/page/none.js").code, 404);
+}
+
 TEST_F(OwnAnswersTest, AStreamTellsOwnEventsToWhoAsksForThem) {
   HttpClient client(server_->http_address());
   client.Send(HttpClient::Format("POST", "/v1/images/generations",
