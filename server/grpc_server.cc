@@ -178,6 +178,7 @@ absl::Status GrpcServer::ListenOverHttp(const Options& options) {
                                              .tls = tls_.get(),
                                              .cors_origins = options.http_cors_origins,
                                              .defaults = defaults,
+                                             .has_page = options.http_page,
                                              .version = options.version,
                                              .client_memory = [this] { return client_memory(); }},
                                             environment_, health_));

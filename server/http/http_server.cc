@@ -68,6 +68,7 @@ RouteOptions RouteOptionsOf(const HttpServer::Options& options,
   const bool asks_keys = environment.caller_of_key != nullptr;
   return {.version = options.version,
           .defaults = options.defaults,
+          .has_page = options.has_page,
           .for_operators = IsLoopback(options.listen) && !asks_clients && !asks_keys,
           .client_memory = options.client_memory};
 }

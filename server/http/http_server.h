@@ -26,6 +26,7 @@ class HttpServer {
     const tls::Tls* tls = nullptr;  // outlives the server; null: plain text
     Origins cors_origins;           // whose pages may ask, besides its own (exchange/origin.h)
     latent::v1::GenerateRequest defaults = {};  // request/http_defaults.h
+    bool has_page = true;                       // page/page.h
     std::string version;
     AskClientMemory client_memory;  // as of OwnAnswers
   };

@@ -28,7 +28,7 @@ class BrowserTestCase(SharedServerTestCase):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        cls.http = http_address(cls.server)
+        cls.http = http_address(cls.server).replace("0.0.0.0", "127.0.0.1")
         cls.browser = Browser()
         cls.addClassCleanup(cls.browser.close)
 
@@ -227,6 +227,19 @@ class PageWithKeysTest(BrowserTestCase):
         self.click(page, "key-cancel")
         page.wait_for("document.getElementById('state').textContent === 'not there'")
         self.assertEqual(page.run("document.getElementById('size').options.length"), 0)
+
+
+class BeyondThisMachineTest(BrowserTestCase):
+    ARGUMENTS = ("--http-listen=0.0.0.0:0", "--http-page")
+
+    def test_the_page_is_there_where_it_is_asked_for(self):
+        page = self.open()
+        page.wait_for("document.getElementById('size').options.length > 0")
+        self.draw(page)
+        page.run("document.getElementById('server').open = true")
+        self.assertIn("on a loopback address", page.wait_for("document.getElementById('graphs').textContent"))
+        self.assertEqual(page.errors, [])
+        self.server.wait_for_log(lambda entry: entry["message"].startswith("the page at --http-listen draws for everyone"))
 
 
 if __name__ == "__main__":

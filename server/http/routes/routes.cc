@@ -248,7 +248,7 @@ Routes MakeRoutes(engine::Engine& engine, const process::Health& health,
                                            .client_memory = options.client_memory}),
            routes);
   });
-  add("page", [&] { AddPage(routes); });
+  if (options.has_page) add("page", [&] { AddPage(routes); });
   return routes;
 }
 

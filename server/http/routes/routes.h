@@ -16,6 +16,7 @@ namespace latentd::server::http {
 struct RouteOptions {
   std::string version;
   latent::v1::GenerateRequest defaults = {};  // request/http_defaults.h
+  bool has_page = true;                       // page/page.h
   bool for_operators = false;                 // both as of OwnAnswers
   AskClientMemory client_memory = nullptr;
 };

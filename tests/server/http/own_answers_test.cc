@@ -145,6 +145,21 @@ TEST_F(OwnAnswersTest, AStreamTellsOwnEventsToWhoAsksForThem) {
   EXPECT_THAT(client.ReadChunk(), HasSubstr("event: image_generation.completed\n"));
 }
 
+class WithoutPageTest : public OwnAnswersTest {
+ protected:
+  void SetUp() override {
+    GrpcServer::Options options;
+    options.http_listen = "127.0.0.1:0";
+    options.http_page = false;
+    Start(std::move(options));
+  }
+};
+
+TEST_F(WithoutPageTest, NothingIsAtItsPaths) {
+  for (const char* path : {"/", "/page/page.js"}) EXPECT_EQ(Get(path).code, 404) << path;
+  EXPECT_EQ(Get("/latent/v1/status").code, 200);
+}
+
 TEST(OwnAnswersForOthersTest, MemoryAndGraphsAreForWhoRunsTheServer) {
   FakeEngine engine;
   const OwnAnswers answers(engine, {.version = "test", .for_operators = false});
