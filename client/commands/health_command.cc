@@ -69,11 +69,13 @@ class LatestClient {
     absl::MutexLock lock(&mutex_);
     client_.reset();  // else the new one would share its connection
     client_.emplace(to.server, RetryPolicy(), to.tls, to.api_key);
+    if (cancelled_) client_->Cancel();
     return *client_;
   }
 
   void Cancel() {
     absl::MutexLock lock(&mutex_);
+    cancelled_ = true;
     if (client_) client_->Cancel();
   }
 
@@ -81,6 +83,7 @@ class LatestClient {
   const Connection& connection_;
   absl::Mutex mutex_;
   std::optional<Client> client_ ABSL_GUARDED_BY(mutex_);
+  bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 ExitCode Ask(const HealthOptions& options) {

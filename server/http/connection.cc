@@ -163,12 +163,14 @@ class WireConnection final : public Connection,
     Send(judged_.route->answer(request_, judged_.caller));
   }
 
-  // By a thread that may wait; the connection does nothing meanwhile.
+  // By a thread that may wait; the connection does nothing meanwhile but close.
   void AnswerLater() {
-    boost::asio::post(threads_.readers, [this, self = shared_from_this()] {
+    boost::asio::post(threads_.listings, [this, self = shared_from_this()] {
       const absl::Status made = CatchOutOfMemory([&] {
         Answer answer = judged_.route->answer(request_, judged_.caller);
-        wire_->Post(Then([this, answer = std::move(answer)] { Send(answer); }));
+        wire_->Post(Then([this, answer = std::move(answer)] {
+          if (!wire_->is_closed()) Send(answer);
+        }));
       });
       if (!made.ok()) Close();
     });

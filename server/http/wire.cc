@@ -164,6 +164,7 @@ class StreamWire final : public Wire {
   }
 
   void Arm(absl::Duration time, Handler due) override {
+    if (closed_) return;
     timer_.expires_after(absl::ToChronoMilliseconds(time));
     timer_.async_wait([self = Self(), due = std::move(due), number = ++timer_number_](Error error) {
       if (!error && number == self->timer_number_) due();

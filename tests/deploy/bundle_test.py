@@ -97,6 +97,13 @@ class WithoutLibtorchTest(BundleTestCase):
                     (place / file.name).symlink_to(file)
         for given in ("{0}/lib64:{0}/lib", "{0}/lib:{0}/lib64"):
             self.assert_runs("latentd", f"--site-packages={given.format(self.folder)}", "--version")
+        other = self.folder / "other/torch"
+        (other / "lib").mkdir(parents=True)
+        (other / "version.py").write_text("__version__ = '2.10.0'\n")
+        (self.folder / "other/nvidia").mkdir()
+        self.assert_runs("latentd", f"--site-packages={self.folder}/lib64:{self.folder}/lib:{self.folder}/other", "--version")
+        done = run(self.bundle / "bin/latentd", f"--site-packages={self.folder}/other:{self.folder}/lib64", "--version")
+        self.assertIn("has torch 2.10.0", done.stderr)
         done = run(self.bundle / "bin/latentd", f"--site-packages={self.folder}/lib64:{self.folder}", "--version")
         self.assertIn(f"{self.folder} holds neither torch/lib nor nvidia", done.stderr)
 

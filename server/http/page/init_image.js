@@ -44,6 +44,8 @@ export function watchInitImage() {
   document.addEventListener("dragleave", (event) => { if (!event.relatedTarget) over(false); });
   document.addEventListener("drop", (event) => {
     over(false);
+    // Else the browser would open a file of another type in the page's place.
+    if (event.dataTransfer.types.includes("Files")) event.preventDefault();
     take(event, event.dataTransfer.files);
   });
   document.addEventListener("paste", (event) => take(event, event.clipboardData.files));

@@ -9,7 +9,7 @@ const KINDS = {
   graph_definitions_bytes: "declared graphs",
 };
 const OF_THE_DEVICE = 4;  // the first of them, where a device has memory of its own
-const WITHOUT_MODELS = ["SERVER_STATE_LOADING", "SERVER_STATE_FAILED"];
+const SERVES = ["SERVER_STATE_READY", "SERVER_STATE_DEGRADED"];  // in others capabilities are refused
 const OFTEN = 1000, SELDOM = 5000;
 let known = "";
 
@@ -66,7 +66,7 @@ async function follow(status) {
   fillTable($("buckets"), ["size", "model", "state"], (status.buckets ?? []).map(({size, model, ready, reason}) =>
     [sizeText(size), model, ready ? "ready" : reason || "not ready"]));
   const now = JSON.stringify([status.state, status.buckets]);
-  if (now === known || WITHOUT_MODELS.includes(status.state)) return;
+  if (now === known || !SERVES.includes(status.state)) return;
   setCapabilities(await get("latent/v1/capabilities"));
   known = now;
 }
@@ -75,8 +75,8 @@ export async function watchServer() {
   let pause = SELDOM;
   try {
     const status = await get("latent/v1/status", {quiet: known !== ""});
-    await follow(status);
     if (status.state !== "SERVER_STATE_READY") pause = OFTEN;
+    await follow(status);
     await showOperators();
   } catch (error) {
     $("state").textContent = "not there";
