@@ -185,6 +185,7 @@ class Comparer {
   }
 
   ExitCode Report() const {
+    if (interrupt_.happened()) return ExitCode::kInterrupted;
     std::cout << (options_.json ? ComparisonJson(comparison_) + "\n" : ComparisonTable(comparison_))
               << std::flush;
     if (!options_.page.empty()) {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <functional>
+#include <limits>
 #include <set>
 
 #include "absl/algorithm/container.h"
@@ -138,6 +139,7 @@ std::string FigureHtml(const Comparison& comparison, const ComparedPicture& pict
 }  // namespace
 
 absl::StatusOr<Similarity> Compare(const image::Image& a, const image::Image& b) {
+  if (a == b) return Similarity{1, std::numeric_limits<double>::infinity(), 0};
   Similarity similarity;
   ASSIGN_OR_RETURN(similarity.ssim, image::StructuralSimilarity(a, b));
   ASSIGN_OR_RETURN(similarity.psnr, image::PeakSignalToNoise(a, b));

@@ -288,6 +288,7 @@ absl::Status Pipeline::ResolveStages(const Inputs& inputs, Plan& plan) const {
     AddViolationsOf(controls, violations);
   }
   plan.adapters = AdaptersIdOf(spec);
+  if (!spec.adapters.empty()) plan.loras = AdapterSets::IdOf(spec.adapters);
   if (starts != nullptr) plan.ranks = PathRanksFor(*starts, spec);
   absl::StatusOr<std::vector<PlannedStage>> stages = StagesOf(spec);
   AddViolationsOf(stages.status(), violations);

@@ -103,11 +103,14 @@ class Pipeline {
   absl::StatusOr<std::vector<GraphHandle>> PreviewGraphsOf(
       ModelId leader, Size bucket,
       ModelGraphs::IfUnknown unknown = ModelGraphs::IfUnknown::kBuild) const;
-  // Steps of that size that read what ControlNets of the folder add, in all row counts, and those
-  // nets' own graphs. Nothing where the folder has none for the leader; nets that cannot be
-  // declared are passed over: a request that names one is told why.
-  absl::StatusOr<std::vector<GraphHandle>> ControlledStepsOf(ModelId leader, Size bucket) const;
-  std::vector<GraphHandle> ControlNetGraphsOf(ModelId leader, Size bucket) const;
+  // Steps of that size and so many rows that read what ControlNets of the folder add. Nothing where
+  // the folder has none for the leader.
+  absl::StatusOr<std::vector<GraphHandle>> ControlledStepsOf(ModelId leader, Size bucket,
+                                                             int rows) const;
+  // Graphs of ControlNets of the folder beside those: of the first net of each shape, and of no
+  // more than ControlNets::kMostNets. Reads their headers. A net that cannot be declared is passed
+  // over: a request that names it is told why.
+  std::vector<GraphHandle> ControlNetGraphsOf(ModelId leader, absl::Span<const Size> buckets) const;
   // Bytes that pictures of that size hold at most that fill a lane of so many rows, beside weights,
   // executables and arena (state_bytes.h). A lane has more (RowsOfLane) only where there is room.
   int64_t StateBytes(Size bucket, int rows, int chunks = 1) const;
@@ -142,8 +145,12 @@ class Pipeline {
   absl::StatusOr<AdapterSets::Graphs> AdaptedGraphsOf(const Plan& plan,
                                                       ModelGraphs::IfUnknown unknown) const;
   const LoadedModel& LoadedModelOf(ModelId model) const;
-  // ControlNets of the folder that the leader can draw with.
+  // ControlNets of the folder that the leader can draw with, and of those one of each shape.
   std::vector<Control> ControlsOf(ModelId leader) const;
+  std::vector<Control> ControlsOfEachShape(ModelId leader) const;
+  // Adds the net's graphs for one size.
+  void AddNetGraphs(ControlNetGraphs& net, ModelId leader, Size bucket,
+                    std::vector<GraphHandle>& all) const;
   absl::StatusOr<std::vector<ControlNets::Graphs>> ControlGraphsOf(
       const Plan& plan, ModelGraphs::IfUnknown unknown) const;
   absl::StatusOr<std::vector<GraphHandle>> HandlesOver(const BroughtGraphs& brought,

@@ -1,6 +1,7 @@
 // Handles of the graphs of a plan: the models' own, those over its LoRAs, and its ControlNets'.
 #include <cstddef>
 #include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -63,38 +64,58 @@ std::vector<Control> Pipeline::ControlsOf(ModelId leader) const {
   return ControlsFor(adapters_->catalogue(), LoadedModelOf(leader));
 }
 
-absl::StatusOr<std::vector<GraphHandle>> Pipeline::ControlledStepsOf(ModelId leader,
-                                                                     Size bucket) const {
+// Names and shapes of tensors tell nets of one shape, as far as files go.
+std::vector<Control> Pipeline::ControlsOfEachShape(ModelId leader) const {
+  std::set<std::string> known;
+  std::vector<Control> controls;
+  for (Control& control : ControlsOf(leader)) {
+    const auto net = adapters_->catalogue().LoadControlNet(control.name, control.stamp,
+                                                           LoadedModelOf(leader).row().name);
+    if (!net.ok()) continue;
+    std::string shape;
+    for (const auto& [name, tensor] : (*net)->tensors) {
+      absl::StrAppend(&shape, name, tensor.data.shape().ToString(), "\n");
+    }
+    if (known.insert(std::move(shape)).second) controls.push_back(std::move(control));
+    if (controls.size() == ControlNets::kMostNets) break;
+  }
+  return controls;
+}
+
+absl::StatusOr<std::vector<GraphHandle>> Pipeline::ControlledStepsOf(ModelId leader, Size bucket,
+                                                                     int rows) const {
   std::vector<GraphHandle> steps;
   if (ControlsOf(leader).empty()) return steps;
   ModelGraphs& graphs = LoadedModelOf(leader).graphs();
-  for (int chunks = 1; chunks <= ready_prompts_.chunks; ++chunks) {
-    for (int rows : RowCountsAt(bucket)) {
-      for (int ranks : std::set<int>{0, graphs.step_paths().ranks}) {
-        StepShape shape = ShapeOf(bucket, rows);
-        shape.chunks = chunks;
-        shape.ranks = ranks;
-        ASSIGN_OR_RETURN(steps.emplace_back(), graphs.Find({.shape = shape, .controlled = true}));
-      }
+  StepShape shape = ShapeOf(bucket, rows);
+  for (shape.chunks = 1; shape.chunks <= ready_prompts_.chunks; ++shape.chunks) {
+    for (int ranks : std::set<int>{0, graphs.step_paths().ranks}) {
+      shape.ranks = ranks;
+      ASSIGN_OR_RETURN(steps.emplace_back(), graphs.Find({.shape = shape, .controlled = true}));
     }
   }
   return steps;
 }
 
-std::vector<GraphHandle> Pipeline::ControlNetGraphsOf(ModelId leader, Size bucket) const {
+void Pipeline::AddNetGraphs(ControlNetGraphs& net, ModelId leader, Size bucket,
+                            std::vector<GraphHandle>& all) const {
+  StepShape shape = ShapeOf(bucket, /*rows=*/1);
+  for (shape.chunks = 1; shape.chunks <= ready_prompts_.chunks; ++shape.chunks) {
+    for (const PlannedGraph& graph :
+         GraphsOfControl(leader, /*control=*/0, shape, {1, kMaxRowsOfPicture})) {
+      absl::StatusOr<GraphHandle> handle = net.Find(graph.name, IfUnknown::kBuild);
+      if (handle.ok()) all.push_back(*std::move(handle));
+    }
+  }
+}
+
+std::vector<GraphHandle> Pipeline::ControlNetGraphsOf(ModelId leader,
+                                                      absl::Span<const Size> buckets) const {
   std::vector<GraphHandle> all;
-  for (const Control& control : ControlsOf(leader)) {
+  for (const Control& control : ControlsOfEachShape(leader)) {
     const auto net = adapters_->control_nets().FindOrMake(LoadedModelOf(leader), control);
     if (!net.ok()) continue;
-    for (int chunks = 1; chunks <= ready_prompts_.chunks; ++chunks) {
-      StepShape shape = ShapeOf(bucket, /*rows=*/1);
-      shape.chunks = chunks;
-      for (const PlannedGraph& graph :
-           GraphsOfControl(leader, ControlNets::IdOf(control), shape, {1, kMaxRowsOfPicture})) {
-        absl::StatusOr<GraphHandle> handle = (*net)->Find(graph.name, IfUnknown::kBuild);
-        if (handle.ok()) all.push_back(*std::move(handle));
-      }
-    }
+    for (const Size& bucket : buckets) AddNetGraphs(**net, leader, bucket, all);
   }
   return all;
 }

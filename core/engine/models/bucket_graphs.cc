@@ -300,16 +300,20 @@ absl::StatusOr<GraphHandles> BucketGraphs::AddPreviews(const ModelBucket& bucket
   return previews;
 }
 
-// The nets' own are not kept here: they leave with their nets, and are declared again from the
-// file.
-absl::StatusOr<GraphHandles> BucketGraphs::AddControlled(const ModelBucket& bucket) {
-  ASSIGN_OR_RETURN(GraphHandles graphs, pipeline_.ControlledStepsOf(bucket.model, bucket.size));
-  {
-    absl::MutexLock lock(&mutex_);
-    if (Served* served = Find(bucket)) AddOnce(graphs, served->controlled);
-  }
-  AddOnce(pipeline_.ControlNetGraphsOf(bucket.model, bucket.size), graphs);
+absl::StatusOr<GraphHandles> BucketGraphs::AddControlled(const ModelBucket& bucket, int rows) {
+  ASSIGN_OR_RETURN(GraphHandles graphs,
+                   pipeline_.ControlledStepsOf(bucket.model, bucket.size, rows));
+  absl::MutexLock lock(&mutex_);
+  if (Served* served = Find(bucket)) AddOnce(graphs, served->controlled);
   return graphs;
+}
+
+GraphHandles BucketGraphs::ControlNetGraphs() const {
+  GraphHandles all;
+  for (const pipeline::ModelId leader : pipeline_.table().Leaders()) {
+    AddOnce(pipeline_.ControlNetGraphsOf(leader, ConfiguredOf(leader)), all);
+  }
+  return all;
 }
 
 void BucketGraphs::Keep(const ModelBucket& bucket, const GraphHandles& graphs) {

@@ -125,9 +125,13 @@ class BucketGraphs {
       ABSL_LOCKS_EXCLUDED(mutex_);
   // Likewise what draws previews: nothing, where no checkpoint has a tiny VAE.
   absl::StatusOr<GraphHandles> AddPreviews(const ModelBucket& bucket) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Likewise what pictures with ControlNets of the folder need beside those of others: compiled at
-  // the start, and loaded for requests. Nothing, where it has none for the model.
-  absl::StatusOr<GraphHandles> AddControlled(const ModelBucket& bucket) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Likewise steps of so many rows of pictures with ControlNets of the folder, which are compiled
+  // and loaded for requests. Nothing, where it has none for the model.
+  absl::StatusOr<GraphHandles> AddControlled(const ModelBucket& bucket, int rows)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  // Graphs of nets of the folder beside those, of all configured buckets. They leave with their
+  // nets, and are declared again from the file.
+  GraphHandles ControlNetGraphs() const;
   // The row counts at that size that are more than a picture has, ascending.
   std::vector<int> SharedRowCounts(pipeline::Size bucket) const;
 

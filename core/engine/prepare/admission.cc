@@ -195,7 +195,7 @@ std::string Admission::ForRequestText(const pipeline::Plan& plan) const {
   if (ReadsPrompts(plan)) {
     if (plan.controls.empty()) return "";
     return absl::StrCat(" with the ControlNet ", plan.spec.controls.front().name,
-                        " (when the server started, --adapters had none for this model)");
+                        " (compiled at the start are those for nets that --adapters has then)");
   }
   if (plan.chunks() <= ready.chunks) {
     return " for weights below 1 in Compel's syntax (the server was started without "

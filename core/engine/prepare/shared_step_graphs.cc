@@ -21,23 +21,28 @@ constexpr absl::Duration kBetweenLooks = absl::Minutes(1);
 
 // Larger rows of a model on demand are compiled behind those that are loaded: they come with it.
 void SharedStepGraphs::Begin() {
-  Shapes loaded, compiled;
+  Shapes loaded, compiled, controlled;
   const BucketGraphs& buckets = *parts_.models.buckets;
   for (const BucketGraphs::BucketState& state : buckets.BucketStates()) {
     if (!state.configured || !state.bucket.ready) continue;
     Shapes& shapes = buckets.IsOnDemand(state.of) ? compiled : loaded;
-    for (int rows : buckets.SharedRowCounts(state.of.size)) shapes.emplace_back(rows, state.of);
+    for (int rows : buckets.SharedRowCounts(state.of.size)) {
+      shapes.emplace_back(rows, state.of);
+      controlled.emplace_back(rows, state.of);
+    }
   }
   if (loaded.empty()) {
     End({});
   } else {
-    Submit(std::move(loaded), /*compile_only=*/false);
+    Submit(std::move(loaded), Steps::kLoaded);
   }
-  if (!compiled.empty()) Submit(std::move(compiled), /*compile_only=*/true);
+  if (!compiled.empty()) Submit(std::move(compiled), Steps::kCompiled);
+  if (!controlled.empty()) Submit(std::move(controlled), Steps::kControlled);
 }
 
 // All are declared before the first is tried: lists show what is to come.
-void SharedStepGraphs::Submit(Shapes shapes, bool compile_only) {
+void SharedStepGraphs::Submit(Shapes shapes, Steps steps) {
+  const bool compile_only = steps != Steps::kLoaded;
   absl::c_stable_sort(shapes, [](const auto& a, const auto& b) { return a.first < b.first; });
   Preparer::Order order = {
       .priority = Preparer::Priority::kSpare,
@@ -55,7 +60,8 @@ void SharedStepGraphs::Submit(Shapes shapes, bool compile_only) {
             compile_only ? Warn(ended.failure_texts) : End(ended);
           }};
   for (const auto& [rows, bucket] : shapes) {
-    order.tasks.push_back(Declare(bucket, rows, /*evicted=*/false));
+    order.tasks.push_back(steps == Steps::kControlled ? DeclareControlled(bucket, rows)
+                                                      : Declare(bucket, rows, /*evicted=*/false));
   }
   parts_.preparer.Submit(std::move(order));
 }
@@ -97,6 +103,18 @@ Preparer::Task SharedStepGraphs::Declare(const ModelBucket& bucket, int rows, bo
     }
     absl::c_copy_if(*graphs, std::back_inserter(order.graphs),
                     [&](const auto& graph) { return !evicted || CanBeLoaded(graph); });
+    return absl::OkStatus();
+  };
+}
+
+Preparer::Task SharedStepGraphs::DeclareControlled(const ModelBucket& bucket, int rows) const {
+  return [=, this](Preparer::Order& order) {
+    const auto graphs = parts_.models.buckets->AddControlled(bucket, rows);
+    if (graphs.ok()) {
+      absl::c_copy(*graphs, std::back_inserter(order.graphs));
+    } else {
+      Warn({std::string(graphs.status().message())});
+    }
     return absl::OkStatus();
   };
 }

@@ -56,12 +56,17 @@ class SharedStepGraphs {
  private:
   using Shapes = std::vector<std::pair<int, ModelBucket>>;  // with their rows
 
-  void Submit(Shapes shapes, bool compile_only);
+  // Steps that are loaded; of models on demand; and of pictures with ControlNets, which come with
+  // the first of these.
+  enum class Steps : uint8_t { kLoaded, kCompiled, kControlled };
+
+  void Submit(Shapes shapes, Steps steps);
   bool MayLookAt(const ModelBucket& bucket) ABSL_LOCKS_EXCLUDED(mutex_);
   // Adds to an order the steps of so many rows, or for 0 graphs of previews, and of a model that is
   // loaded on demand those of other requests; `evicted`: only those that can be loaded and are
   // not.
   Preparer::Task Declare(const ModelBucket& bucket, int rows, bool evicted) const;
+  Preparer::Task DeclareControlled(const ModelBucket& bucket, int rows) const;
   bool CanBeLoaded(const compiler::GraphHandle& graph) const;
   void End(const Preparer::Ended& ended);
   void Warn(const std::vector<std::string>& reasons) const;

@@ -13,6 +13,7 @@
 #include "core/base/errors/status_macros.h"
 #include "core/base/text/text.h"
 #include "core/pipeline/loading.h"
+#include "core/pipeline/spec/limits.h"
 #include "core/weights/checkpoint_file.h"
 
 namespace latentd::engine {
@@ -121,7 +122,7 @@ void StartUp::ShowPhases(absl::Duration weights, absl::Duration total) {
 // The largest bucket first: it needs the largest arena, and what does not fit is known early.
 absl::Status StartUp::WarmBuckets() {
   BucketGraphs& buckets = *parts_.models.buckets;
-  GraphHandles graphs, previews, on_demand;
+  GraphHandles graphs, previews, on_demand, controlled = buckets.ControlNetGraphs();
   std::set<std::string> ids;
   for (const ModelBucket& bucket : buckets.configured()) {
     const absl::StatusOr<GraphHandles> its =
@@ -129,8 +130,10 @@ absl::Status StartUp::WarmBuckets() {
     if (!its.ok()) continue;
     GraphHandles& wanted = buckets.IsOnDemand(bucket) ? on_demand : graphs;
     wanted.insert(wanted.end(), its->begin(), its->end());
-    const absl::StatusOr<GraphHandles> controlled = buckets.AddControlled(bucket);
-    if (controlled.ok()) absl::c_copy(*controlled, std::back_inserter(on_demand));
+    for (int rows = 1; rows <= pipeline::kMaxRowsOfPicture; ++rows) {
+      const absl::StatusOr<GraphHandles> steps = buckets.AddControlled(bucket, rows);
+      if (steps.ok()) AddOnce(*steps, controlled);
+    }
     const absl::StatusOr<GraphHandles> shown = buckets.AddPreviews(bucket);
     if (!shown.ok()) continue;
     GraphHandles& also = buckets.IsOnDemand(bucket) ? on_demand : previews;
@@ -142,7 +145,9 @@ absl::Status StartUp::WarmBuckets() {
   std::erase_if(on_demand, [&](const compiler::GraphHandle& graph) {
     return ids.contains(GraphStore::IdOf(graph));
   });
-  for (const compiler::GraphHandle& graph : on_demand) ids.insert(GraphStore::IdOf(graph));
+  for (const GraphHandles* all : {&on_demand, &controlled}) {
+    for (const compiler::GraphHandle& graph : *all) ids.insert(GraphStore::IdOf(graph));
+  }
   parts_.status.Update([&](ServerStatus& status) {
     status.state = State::kWarming;
     status.graphs_total = static_cast<int>(ids.size());
@@ -150,6 +155,7 @@ absl::Status StartUp::WarmBuckets() {
   ASSIGN_OR_RETURN(Preparer::Ended ended, Prepare(graphs, How::kLoad));
   RETURN_IF_ERROR(WarmPreviews(previews));
   RETURN_IF_ERROR(CompileOnDemand(on_demand, ended.failures));
+  RETURN_IF_ERROR(CompileControlled(controlled));
   for (const ModelBucket& bucket : buckets.configured()) {
     buckets.SetOutcome(bucket, buckets.OutcomeOf(bucket, ended.failures));
   }
@@ -160,6 +166,16 @@ absl::Status StartUp::CompileOnDemand(const GraphHandles& graphs, Preparer::Fail
   if (graphs.empty()) return absl::OkStatus();
   ASSIGN_OR_RETURN(const Preparer::Ended ended, Prepare(graphs, How::kCompileOnly));
   failures.insert(ended.failures.begin(), ended.failures.end());
+  return absl::OkStatus();
+}
+
+// Pictures without ControlNets do without them.
+absl::Status StartUp::CompileControlled(const GraphHandles& graphs) {
+  if (graphs.empty()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const Preparer::Ended ended, Prepare(graphs, How::kCompileOnly));
+  if (ended.failure_texts.empty() || !parts_.config.warn) return absl::OkStatus();
+  parts_.config.warn(absl::StrCat("some pictures with ControlNets will be refused: ",
+                                  ListSome(ended.failure_texts, kMostNamed, "; ")));
   return absl::OkStatus();
 }
 

@@ -53,6 +53,7 @@ class StartUp {
   absl::Status WarmPreviews(const GraphHandles& previews);
   // Compiles what models need that are loaded on demand. Adds what failed.
   absl::Status CompileOnDemand(const GraphHandles& graphs, Preparer::Failures& failures);
+  absl::Status CompileControlled(const GraphHandles& graphs);
   void PinModels();
   // An error ends the start.
   enum class How : uint8_t { kLoad, kLoadBesideOthers, kCompileOnly };

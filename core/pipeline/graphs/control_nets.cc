@@ -60,6 +60,11 @@ absl::StatusOr<std::shared_ptr<ControlNetGraphs>> ControlNetGraphs::Declare(
 }
 
 absl::Status ControlNetGraphs::CheckWeights() const {
+  const int64_t wanted = DownscaleOf(model_.vae()), scale = net_->config.hint_scale();
+  if (scale != wanted) {
+    return absl::InvalidArgumentError(absl::StrCat("its first layers make a latent of ", scale,
+                                                   " pixels a side, and the model has ", wanted));
+  }
   const DType dtype = model_.graphs().residual_dtype();
   ASSIGN_OR_RETURN(const graph::Graph hint,
                    MakeHintGraph(net_->config, kProbeLatents, kProbeLatents, dtype));

@@ -35,7 +35,13 @@ Buffer ZerosLike(const Buffer& memory, const Buffer& zeros) {
 absl::StatusOr<std::vector<Buffer>> ControlPrograms::Run(absl::Span<const ControlRun> runs,
                                                          const ControlInputs& inputs,
                                                          device::Stream& stream) {
-  ASSIGN_OR_RETURN(Program * program, ProgramFor(runs.front(), inputs.rows));
+  const int64_t before = bytes_;
+  const absl::StatusOr<Program*> found = ProgramFor(runs.front(), inputs.rows);
+  if (!found.ok()) {
+    bytes_ = before;
+    return found.status();
+  }
+  Program* program = *found;
   RETURN_IF_ERROR(CopyShared(inputs, *program, stream));
   for (const ControlRun& run : runs) {
     ASSIGN_OR_RETURN(backends::BoundGraph * graph, GraphFor(run, *program));
@@ -63,7 +69,9 @@ absl::StatusOr<ControlPrograms::Program*> ControlPrograms::ProgramFor(const Cont
     program.residuals.push_back(program.shared.at(ResidualName(i)));
   }
   if (!zeros_.has_memory() || static_cast<int64_t>(zeros_.bytes()) < largest) {
-    ASSIGN_OR_RETURN(zeros_, Allocate(DType::kU8, {largest}));
+    ASSIGN_OR_RETURN(Buffer larger, Allocate(DType::kU8, {largest}));
+    if (zeros_.has_memory()) bytes_ -= static_cast<int64_t>(zeros_.bytes());
+    zeros_ = std::move(larger);
   }
   return &programs_.emplace(rows, std::move(program)).first->second;
 }
@@ -71,14 +79,40 @@ absl::StatusOr<ControlPrograms::Program*> ControlPrograms::ProgramFor(const Cont
 absl::StatusOr<backends::BoundGraph*> ControlPrograms::GraphFor(const ControlRun& run,
                                                                 Program& program) {
   const auto found = program.graphs.find(run.executable);
-  if (found != program.graphs.end()) return &found->second;
+  if (found != program.graphs.end()) return found->second.graph.get();
+  const int64_t before = bytes_;
+  absl::StatusOr<backends::BoundGraph> bound = Bind(run, program);
+  if (!bound.ok()) {
+    bytes_ = before;
+    return bound.status();
+  }
+  auto graph = std::make_shared<backends::BoundGraph>(*std::move(bound));
+  program.graphs[run.executable] = {graph, bytes_ - before};
+  return graph.get();
+}
+
+absl::StatusOr<backends::BoundGraph> ControlPrograms::Bind(const ControlRun& run,
+                                                           const Program& program) {
   backends::NamedBuffers ports = program.shared;
   for (const backends::Port& port : run.executable->inputs()) {
     if (IsShared(port.name)) continue;
     ASSIGN_OR_RETURN(ports[port.name], Allocate(port.dtype, port.shape));
   }
-  ASSIGN_OR_RETURN(backends::BoundGraph graph, backends::BoundGraph::Create(run.executable, ports));
-  return &program.graphs.emplace(run.executable, std::move(graph)).first->second;
+  return backends::BoundGraph::Create(run.executable, ports);
+}
+
+std::vector<std::shared_ptr<const void>> ControlPrograms::TakeAllBut(
+    const std::set<const backends::Executable*>& used) {
+  std::vector<std::shared_ptr<const void>> taken;
+  for (auto& [rows, program] : programs_) {
+    std::erase_if(program.graphs, [&](auto& entry) {
+      if (used.contains(entry.first.get())) return false;
+      bytes_ -= entry.second.bytes;
+      taken.push_back(std::move(entry.second.graph));
+      return true;
+    });
+  }
+  return taken;
 }
 
 absl::Status ControlPrograms::CopyShared(const ControlInputs& inputs, const Program& program,

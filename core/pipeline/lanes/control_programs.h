@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -49,19 +50,29 @@ class ControlPrograms {
                                                   const ControlInputs& inputs,
                                                   device::Stream& stream);
 
+  // Takes out the graphs of nets whose executables are not among these, which would keep their
+  // weights from leaving. The caller keeps them until the stream has come so far.
+  std::vector<std::shared_ptr<const void>> TakeAllBut(
+      const std::set<const backends::Executable*>& used);
+
   int64_t bytes() const { return bytes_; }  // bytes that it holds
 
  private:
+  struct NetGraph {
+    std::shared_ptr<backends::BoundGraph> graph;
+    int64_t bytes = 0;  // of its own inputs
+  };
   // For one number of rows.
   struct Program {
     backends::NamedBuffers shared;  // inputs of all nets, and residuals
     std::vector<device::Buffer> residuals;
     // By executable; each has its own hint, scales and request values.
-    std::map<ExecutablePointer, backends::BoundGraph> graphs;
+    std::map<ExecutablePointer, NetGraph> graphs;
   };
 
   absl::StatusOr<Program*> ProgramFor(const ControlRun& run, int rows);
   absl::StatusOr<backends::BoundGraph*> GraphFor(const ControlRun& run, Program& program);
+  absl::StatusOr<backends::BoundGraph> Bind(const ControlRun& run, const Program& program);
   absl::Status CopyShared(const ControlInputs& inputs, const Program& program,
                           device::Stream& stream);
   absl::Status CopyOwn(const ControlRun& run, int rows, const backends::BoundGraph& graph,

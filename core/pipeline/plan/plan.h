@@ -110,6 +110,7 @@ struct Plan {
   // Names the set of adapters over the first stage's model (AdapterSets::IdOf), its ControlNets
   // among them; 0: there are none.
   uint64_t adapters = 0;
+  uint64_t loras = 0;  // likewise, of its LoRAs alone
   // Ranks of the low-rank paths that rows of the first stage have for that set; 0: none.
   int ranks = 0;
   std::vector<PlannedControl> controls;  // in the spec's order

@@ -1,9 +1,12 @@
 #include "core/pipeline/units/controls.h"
 
+#include <iterator>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/errors/error_details.h"
 #include "core/base/errors/status_macros.h"
@@ -57,7 +60,9 @@ std::vector<ControlRun> RunsOf(const Picture& picture) {
   return runs;
 }
 
-absl::Status EnqueueControlsOf(Picture& picture, StepLane& lane, device::Stream& stream) {
+}  // namespace
+
+absl::Status EnqueueControls(Picture& picture, StepLane& lane, device::Stream& stream) {
   const std::vector<ControlRun> runs = RunsOf(picture);
   if (runs.empty()) {
     if (!std::exchange(picture.has_residuals, false)) return absl::OkStatus();
@@ -75,7 +80,15 @@ absl::Status EnqueueControlsOf(Picture& picture, StepLane& lane, device::Stream&
   return lane.WriteResiduals(*picture.place, residuals, stream);
 }
 
-}  // namespace
+void LeaveOtherNets(absl::Span<Picture* const> pictures, StepLane& lane, PendingWork& work) {
+  std::set<const backends::Executable*> used;
+  for (const Picture* picture : pictures) {
+    for (const RequestControl& control : picture->request->controls) {
+      for (const auto& [rows, executable] : control.steps) used.insert(executable.get());
+    }
+  }
+  absl::c_move(lane.controls().TakeAllBut(used), std::back_inserter(work.kept));
+}
 
 absl::Status EncodeHints(Picture& picture, device::Stream& stream, PendingWork& work) {
   if (!HasControls(picture)) return absl::OkStatus();
@@ -87,14 +100,6 @@ absl::Status EncodeHints(Picture& picture, device::Stream& stream, PendingWork& 
     ASSIGN_OR_RETURN(const NamedBuffers outputs, EnqueueGraph(control.hint, {{"image", image}},
                                                               /*to_host=*/{}, stream, work));
     control.hint_states = outputs.at("hint");
-  }
-  return absl::OkStatus();
-}
-
-absl::Status EnqueueControls(absl::Span<Picture* const> members, StepLane& lane,
-                             device::Stream& stream) {
-  for (Picture* picture : members) {
-    RETURN_IF_ERROR(EnqueueControlsOf(*picture, lane, stream));
   }
   return absl::OkStatus();
 }

@@ -13,9 +13,12 @@ namespace latentd::pipeline {
 // Encodes the hints of the request's controls, unless another picture of it has.
 absl::Status EncodeHints(Picture& picture, device::Stream& stream, PendingWork& work);
 
-// Enqueues the control networks that the pictures' next evaluations want, and puts what they say
-// into the pictures' rows of the lane; zeros where a picture's controls have come to rest.
-absl::Status EnqueueControls(absl::Span<Picture* const> members, StepLane& lane,
-                             device::Stream& stream);
+// Enqueues the control networks that the picture's next evaluation wants, and puts what they say
+// into its rows of the lane; zeros where its controls have come to rest.
+absl::Status EnqueueControls(Picture& picture, StepLane& lane, device::Stream& stream);
+
+// Gives back what the lane holds of nets that none of its pictures has, and adds it to what `work`
+// keeps.
+void LeaveOtherNets(absl::Span<Picture* const> pictures, StepLane& lane, PendingWork& work);
 
 }  // namespace latentd::pipeline

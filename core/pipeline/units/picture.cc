@@ -54,11 +54,10 @@ Lane Picture::LaneOf(const PlannedStage& stage) const {
   const bool controlled = is_first && !plan().controls.empty();
   const bool has_paths = is_first && plan().ranks > 0;
   const int network = 2 * (model.value * prompts::kMaxChunks + chunks - 1) + (controlled ? 1 : 0);
-  const bool is_merged = is_first && !has_paths && !plan().spec.adapters.empty();
   return {.network = has_paths ? -1 - network : network,
           .width = size.width,
           .height = size.height,
-          .adapters = is_merged ? plan().adapters : 0,
+          .adapters = is_first && !has_paths ? plan().loras : 0,
           .only = apart ? reinterpret_cast<uintptr_t>(this) : 0};
 }
 

@@ -203,6 +203,20 @@ std::vector<size_t> JoinAll(absl::Span<Picture* const> pictures, Lanes& lanes,
   return joined;
 }
 
+// Enqueues what the nets of the pictures that have joined add to the next step. One whose nets
+// cannot be evaluated, as for want of memory, fails alone. Gives those that go on.
+std::vector<size_t> AddControls(absl::Span<Picture* const> pictures,
+                                const std::vector<size_t>& joined, StepLane& lane,
+                                device::Stream& stream, PendingUnit& unit) {
+  LeaveOtherNets(pictures, lane, unit.parts[joined.front()].work);
+  std::vector<size_t> go_on;
+  for (size_t i : joined) {
+    unit.parts[i].status = EnqueueControls(*pictures[i], lane, stream);
+    if (unit.parts[i].status.ok()) go_on.push_back(i);
+  }
+  return go_on;
+}
+
 }  // namespace
 
 absl::Status DrawFirstLatents(Picture& picture) {
@@ -246,16 +260,17 @@ absl::Status EnqueueStep(absl::Span<Picture* const> pictures, Lanes& lanes, devi
     unit.parts[i].prediction.step = PreviewDue(*pictures[i]);
     ReadFor(ReadStart, *pictures[i], stream, unit.parts[i].prediction);
   }
-  RETURN_IF_ERROR(EnqueueControls(members, *lane, stream));
+  const std::vector<size_t> stepping = AddControls(pictures, joined, *lane, stream, unit);
+  if (stepping.empty()) return absl::OkStatus();
   StepLane::Members places;
-  for (const Picture* picture : members) places.push_back(&*picture->place);
+  for (size_t i : stepping) places.push_back(&*pictures[i]->place);
   ASSIGN_OR_RETURN(const StepLane::Evaluation evaluation, lane->Step(stream, places));
   if (evaluation.rows == lane->rows_taken()) RETURN_IF_ERROR(evaluation.status);
   unit.rows = evaluation.rows;
   unit.computed_rows = evaluation.computed_rows;
   unit.too_many_rows = evaluation.too_many_rows;
   unit.first_run = evaluation.first_run;
-  for (size_t i : joined) {
+  for (size_t i : stepping) {
     UnitPart& part = unit.parts[i];
     part.waits = lane->Rests(*pictures[i]->place);
     if (part.waits) {

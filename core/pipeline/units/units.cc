@@ -66,13 +66,16 @@ absl::Status Complete(const PendingUnit& unit, Picture& picture, UnitPart& part)
   return absl::OkStatus();
 }
 
-// The error of values that are not finite as one of the picture's adapters, if it has any with an
-// effect: they change a model that draws without them.
-absl::Status BlameAdapters(const absl::Status& status, absl::Span<const Adapter> used) {
+// The error of values that are not finite as one of the picture's adapters and ControlNets, if it
+// has any with an effect: they change a model that draws without them.
+absl::Status BlameAdapters(const absl::Status& status, const PictureSpec& spec) {
   if (status.ok() || GetReason(status) != kNotFinite) return status;
   std::vector<std::string> names;
-  for (const Adapter& adapter : used) {
+  for (const Adapter& adapter : spec.adapters) {
     if (adapter.unet_factor() != 0 || adapter.text_factor() != 0) names.push_back(adapter.name);
+  }
+  for (const Control& control : spec.controls) {
+    if (control.scale != 0) names.push_back(control.name);
   }
   if (names.empty()) return status;
   return WithFacts(
@@ -120,7 +123,7 @@ absl::Status CompleteUnit(const PendingUnit& unit, Picture& picture, UnitPart& p
   const absl::Status status = Complete(unit, picture, part);
   // No adapter changes what previews are made with.
   if (unit.kind == UnitKind::kPreview) return status;
-  return BlameAdapters(status, picture.plan().spec.adapters);
+  return BlameAdapters(status, picture.plan().spec);
 }
 
 }  // namespace latentd::pipeline

@@ -215,6 +215,23 @@ TEST_F(ControlsTest, LeaveNothingInRowsOfTheNext) {
   EXPECT_LT(Distance(ValuesOf(first->latents), rig_->Latents(stays)), kSame);
 }
 
+// Else their weights could not make room for others as long as the lane is used.
+TEST_F(ControlsTest, LeaveTheLaneWithTheirPictures) {
+  Controlled stays = Spec(4).With("silent"), leaves = Spec(5).With("edges");
+  stays.num_inference_steps = 9;
+  leaves.num_inference_steps = 2;
+  const auto first = Begin(stays);
+  auto second = Begin(leaves);
+  while (second->next == UnitKind::kStep) Step({first.get(), second.get()});
+  const ControlPrograms& nets = first->place->lane()->controls();
+  const int64_t with_both = nets.bytes();
+  second.reset();
+  Step({first.get()});
+  EXPECT_LT(nets.bytes(), with_both);
+  while (first->next == UnitKind::kStep) Step({first.get()});
+  EXPECT_LT(Distance(ValuesOf(first->latents), rig_->Latents(stays)), kSame);
+}
+
 TEST_F(ControlsTest, AreRefusedByField) {
   EXPECT_THAT(Refusal(Spec().With("edgs")),
               HasSubstr("controls[0].name: there is no adapter edgs"));
