@@ -57,7 +57,7 @@ class ControlNetFolder {
       const graph::Node& weight = graph.node(id);
       const std::string name = weight.name.substr(weight.name.find('/') + 1);
       const bool is_zero = name.find("controlnet_down") == 0 || name.find("controlnet_mid") == 0;
-      // What lies between two SiLU would lose the map on its way.
+      // Each SiLU takes half of a map away.
       const bool is_hint = name.find("controlnet_cond_embedding") == 0;
       const double scale = ScaleOf(weight.shape) * (is_zero ? gain : is_hint ? kHintGain : 1);
       const device::Buffer drawn = generator.Normal(weight.shape);
