@@ -60,7 +60,7 @@ class ControlPrograms {
  private:
   struct NetGraph {
     std::shared_ptr<backends::BoundGraph> graph;
-    int64_t bytes = 0;  // of its own inputs
+    int64_t bytes = 0;  // bytes of its own inputs
   };
   // For one number of rows.
   struct Program {

@@ -20,7 +20,10 @@ using ::testing::HasSubstr;
 
 class OwnAnswersTest : public RunningServer {
  protected:
-  void SetUp() override {
+  void SetUp() override {}
+
+  // REQUIRES: the engine has all that tests give it without a lock.
+  void Serve() {
     GrpcServer::Options options;
     options.http_listen = "127.0.0.1:0";
     Start(std::move(options));
@@ -38,6 +41,7 @@ class OwnAnswersTest : public RunningServer {
 };
 
 TEST_F(OwnAnswersTest, TheStatusIsThatOfAdmin) {
+  Serve();
   engine::ServerStatus status;
   status.state = engine::State::kWarming;
   status.graphs_done = 3;
@@ -55,6 +59,7 @@ TEST_F(OwnAnswersTest, TheStatusIsThatOfAdmin) {
 }
 
 TEST_F(OwnAnswersTest, CapabilitiesAreThoseOfGrpc) {
+  Serve();
   const json said = GetJson("/latent/v1/capabilities");
   EXPECT_EQ(said["models"][0]["component"], "base");
   EXPECT_EQ(said["buckets"][0]["size"]["width"], 256);
@@ -62,6 +67,7 @@ TEST_F(OwnAnswersTest, CapabilitiesAreThoseOfGrpc) {
 }
 
 TEST_F(OwnAnswersTest, CapabilitiesWaitForTheModels) {
+  Serve();
   engine::ServerStatus status;
   status.state = engine::State::kLoading;
   engine_.set_status(status);
@@ -73,6 +79,7 @@ TEST_F(OwnAnswersTest, CapabilitiesWaitForTheModels) {
 TEST_F(OwnAnswersTest, MemoryIsByKindAndWithTheClients) {
   engine_.graphs().report.weight_bytes = int64_t{5} << 32;
   engine_.graphs().report.budget_bytes = int64_t{6} << 32;
+  Serve();
   const json said = GetJson("/latent/v1/memory");
   EXPECT_EQ(said["weights_bytes"], "21474836480");
   EXPECT_EQ(said["budget_bytes"], "25769803776");
@@ -87,6 +94,7 @@ TEST_F(OwnAnswersTest, GraphsHaveWhatTheyCost) {
   entry.compile_time = absl::Milliseconds(1500);
   entry.last_use = absl::InfinitePast();
   engine_.graphs().entries = {entry};
+  Serve();
   const json said = GetJson("/latent/v1/graphs");
   EXPECT_EQ(said["graphs"][0]["state"], "GRAPH_STATE_READY");
   EXPECT_EQ(said["graphs"][0]["compile_time"], "1.500s");
@@ -99,6 +107,7 @@ TEST_F(OwnAnswersTest, AListingThatTakesTimeHoldsNoOtherAnswer) {
     absl::call_once(first_listing, [&] { listing.Notify(); });
     go_on.WaitForNotification();
   };
+  Serve();
   HttpClient first(server_->http_address()), second(server_->http_address());
   first.Send(HttpClient::Format("GET", "/latent/v1/graphs"));
   second.Send(HttpClient::Format("GET", "/latent/v1/graphs"));
@@ -111,6 +120,7 @@ TEST_F(OwnAnswersTest, AListingThatTakesTimeHoldsNoOtherAnswer) {
 }
 
 TEST_F(OwnAnswersTest, ThePageIsAtTheRoot) {
+  Serve();
   const Received page = Get("/");
   EXPECT_EQ(page.headers.at("content-type"), "text/html; charset=utf-8");
   EXPECT_THAT(page.body, HasSubstr("<title>latentd</title>"));
@@ -125,6 +135,7 @@ TEST_F(OwnAnswersTest, ThePageIsAtTheRoot) {
 }
 
 TEST_F(OwnAnswersTest, AStreamTellsOwnEventsToWhoAsksForThem) {
+  Serve();
   HttpClient client(server_->http_address());
   client.Send(HttpClient::Format("POST", "/v1/images/generations",
                                  R"({"prompt": "a", "stream": true, "latentd_events": true,)"
