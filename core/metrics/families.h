@@ -9,7 +9,7 @@
 namespace latentd::metrics {
 
 inline constexpr Label kComponent{
-    "component", "text_encoder,text_encoder_2,unet,vae_decoder,vae_encoder,vae_tiny"};
+    "component", "text_encoder,text_encoder_2,unet,vae_decoder,vae_encoder,vae_tiny,image_encoder"};
 inline constexpr Label kModel{"model", "", Declared::kModels};
 inline constexpr Label kBucket{"bucket", kOther, Declared::kBuckets};
 inline constexpr Label kConfiguredBucket{"bucket", "", Declared::kBuckets};

@@ -82,6 +82,11 @@ std::vector<float> GuidanceByFrame(const VideoSpec& resolved) {
   return guidance;
 }
 
+std::vector<float> TimeIdsOf(const VideoSpec& resolved) {
+  return {static_cast<float>(resolved.fps - 1), static_cast<float>(resolved.motion_bucket_id),
+          static_cast<float>(resolved.noise_aug_strength)};
+}
+
 bool IsGuided(const VideoSpec& resolved) {
   return absl::c_any_of(GuidanceByFrame(resolved), [](float scale) { return scale > 1; });
 }
