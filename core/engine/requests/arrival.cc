@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -17,7 +18,9 @@ const T& Hashable(const T& value) {
   return value;
 }
 
-auto Hashable(const pipeline::Size& size) { return std::pair(size.width, size.height); }
+auto Hashable(const pipeline::Size& size) {
+  return std::tuple(size.width, size.height, size.frames);
+}
 auto Hashable(const pipeline::Offset& offset) { return std::pair(offset.top, offset.left); }
 auto Hashable(const pipeline::GuidanceInterval& part) { return std::pair(part.start, part.stop); }
 
@@ -60,6 +63,13 @@ uint64_t ContentOf(const pipeline::Inputs& inputs, uint64_t content) {
   return content;
 }
 
+// Adds what a video's spec says beside the fields that images have.
+uint64_t ContentOf(const pipeline::VideoSpec& video, uint64_t content) {
+  return absl::HashOf(content, Hashable(video.num_frames), video.min_guidance_scale,
+                      video.max_guidance_scale, video.fps, video.motion_bucket_id,
+                      video.noise_aug_strength, Hashable(video.decode_chunk_size));
+}
+
 }  // namespace
 
 uint64_t ContentOf(const GenerateSpec& spec) {
@@ -72,6 +82,7 @@ uint64_t ContentOf(const GenerateSpec& spec) {
     VisitField(field, asked,
                [&](const auto& value) { content = absl::HashOf(content, Hashable(value)); });
   }
+  if (asked.video) content = ContentOf(*asked.video, content);
   return content;
 }
 
