@@ -47,6 +47,9 @@ absl::StatusOr<graph::Graph> MakeVideoGraph(const families::Family& family,
     case GraphKind::kMaskedText:
     case GraphKind::kSample:
     case GraphKind::kPreview:
+    case GraphKind::kHint:
+    case GraphKind::kControlRequest:
+    case GraphKind::kControl:
       break;
   }
   return absl::InternalError("a model that draws videos has no such graph");
