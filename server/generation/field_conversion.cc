@@ -3,6 +3,7 @@
 #include <google/protobuf/reflection.h>
 
 #include <string>
+#include <tuple>
 #include <type_traits>
 #include <vector>
 
@@ -102,6 +103,17 @@ v1::Adapter WriteAdapter(const pipeline::Adapter& adapter) {
   return proto;
 }
 
+// The two members of what is a message of two fields; a size has its frames elsewhere.
+template <typename T>
+auto PairOf(T& value) {
+  if constexpr (std::is_same_v<std::remove_const_t<T>, pipeline::Size>) {
+    return std::tie(value.width, value.height);
+  } else {
+    auto& [first, second] = value;
+    return std::tie(first, second);
+  }
+}
+
 template <typename T>
 void Read(const Message& from, const FieldDescriptor& field, T& to) {
   const Reflection& reflection = Of(from);
@@ -135,7 +147,7 @@ void Read(const Message& from, const FieldDescriptor& field, T& to) {
     const auto values = reflection.GetRepeatedFieldRef<typename T::value_type>(from, &field);
     to.assign(values.begin(), values.end());
   } else {
-    auto& [first, second] = to;
+    auto [first, second] = PairOf(to);
     const Message& pair = reflection.GetMessage(from, &field);
     Read(pair, *field.message_type()->field(0), first);
     Read(pair, *field.message_type()->field(1), second);
@@ -176,7 +188,7 @@ void Write(const T& value, Message& to, const FieldDescriptor& field) {
   } else if constexpr (requires { value.size(); }) {
     reflection.GetMutableRepeatedFieldRef<typename T::value_type>(&to, &field).CopyFrom(value);
   } else {
-    const auto& [first, second] = value;
+    const auto [first, second] = PairOf(value);
     Message& pair = *reflection.MutableMessage(&to, &field);
     Write(first, pair, *field.message_type()->field(0));
     Write(second, pair, *field.message_type()->field(1));
