@@ -48,8 +48,8 @@ OptionGroup SelectionOptions(GraphSelector& selector) {
   return {"Which graphs (besides IDs, of which the first 6 digits do)",
           {{"all", "", "every one", set_all},
            {"component", "NAME",
-            "text_encoder, text_encoder_2, unet, vae_decoder, vae_encoder, vae_tiny;\n"
-            "may be repeated",
+            "text_encoder, text_encoder_2, unet, vae_decoder, vae_encoder, vae_tiny,\n"
+            "image_encoder; may be repeated",
             add_component, /*repeats=*/true},
            {"model", "NAME",
             "of these only what that model uses, base or refiner; alone, all of it; may be\n"
