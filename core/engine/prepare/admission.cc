@@ -194,7 +194,7 @@ std::string Admission::WhyNotCompiled() const {
 absl::Status Admission::NoSuchBucket(const pipeline::PictureSpec& resolved,
                                      const absl::Status& refusal) const {
   std::string instead;
-  if (resolved.bucket_policy == BucketPolicy::kExact) {
+  if (resolved.bucket_policy == BucketPolicy::kExact && !resolved.video) {
     instead = "; bucket_policy BUCKET_POLICY_SNAP cuts it out of a larger one";
   }
   absl::StrAppend(&instead, "; ",

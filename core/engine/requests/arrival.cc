@@ -9,6 +9,7 @@
 #include "absl/hash/hash.h"
 #include "absl/strings/str_cat.h"
 #include "core/pipeline/spec/fields.h"
+#include "core/pipeline/spec/video_fields.h"
 
 namespace latentd::engine {
 namespace {
@@ -63,11 +64,12 @@ uint64_t ContentOf(const pipeline::Inputs& inputs, uint64_t content) {
   return content;
 }
 
-// Adds what a video's spec says beside the fields that images have.
-uint64_t ContentOf(const pipeline::VideoSpec& video, uint64_t content) {
-  return absl::HashOf(content, Hashable(video.num_frames), video.min_guidance_scale,
-                      video.max_guidance_scale, video.fps, video.motion_bucket_id,
-                      video.noise_aug_strength, Hashable(video.decode_chunk_size));
+void AddFields(const std::vector<pipeline::Field>& fields, const pipeline::PictureSpec& asked,
+               uint64_t& content) {
+  for (const pipeline::Field& field : fields) {
+    VisitField(field, asked,
+               [&](const auto& value) { content = absl::HashOf(content, Hashable(value)); });
+  }
 }
 
 }  // namespace
@@ -78,11 +80,7 @@ uint64_t ContentOf(const GenerateSpec& spec) {
   uint64_t content = absl::HashOf(output.format, output.quality, output.embed_parameters,
                                   asked.scheduler.config, Hashable(asked.output_embeds));
   if (spec.inputs != nullptr) content = ContentOf(*spec.inputs, content);
-  for (const pipeline::Field& field : pipeline::Fields()) {
-    VisitField(field, asked,
-               [&](const auto& value) { content = absl::HashOf(content, Hashable(value)); });
-  }
-  if (asked.video) content = ContentOf(*asked.video, content);
+  AddFields(asked.video ? pipeline::VideoFields() : pipeline::Fields(), asked, content);
   return content;
 }
 

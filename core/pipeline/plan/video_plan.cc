@@ -44,8 +44,11 @@ void CheckCounts(const PictureSpec& spec, FoundFields& found) {
     AddField(found, "seeds", "has ", spec.seeds.size(), "; supported: at most ",
              kMaxImagesPerPrompt);
   }
-  if (!spec.seeds.empty() && (spec.seed || spec.num_images_per_prompt)) {
-    AddField(found, "seeds", "names each video's: unset seed and num_videos_per_prompt");
+  if (spec.seeds.empty()) return;
+  if (spec.seed) AddField(found, "seeds", "names each video's: unset seed");
+  if (spec.num_images_per_prompt && spec.seeds.size() != static_cast<size_t>(count)) {
+    AddField(found, "seeds", "must have one entry for each of ", count, " videos, has ",
+             spec.seeds.size());
   }
 }
 
@@ -170,7 +173,8 @@ absl::Status ResolveVideoSpec(const LoadedModel& model, const Traits& traits, co
                                          " frames, which are decoded together"));
     resolved.decode_chunk_size = resolved.num_frames;
   }
-  AddFields(AddVideoStage(model, resolved, plan), "num_inference_steps", found);
+  AddFields(AddVideoStage(model, resolved, plan),
+            resolved.sigmas.empty() ? "num_inference_steps" : "sigmas", found);
   if (!found.empty()) return InvalidFields(found);
   FillFromVideo(resolved, traits, spec);
   return absl::OkStatus();

@@ -118,6 +118,18 @@ TEST_F(VideoTest, IsRefusedWithEveryFieldAtFault) {
                                    "bucket_policy", "fps", "decode_chunk_size"));
 }
 
+// The answer says all seeds, and how many there are.
+TEST_F(VideoTest, MayBeAskedForAgainAsItWasUsed) {
+  Asked asked = SmallVideo();
+  asked.num_images_per_prompt = 2;
+  ASSERT_OK_AND_ASSIGN(const SharedPlan used, rig_->Resolve(asked));
+  asked.seed.reset();
+  asked.seeds = used->spec.seeds;
+  EXPECT_OK(rig_->Resolve(asked));
+  asked.num_images_per_prompt = 3;
+  EXPECT_THAT(VideoFieldsOf(Refusal(asked)), ElementsAre("seeds"));
+}
+
 TEST_F(VideoTest, NeedsAnImageOfTwoPixelsASide) {
   Asked asked = SmallVideo();
   asked.inputs.image = Striped(1, 9);
