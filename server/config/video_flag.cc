@@ -28,8 +28,8 @@ std::vector<std::string> VideoPartsOf(absl::string_view text) {
   for (const absl::string_view piece : absl::StrSplit(text, ',')) {
     const std::pair<absl::string_view, absl::string_view> split =
         absl::StrSplit(piece, absl::MaxSplits('=', 1));
-    const bool is_setting =
-        piece.find('=') != absl::string_view::npos && absl::c_linear_search(kVideoKeys, split.first);
+    const bool is_setting = piece.find('=') != absl::string_view::npos &&
+                            absl::c_linear_search(kVideoKeys, split.first);
     if (parts.empty() || is_setting) {
       parts.emplace_back(piece);
     } else {
