@@ -2,7 +2,8 @@
 # demo checkpoint in share/latentd/demo-model, where latentd finds it relative to itself.
 #
 # Two more are made by name only (--component): cuda, the libraries that a GPU is used with, and tools, the programs that compare
-# and measure, those of them that are built. deploy/bundle makes a folder of these that needs no package of Debian's either.
+# and measure, those of them that are built. deploy/bundle makes a folder of these that needs no package of Debian's either, and
+# deploy/wheel a wheel of that.
 
 set(licenses share/doc/latentd/licenses)
 

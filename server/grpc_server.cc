@@ -173,13 +173,16 @@ absl::Status GrpcServer::ListenOverHttp(const Options& options) {
   if (options.http_listen.empty()) return absl::OkStatus();
   ASSIGN_OR_RETURN(const latent::v1::GenerateRequest defaults,
                    http::ParseDefaults(options.http_defaults));
-  ASSIGN_OR_RETURN(http_, http::HttpServer::Listen({.listen = options.http_listen,
-                                                    .max_request_bytes = options.max_request_bytes,
-                                                    .tls = tls_.get(),
-                                                    .cors_origins = options.http_cors_origins,
-                                                    .defaults = defaults,
-                                                    .version = options.version},
-                                                   environment_, health_));
+  ASSIGN_OR_RETURN(http_,
+                   http::HttpServer::Listen({.listen = options.http_listen,
+                                             .max_request_bytes = options.max_request_bytes,
+                                             .tls = tls_.get(),
+                                             .cors_origins = options.http_cors_origins,
+                                             .defaults = defaults,
+                                             .has_page = options.http_page,
+                                             .version = options.version,
+                                             .client_memory = [this] { return client_memory(); }},
+                                            environment_, health_));
   return absl::OkStatus();
 }
 

@@ -54,6 +54,7 @@ class GrpcServer {
     std::string http_listen;    // the same
     std::vector<std::string> http_cors_origins;  // server/http/exchange/origin.h
     std::string http_defaults;                   // server/http/request/http_defaults.h
+    bool http_page = true;                       // the page for people is there
     tls::TlsFiles tls_files;                     // without a certificate: plain text
     // Keys that callers at `listen` and `http_listen` need one of (server/tls/api_key_file.h);
     // empty: none.

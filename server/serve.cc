@@ -12,6 +12,7 @@
 #include "core/base/errors/status_macros.h"
 #include "core/base/process/admin_socket.h"
 #include "core/base/process/memory_limit.h"
+#include "core/base/text/host_port.h"
 #include "core/base/threads/thread_watch.h"
 #include "core/base/threads/threads.h"
 #include "server/grpc_server.h"
@@ -212,6 +213,7 @@ GrpcServer::Options ServerOptions(const config::Options& options, const std::str
           .http_listen = options.http_listen,
           .http_cors_origins = options.http_cors_origins,
           .http_defaults = options.http_defaults,
+          .http_page = options.http_page,
           .tls_files = options.tls_files,
           .api_key_file = options.api_key_file,
           .max_request_bytes = options.max_request_bytes,
@@ -225,6 +227,15 @@ GrpcServer::Options ServerOptions(const config::Options& options, const std::str
           .request_stop = [&signals](std::optional<absl::Duration> timeout) {
             signals.RequestStop("Admin/Drain", timeout);
           }};
+}
+
+// On a network it is for everyone there, unless clients are asked who they are.
+void WarnOfOpenPage(const config::Options& options) {
+  const bool asks = !options.api_key_file.empty() || !options.tls_files.client_authority.empty();
+  if (!options.http_page || asks || IsLoopback(options.http_listen)) return;
+  process::Log(v1::WARNING,
+               "the page at --http-listen draws for everyone who reaches it: --api-key-file or "
+               "--tls-client-ca asks who that is");
 }
 
 void LogAddresses(const GrpcServer& server, const tls::TlsFiles& tls, const std::string& version) {
@@ -351,6 +362,7 @@ int ServeUntilStopped(const config::Options& options, const std::string& version
   if (!server.ok()) return Fail(server.status());
   signals.DrainFirst();
   LogAddresses(**server, options.tls_files, version);
+  WarnOfOpenPage(options);
   (*engine)->metrics().GetGauge(metrics::kBuildInfo, {version}).Set(1);
   const auto metrics = StartMetrics(options.metrics_listen, **engine, **server);
   if (!metrics.ok()) return Fail(metrics.status());

@@ -1,6 +1,9 @@
 // latent health
 #include <iostream>
+#include <optional>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "client/commands/command_options.h"
 #include "client/commands/commands.h"
@@ -55,11 +58,41 @@ void Print(const HealthCheckResponse::ServingStatus& health, bool json) {
   PrintJson(response);
 }
 
-ExitCode Ask(Client& client, const HealthOptions& options, Interrupt& interrupt) {
+// Client of the latest try. Each try connects anew: gRPC may try a name's addresses again only when
+// it looks the name up again, which it does once in 30 s. Thread-safe.
+class LatestClient {
+ public:
+  explicit LatestClient(const Connection& connection) : connection_(connection) {}
+
+  Client& Renew() {
+    const Connection& to = connection_;
+    absl::MutexLock lock(&mutex_);
+    client_.reset();  // else the new one would share its connection
+    client_.emplace(to.server, RetryPolicy(), to.tls, to.api_key);
+    if (cancelled_) client_->Cancel();
+    return *client_;
+  }
+
+  void Cancel() {
+    absl::MutexLock lock(&mutex_);
+    cancelled_ = true;
+    if (client_) client_->Cancel();
+  }
+
+ private:
+  const Connection& connection_;
+  absl::Mutex mutex_;
+  std::optional<Client> client_ ABSL_GUARDED_BY(mutex_);
+  bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+ExitCode Ask(const HealthOptions& options) {
+  LatestClient client(options.connection);
+  Interrupt interrupt([&client] { client.Cancel(); });
   const absl::Time end = absl::Now() + options.wait;
   for (bool is_first = true;; is_first = false) {
     HealthCheckResponse::ServingStatus health = HealthCheckResponse::UNKNOWN;
-    const grpc::Status status = client.CheckHealth(options.service, health);
+    const grpc::Status status = client.Renew().CheckHealth(options.service, health);
     if (interrupt.happened()) return ExitCode::kInterrupted;
     if (status.ok() && health == HealthCheckResponse::SERVING) {
       Print(health, options.json);
@@ -97,9 +130,7 @@ ExitCode RunHealth(const std::vector<std::string>& arguments) {
     return UsageError(absl::InvalidArgumentError("takes options only"), "latent health");
   }
   BlockStopSignals();
-  Client client(options.connection.server, {}, options.connection.tls, options.connection.api_key);
-  Interrupt interrupt([&client] { client.Cancel(); });
-  return Ask(client, options, interrupt);
+  return Ask(options);
 }
 
 }  // namespace latentd::client

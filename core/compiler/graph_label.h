@@ -12,7 +12,8 @@ namespace latentd::compiler {
 
 struct GraphLabel {
   std::string model;  // by its name: "base"
-  // text_encoder, text_encoder_2, image_encoder, unet, vae_decoder, vae_encoder, vae_tiny.
+  // text_encoder, text_encoder_2, image_encoder, unet, vae_decoder, vae_encoder, vae_tiny,
+  // control_net.
   std::string component;
   // For a UNet: "request" (once a request) or "step", "step_2_chunks" for prompts of two,
   // "step_32_ranks" with low-rank paths; for a text encoder: "vectors" (for words of textual

@@ -17,7 +17,9 @@
 namespace latentd::compiler {
 
 struct GraphSpec {
-  GraphLabel label;                           // its model is a user of the graph
+  GraphLabel label;
+  // Name of the graph's user: a model with what is over it; empty: the label's model.
+  std::string user = {};
   std::shared_ptr<const graph::Graph> graph;  // before passes
   std::shared_ptr<const weights::WeightSet> weights;
   backends::Backend* backend = nullptr;  // null: the store's own; else e.g. the reference backend

@@ -149,11 +149,12 @@ GraphHandle InstanceCache::Declare(const GraphSpec& spec, GraphDefinition defini
   } else {
     graphs_.push_back(graph);
   }
+  const std::string& name = spec.user.empty() ? spec.label.model : spec.user;
   for (GraphHandle& user : graph->Users()) {
-    if (user->user == spec.label.model && user->weights == spec.weights) return std::move(user);
+    if (user->user == name && user->weights == spec.weights) return std::move(user);
   }
   auto handle = std::make_shared<const DeclaredGraph>(
-      DeclaredGraph{.graph = graph, .user = spec.label.model, .weights = spec.weights});
+      DeclaredGraph{.graph = graph, .user = name, .weights = spec.weights});
   graph->users.push_back(handle);
   return handle;
 }

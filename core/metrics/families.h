@@ -9,7 +9,8 @@
 namespace latentd::metrics {
 
 inline constexpr Label kComponent{
-    "component", "text_encoder,text_encoder_2,unet,vae_decoder,vae_encoder,vae_tiny,image_encoder"};
+    "component",
+    "text_encoder,text_encoder_2,unet,vae_decoder,vae_encoder,vae_tiny,control_net,image_encoder"};
 inline constexpr Label kModel{"model", "", Declared::kModels};
 inline constexpr Label kBucket{"bucket", kOther, Declared::kBuckets};
 inline constexpr Label kConfiguredBucket{"bucket", "", Declared::kBuckets};
@@ -305,7 +306,7 @@ inline constexpr Family kHttpResponses{
     "latentd_http_responses_total",
     "Responses over HTTP, by the API that was asked and the class of the status.",
     Type::kCounter,
-    {{"api", "openai,sdapi,hf,probes,other"}, {"code", "2xx,4xx,5xx"}}};
+    {{"api", "openai,sdapi,hf,latentd,page,probes,other"}, {"code", "2xx,3xx,4xx,5xx"}}};
 inline constexpr Family kHttpBytes{"latentd_http_bytes_total",
                                    "Bytes of requests and responses over HTTP, before TLS.",
                                    Type::kCounter,

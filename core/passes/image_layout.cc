@@ -24,9 +24,28 @@ const std::vector<int64_t>& ToNchw() {
 // The place in NHWC of an NCHW axis.
 int64_t NhwcAxis(int64_t axis) { return axis == 0 ? 0 : axis == 1 ? 3 : axis - 1; }
 
-bool Permutes(const Node& node, const std::vector<int64_t>& order) {
-  return node.op == Op::kPermute &&
-         std::get<graph::PermuteAttributes>(node.attributes).order == order;
+// The shape after such a permute.
+Shape PermutedShape(const Shape& from, const std::vector<int64_t>& order) {
+  std::vector<int64_t> dims;
+  for (int64_t axis : order) dims.push_back(from[static_cast<int>(axis)]);
+  return Shape(std::move(dims));
+}
+
+// True where it moves something in memory: sizes other than 1 do not stay in order.
+bool Moves(const Shape& from, const std::vector<int64_t>& order) {
+  std::vector<int64_t> moved = order;
+  std::erase_if(moved, [&](int64_t axis) { return from[static_cast<int>(axis)] == 1; });
+  return !std::is_sorted(moved.begin(), moved.end());
+}
+
+// A permute, or the reshape that stands for one which moves nothing.
+bool Permutes(const Graph& graph, const Node& node, const std::vector<int64_t>& order) {
+  if (node.op == Op::kPermute) {
+    return std::get<graph::PermuteAttributes>(node.attributes).order == order;
+  }
+  if (node.op != Op::kReshape) return false;
+  const Shape& from = graph.node(node.operands[0]).shape;
+  return from.rank() == 4 && !Moves(from, order) && node.shape == PermutedShape(from, order);
 }
 
 // The two forms of a value; kNone where it has not been made.
@@ -53,9 +72,9 @@ class LayoutRewrite {
   void Convert(ValueId id) {
     const Node& node = graph_.node(id);
     if (node.rate == Rate::kCheckpoint) return KeepPlain(id);
-    if (Permutes(node, ToNhwc())) {
+    if (Permutes(graph_, node, ToNhwc())) {
       forms_[id].plain = Nhwc(node.operands[0]);
-    } else if (Permutes(node, ToNchw())) {
+    } else if (Permutes(graph_, node, ToNchw())) {
       forms_[id].nhwc = Plain(node.operands[0]);
     } else {
       ConvertByRule(id, node);
@@ -141,16 +160,11 @@ class LayoutRewrite {
     return builder_.Reshape(value, Shape(std::move(dims)));
   }
 
-  // A permute, or less where it moves nothing in memory: sizes other than 1 stay in order.
+  // A permute, or less where it moves nothing.
   Value Permuted(Value value, const std::vector<int64_t>& order) {
     const Shape from = builder_.shape(value);
-    std::vector<int64_t> dims, moved;
-    for (int64_t axis : order) {
-      dims.push_back(from[static_cast<int>(axis)]);
-      if (dims.back() != 1) moved.push_back(axis);
-    }
-    const Shape to(std::move(dims));
-    if (!std::is_sorted(moved.begin(), moved.end())) return builder_.Permute(value, order);
+    if (Moves(from, order)) return builder_.Permute(value, order);
+    const Shape to = PermutedShape(from, order);
     return from == to ? value : builder_.Reshape(value, to);
   }
 

@@ -103,6 +103,11 @@ class Pipeline {
   absl::StatusOr<std::vector<GraphHandle>> PreviewGraphsOf(
       ModelId leader, Size bucket,
       ModelGraphs::IfUnknown unknown = ModelGraphs::IfUnknown::kBuild) const;
+  // Steps of that size that read what ControlNets of the folder add, in all row counts, and those
+  // nets' own graphs. Nothing where the folder has none for the leader; nets that cannot be
+  // declared are passed over: a request that names one is told why.
+  absl::StatusOr<std::vector<GraphHandle>> ControlledStepsOf(ModelId leader, Size bucket) const;
+  std::vector<GraphHandle> ControlNetGraphsOf(ModelId leader, Size bucket) const;
   // Bytes that pictures of that size hold at most that fill a lane of so many rows, beside weights,
   // executables and arena (state_bytes.h). A lane has more (RowsOfLane) only where there is room.
   int64_t StateBytes(Size bucket, int rows, int chunks = 1) const;
@@ -136,6 +141,9 @@ class Pipeline {
   absl::StatusOr<BroughtGraphs> BroughtBy(const Plan& plan, ModelGraphs::IfUnknown unknown) const;
   absl::StatusOr<AdapterSets::Graphs> AdaptedGraphsOf(const Plan& plan,
                                                       ModelGraphs::IfUnknown unknown) const;
+  const LoadedModel& LoadedModelOf(ModelId model) const;
+  // ControlNets of the folder that the leader can draw with.
+  std::vector<Control> ControlsOf(ModelId leader) const;
   absl::StatusOr<std::vector<ControlNets::Graphs>> ControlGraphsOf(
       const Plan& plan, ModelGraphs::IfUnknown unknown) const;
   absl::StatusOr<std::vector<GraphHandle>> HandlesOver(const BroughtGraphs& brought,

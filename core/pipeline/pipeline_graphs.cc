@@ -1,5 +1,6 @@
 // Handles of the graphs of a plan: the models' own, those over its LoRAs, and its ControlNets'.
 #include <cstddef>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -8,6 +9,8 @@
 #include "core/base/errors/error_details.h"
 #include "core/base/errors/status_macros.h"
 #include "core/pipeline/pipeline.h"
+#include "core/pipeline/plan/controls.h"
+#include "core/pipeline/spec/limits.h"
 
 namespace latentd::pipeline {
 namespace {
@@ -22,6 +25,11 @@ size_t IndexOf(const Plan& plan, uint64_t control) {
 }
 
 }  // namespace
+
+// REQUIRES: Draws(model).
+const LoadedModel& Pipeline::LoadedModelOf(ModelId model) const {
+  return *models_[static_cast<size_t>(model.value)];
+}
 
 absl::StatusOr<AdapterSets::Graphs> Pipeline::AdaptedGraphsOf(const Plan& plan,
                                                               IfUnknown unknown) const {
@@ -50,6 +58,47 @@ absl::StatusOr<std::vector<ControlNets::Graphs>> Pipeline::ControlGraphsOf(
   return graphs;
 }
 
+std::vector<Control> Pipeline::ControlsOf(ModelId leader) const {
+  if (adapters_ == nullptr || !Draws(leader)) return {};
+  return ControlsFor(adapters_->catalogue(), LoadedModelOf(leader));
+}
+
+absl::StatusOr<std::vector<GraphHandle>> Pipeline::ControlledStepsOf(ModelId leader,
+                                                                     Size bucket) const {
+  std::vector<GraphHandle> steps;
+  if (ControlsOf(leader).empty()) return steps;
+  ModelGraphs& graphs = LoadedModelOf(leader).graphs();
+  for (int chunks = 1; chunks <= ready_prompts_.chunks; ++chunks) {
+    for (int rows : RowCountsAt(bucket)) {
+      for (int ranks : std::set<int>{0, graphs.step_paths().ranks}) {
+        StepShape shape = ShapeOf(bucket, rows);
+        shape.chunks = chunks;
+        shape.ranks = ranks;
+        ASSIGN_OR_RETURN(steps.emplace_back(), graphs.Find({.shape = shape, .controlled = true}));
+      }
+    }
+  }
+  return steps;
+}
+
+std::vector<GraphHandle> Pipeline::ControlNetGraphsOf(ModelId leader, Size bucket) const {
+  std::vector<GraphHandle> all;
+  for (const Control& control : ControlsOf(leader)) {
+    const auto net = adapters_->control_nets().FindOrMake(LoadedModelOf(leader), control);
+    if (!net.ok()) continue;
+    for (int chunks = 1; chunks <= ready_prompts_.chunks; ++chunks) {
+      StepShape shape = ShapeOf(bucket, /*rows=*/1);
+      shape.chunks = chunks;
+      for (const PlannedGraph& graph :
+           GraphsOfControl(leader, ControlNets::IdOf(control), shape, {1, kMaxRowsOfPicture})) {
+        absl::StatusOr<GraphHandle> handle = (*net)->Find(graph.name, IfUnknown::kBuild);
+        if (handle.ok()) all.push_back(*std::move(handle));
+      }
+    }
+  }
+  return all;
+}
+
 absl::StatusOr<Pipeline::BroughtGraphs> Pipeline::BroughtBy(const Plan& plan,
                                                             IfUnknown unknown) const {
   BroughtGraphs brought;
@@ -71,7 +120,7 @@ absl::StatusOr<std::vector<GraphHandle>> Pipeline::HandlesOver(
       ASSIGN_OR_RETURN(handles.emplace_back(), brought.controls[index]->Find(graph.name, unknown));
       continue;
     }
-    ModelGraphs& own = models_[static_cast<size_t>(graph.model.value)]->graphs();
+    ModelGraphs& own = LoadedModelOf(graph.model).graphs();
     const bool is_adapted = brought.adapted != nullptr && graph.model == first;
     ModelGraphs& its = is_adapted ? *brought.adapted : own;
     ASSIGN_OR_RETURN(handles.emplace_back(), its.Find(graph.name, unknown));

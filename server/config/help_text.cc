@@ -118,6 +118,7 @@ Where
                           none but its own)
   --http-defaults=FIELDS  fields that requests there have where they do not set them: 'num_inference_steps: 4 guidance_scale: 0'
                           (names and values of GenerateRequest in the API, but for what is each request's own, as its prompt)
+  --http-page=BOOL        serve the page for people there, at / (default: true at an address of this machine alone, else false)
 
 Who may call (PEM files but the last, read again when they change)
   --tls-cert=FILE         speak TLS at --listen and --admin-listen, with this certificate; those that lead to its

@@ -7,6 +7,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/errors/status_macros.h"
+#include "core/base/text/host_port.h"
 #include "server/config/flag_values.h"
 #include "server/config/lora_flag.h"
 #include "server/config/model_flag.h"
@@ -248,6 +249,25 @@ absl::Status SetGraphs(const v1::ServerConfig& config, engine::Config& engine) {
   return absl::OkStatus();
 }
 
+absl::Status SetHttp(const v1::ServerConfig& config, Options& options) {
+  options.http_listen = config.http_listen();
+  if (!options.http_listen.empty()) {
+    RETURN_IF_ERROR(CheckTcpAddress("http-listen", options.http_listen));
+  }
+  ASSIGN_OR_RETURN(options.http_cors_origins,
+                   ToOrigins("http-cors-origins", config.http_cors_origins()));
+  options.http_defaults = config.http_defaults();
+  if (!options.http_defaults.empty() && options.http_listen.empty()) {
+    return WrongValue("http-defaults", options.http_defaults, "beside --http-listen");
+  }
+  if (config.http_page() && options.http_listen.empty()) {
+    return WrongValue("http-page", "true", "beside --http-listen");
+  }
+  const bool by_default = !options.http_listen.empty() && IsLoopback(options.http_listen);
+  options.http_page = config.has_http_page() ? config.http_page() : by_default;
+  return absl::OkStatus();
+}
+
 absl::Status SetAddresses(const v1::ServerConfig& config, Options& options) {
   options.listen = config.listen();
   RETURN_IF_ERROR(CheckAddress("listen", options.listen));
@@ -259,16 +279,7 @@ absl::Status SetAddresses(const v1::ServerConfig& config, Options& options) {
   if (!options.health_listen.empty()) {
     RETURN_IF_ERROR(CheckTcpAddress("health-listen", options.health_listen));
   }
-  options.http_listen = config.http_listen();
-  if (!options.http_listen.empty()) {
-    RETURN_IF_ERROR(CheckTcpAddress("http-listen", options.http_listen));
-  }
-  ASSIGN_OR_RETURN(options.http_cors_origins,
-                   ToOrigins("http-cors-origins", config.http_cors_origins()));
-  options.http_defaults = config.http_defaults();
-  if (!options.http_defaults.empty() && options.http_listen.empty()) {
-    return WrongValue("http-defaults", options.http_defaults, "beside --http-listen");
-  }
+  RETURN_IF_ERROR(SetHttp(config, options));
   options.admin_listen = config.admin_listen();
   if (options.admin_listen.empty()) return absl::OkStatus();
   RETURN_IF_ERROR(CheckAddress("admin-listen", options.admin_listen));

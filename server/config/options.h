@@ -22,6 +22,7 @@ struct Options {
   std::string http_listen;     // the same
   std::vector<std::string> http_cors_origins;  // origins of pages that may ask there
   std::string http_defaults;                   // fields of requests there, in the text format
+  bool http_page = false;                      // the page for people is there
   tls::TlsFiles tls_files;
   std::string api_key_file;                        // empty: callers need no key
   std::optional<tracing::Endpoint> otlp_endpoint;  // nothing: spans go nowhere

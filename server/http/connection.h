@@ -25,10 +25,12 @@ namespace latentd::server::http {
 // Owns itself while its client is there. Thread-safe.
 class Connection {
  public:
-  // Threads that connections run on, and those for bodies that take long to read.
+  // Threads that connections run on, those for bodies that take long to read, and one for answers
+  // that may wait for a disk.
   struct Threads {
     boost::asio::io_context& io;
     boost::asio::thread_pool& readers;
+    boost::asio::thread_pool& listings;
   };
 
   // `descriptor` is that of a socket without blocking, which the connection closes. `tls`: null for

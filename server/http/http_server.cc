@@ -44,7 +44,7 @@ namespace asio = boost::asio;
 using Error = boost::system::error_code;
 using Tcp = asio::ip::tcp;
 
-constexpr int kThreads = 2, kReaders = 2;
+constexpr int kThreads = 2, kReaders = 2, kListings = 1;
 constexpr int kAcceptedAtOnce = 64;
 // Bodies of so many requests for pictures are received at a time, whatever else is in them.
 constexpr int64_t kBodies = 8;
@@ -61,6 +61,20 @@ absl::StatusOr<Tcp::endpoint> EndpointOf(asio::io_context& io, const std::string
   return found.begin()->endpoint();
 }
 
+// Clients that may ask a loopback address without more are taken for those who run the server, but
+// for pages of other origins.
+RouteOptions RouteOptionsOf(const HttpServer::Options& options,
+                            const generation::CallEnvironment& environment) {
+  const bool asks_clients = options.tls != nullptr && options.tls->clients() != nullptr;
+  const bool asks_keys = environment.caller_of_key != nullptr;
+  return {.version = options.version,
+          .defaults = options.defaults,
+          .has_page = options.has_page,
+          .for_operators = IsLoopback(options.listen) && !asks_clients && !asks_keys &&
+                           options.cors_origins.empty(),
+          .client_memory = options.client_memory};
+}
+
 }  // namespace
 
 class HttpServer::Port {
@@ -69,9 +83,8 @@ class HttpServer::Port {
        const process::Health& health)
       : service_{.environment = environment,
                  .metrics = HttpMetrics(environment.engine.metrics()),
-                 .router =
-                     Router(MakeRoutes(environment.engine, health, running_,
-                                       {.version = options.version, .defaults = options.defaults})),
+                 .router = Router(MakeRoutes(environment.engine, health, running_,
+                                             RouteOptionsOf(options, environment))),
                  .running = running_,
                  .max_request_bytes = options.max_request_bytes,
                  .clients = options.tls == nullptr ? nullptr : options.tls->clients(),
@@ -79,6 +92,7 @@ class HttpServer::Port {
                  .cors_origins = options.cors_origins,
                  .bodies = BodyBudget(kBodies * (options.max_request_bytes + kBesideRequest))},
         readers_(kReaders),
+        listings_(kListings),
         work_(io_.get_executor()),
         strand_(asio::make_strand(io_)),
         acceptor_(strand_),
@@ -117,6 +131,7 @@ class HttpServer::Port {
     for (const auto& connection : Alive()) connection->Close();
     WaitUntilGone();
     readers_.join();
+    listings_.join();
     work_.reset();
     io_.stop();
     for (std::thread& thread : threads_) thread.join();
@@ -183,7 +198,8 @@ class HttpServer::Port {
         return;
       }
     }
-    const auto connection = Connection::Start(service_, {io_, readers_}, descriptor, context);
+    const auto connection =
+        Connection::Start(service_, {io_, readers_, listings_}, descriptor, context);
     if (connection == nullptr) return;
     absl::MutexLock lock(&mutex_);
     // Connections that are gone leave the list whenever it has doubled.
@@ -212,7 +228,7 @@ class HttpServer::Port {
   RunningCalls running_;
   Service service_;
   asio::io_context io_{kThreads};
-  asio::thread_pool readers_;
+  asio::thread_pool readers_, listings_;
   asio::executor_work_guard<asio::io_context::executor_type> work_;
   const asio::strand<asio::io_context::executor_type> strand_;
   Tcp::acceptor acceptor_;

@@ -11,6 +11,7 @@
 #include "latent/v1/image_generation.pb.h"
 #include "server/generation/active_calls.h"
 #include "server/http/exchange/origin.h"
+#include "server/http/own/own_answers.h"
 #include "server/process/lifetime/health.h"
 #include "server/tls/tls.h"
 
@@ -25,7 +26,9 @@ class HttpServer {
     const tls::Tls* tls = nullptr;  // outlives the server; null: plain text
     Origins cors_origins;           // whose pages may ask, besides its own (exchange/origin.h)
     latent::v1::GenerateRequest defaults = {};  // request/http_defaults.h
+    bool has_page = true;                       // page/page.h
     std::string version;
+    AskClientMemory client_memory;  // as of OwnAnswers
   };
 
   // Listens. What `environment` refers to, and `health`, outlive the server. FAILED_PRECONDITION

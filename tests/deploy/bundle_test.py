@@ -87,6 +87,26 @@ class WithoutLibtorchTest(BundleTestCase):
         done = run(self.bundle / "bin/latentd", f"--site-packages={self.folder}", "--version")
         self.assertIn("holds neither torch/lib nor nvidia", done.stderr)
 
+    def test_libtorch_is_found_in_several_folders(self):
+        """As pip leaves it where a distribution has folders of its own for wheels without programs, which NVIDIA's are."""
+        torch, nvidia = self.folder / "lib64/torch/lib", self.folder / "lib/nvidia/cu13/lib"
+        for place, belongs in ((torch, lambda name: not name.startswith("libcu")), (nvidia, lambda name: name.startswith("libcu"))):
+            place.mkdir(parents=True)
+            for file in LIBTORCH.iterdir():
+                if belongs(file.name):
+                    (place / file.name).symlink_to(file)
+        for given in ("{0}/lib64:{0}/lib", "{0}/lib:{0}/lib64"):
+            self.assert_runs("latentd", f"--site-packages={given.format(self.folder)}", "--version")
+        other = self.folder / "other/torch"
+        (other / "lib").mkdir(parents=True)
+        (other / "version.py").write_text("__version__ = '2.10.0'\n")
+        (self.folder / "other/nvidia").mkdir()
+        self.assert_runs("latentd", f"--site-packages={self.folder}/lib64:{self.folder}/lib:{self.folder}/other", "--version")
+        done = run(self.bundle / "bin/latentd", f"--site-packages={self.folder}/other:{self.folder}/lib64", "--version")
+        self.assertIn("has torch 2.10.0", done.stderr)
+        done = run(self.bundle / "bin/latentd", f"--site-packages={self.folder}/lib64:{self.folder}", "--version")
+        self.assertIn(f"{self.folder} holds neither torch/lib nor nvidia", done.stderr)
+
     def test_another_libtorch_is_refused(self):
         packages = self.folder / "other-packages"
         (packages / "torch/lib").mkdir(parents=True)

@@ -34,7 +34,7 @@ struct Likeness {
   double worst = 0;
 };
 
-// REQUIRES: at least one. Each is that of a picture (structural_similarity.h).
+// REQUIRES: at least one. Each is that of a picture (core/image/pixels/similarity.h).
 Likeness LikenessOf(std::vector<double> similarities);
 
 // Measures that judge a case: its median and its worst, beside diffusers'; its worst alone if

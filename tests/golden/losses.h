@@ -24,7 +24,7 @@ class Losses {
   static absl::StatusOr<Losses> Read(const Options& options);
 
   // The loss of one output of one case: "outputs" of a network, "latents" and "pixels" of an
-  // image; and "ssim", its likeness (structural_similarity.h). Nothing if diffusers was not
+  // image; and "ssim", its likeness (core/image/pixels/similarity.h). Nothing if diffusers was not
   // measured.
   std::optional<double> Of(const std::string& name, const std::string& what) const;
 

@@ -89,7 +89,7 @@ def fill_with_synthetic_weights(module):
 
 
 def unet_inputs(case, dtype):
-    """What a UNet and its ControlNets read, and the part of it that diffusers calls added."""
+    """Inputs of a UNet and its ControlNets, and the part of them that diffusers calls added."""
     config, rows, (height, width) = case["config"], case["rows"], case["size"]
     inputs = {
         "sample": noise((rows, config.get("in_channels", 4), height, width), 1).to(dtype),

@@ -26,6 +26,7 @@
 #include "core/compiler/graph_store.h"
 #include "core/families/family/clip_text.h"
 #include "core/image/decode.h"
+#include "core/image/pixels/similarity.h"
 #include "core/metrics/registry.h"
 #include "core/pipeline/loading.h"
 #include "core/pipeline/units/conditioning.h"
@@ -35,7 +36,6 @@
 #include "tests/golden/likeness.h"
 #include "tests/golden/losses.h"
 #include "tests/golden/picture_spec.h"
-#include "tests/golden/structural_similarity.h"
 #include "tests/golden/synthetic_checkpoint.h"
 #include "tests/support/on_host.h"
 #include "tests/support/run_unit.h"
@@ -178,7 +178,8 @@ absl::StatusOr<double> LeastSimilarity(const std::string& path, const Pictures& 
   double least = 1;
   for (size_t i = 0; i < pictures.size(); ++i) {
     ASSIGN_OR_RETURN(const image::Image wanted, ReadPicture(path, i));
-    ASSIGN_OR_RETURN(const double similarity, StructuralSimilarity(wanted, pictures[i]->pixels));
+    ASSIGN_OR_RETURN(const double similarity,
+                     image::StructuralSimilarity(wanted, pictures[i]->pixels));
     least = std::min(least, similarity);
   }
   return least;
@@ -197,7 +198,7 @@ absl::StatusOr<std::vector<double>> SimilaritiesOfSeeds(const std::string& name,
     ASSIGN_OR_RETURN(const image::Image wanted,
                      ReadPicture(cases.PicturePath(name, spec.seeds[i])));
     ASSIGN_OR_RETURN(similarities.emplace_back(),
-                     StructuralSimilarity(wanted, pictures[i]->pixels));
+                     image::StructuralSimilarity(wanted, pictures[i]->pixels));
   }
   return similarities;
 }

@@ -159,6 +159,12 @@ class HttpTest(SharedServerTestCase):
             self.assertEqual(got, status)
             self.assertEqual(headers["Access-Control-Allow-Origin"], origin if status == 200 else None)
 
+    def test_pages_of_other_origins_see_nothing_of_the_operators(self):
+        """Guard: for_operators in RouteOptionsOf (server/http/http_server.cc)."""
+        self.assertEqual(self.ask("GET", "/latent/v1/status")[0], 200)
+        for path in ("memory", "graphs"):
+            self.assertEqual(self.ask("GET", f"/latent/v1/{path}")[0], 403, path)
+
     def test_probes_answer(self):
         self.assertEqual(self.ask("GET", "/healthz")[0], 200)
         self.assertEqual(self.ask("GET", "/readyz")[0], 200)

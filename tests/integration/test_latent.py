@@ -1,5 +1,6 @@
 """The command-line client."""
 
+import concurrent.futures
 import fcntl
 import json
 import os
@@ -13,11 +14,19 @@ import tempfile
 import termios
 import unittest
 
+import grpc
 import png
 import server_process
 from server_process import Server
 
 SMALL = ["--width=64", "--height=64", "--num-inference-steps=2"]
+
+
+class Healthy(grpc.GenericRpcHandler):
+    """Says SERVING to whatever is asked."""
+
+    def service(self, handler_call_details):
+        return grpc.unary_unary_rpc_method_handler(lambda request, context: b"\x08\x01")
 
 
 class LatentTest(unittest.TestCase):
@@ -282,6 +291,21 @@ class LatentTest(unittest.TestCase):
         self.assertEqual(code, 3, error)
         self.assertIn("nothing listens at unix:", error)
 
+    def test_it_waits_for_a_server_by_connecting_anew(self):
+        """By itself, gRPC would look for the server again when it looks the name up again, which it does once in 30 s."""
+        with socket.socket() as nothing_yet:
+            nothing_yet.bind(("127.0.0.1", 0))
+            port = nothing_yet.getsockname()[1]
+            waiting = self.start("health", "--wait=20s", server=f"localhost:{port}")
+            for _ in range(3):  # while that one asks in vain
+                self.assertEqual(self.latent("health", server=f"localhost:{port}")[0], 3)
+        server = grpc.server(concurrent.futures.ThreadPoolExecutor(1), handlers=[Healthy()])
+        self.assertEqual(server.add_insecure_port(f"127.0.0.1:{port}"), port)
+        server.start()
+        self.addCleanup(server.stop, None)
+        output, error = waiting.communicate(timeout=server_process.DEADLINE)
+        self.assertEqual((waiting.returncode, output), (0, b"SERVING\n"), error)
+
     def test_control_c_cancels(self):
         process = self.start("generate", "a star", "--num-inference-steps=150", "--num-images-per-prompt=16",
                              "--request-id=interrupted")
@@ -361,7 +385,7 @@ class LatentTest(unittest.TestCase):
         self.assertEqual(self.latent("health", "--service=nothing")[0], 4)
 
     def test_help(self):
-        for command in ([], ["generate"], ["encode"], ["capabilities"], ["health"], ["graphs", "list"], ["completion"]):
+        for command in ([], ["generate"], ["encode"], ["compare"], ["capabilities"], ["health"], ["graphs", "list"], ["completion"]):
             code, output, _ = self.latent(*command, "--help")
             self.assertEqual(code, 0)
             self.assertIn(b"latent", output)

@@ -76,6 +76,7 @@ FLAGS = {
     "--http-listen": "test_http.HttpTest.test_a_picture_is_that_of_grpc",
     "--http-cors-origins": "test_http.HttpTest.test_a_page_of_an_allowed_origin_may_ask",
     "--http-defaults": "test_http.DefaultsTest.test_fields_that_are_not_set_are_the_operators",
+    "--http-page": "test_page.BeyondThisMachineTest.test_the_page_is_there_where_it_is_asked_for",
     "--tls-cert": "test_tls.MutualTlsTest.test_a_client_with_a_certificate_is_served",
     "--tls-key": "test_tls.MutualTlsTest.test_a_client_with_a_certificate_is_served",
     "--tls-client-ca": "test_tls.MutualTlsTest.test_everybody_else_is_told_why_not",

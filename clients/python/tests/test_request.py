@@ -141,6 +141,20 @@ class FieldTest(unittest.TestCase):
             with self.assertRaisesRegex(ValueError, r"^adapters: .*NAME\[:WEIGHT"):
                 make_request({"adapters": value})
 
+    def test_controls_as_people_write_them(self):
+        whole = messages.Control(name="canny", image=b"map", scale=0.7, start=0, end=0.5)
+        for value in (whole, [("canny", b"map", 0.7, 0, 0.5)], {"canny": (b"map", 0.7, 0, 0.5)},
+                      {"name": "canny", "image": b"map", "scale": 0.7, "start": 0, "end": 0.5}):
+            self.assertEqual(list(make_request({"controls": value}).controls), [whole])
+        several = make_request({"controls": {"canny": b"map", "maps/depth": io.BytesIO(b"other")}}).controls
+        self.assertEqual(list(several), [messages.Control(name="canny", image=b"map"),
+                                         messages.Control(name="maps/depth", image=b"other")])
+        for value in ([()], [("canny", b"map", 1, 0, 1, 2)]):
+            with self.assertRaisesRegex(ValueError, r"^controls: .*\(NAME, IMAGE"):
+                make_request({"controls": value})
+        with self.assertRaisesRegex(ValueError, r"^controls\[0\].image: is a URL"):
+            make_request({"controls": {"canny": "https://example.com/edges.png"}})
+
     def test_parameters_make_the_request_that_they_come_from(self):
         request = make_request({"prompt": "p", "original_size": (512, 768), "crops_coords_top_left": (0, 0), "seeds": [3],
                                 "output": {"format": "webp"}, "scheduler": "euler", "guidance_interval": (0, 1)})

@@ -300,6 +300,18 @@ absl::StatusOr<GraphHandles> BucketGraphs::AddPreviews(const ModelBucket& bucket
   return previews;
 }
 
+// The nets' own are not kept here: they leave with their nets, and are declared again from the
+// file.
+absl::StatusOr<GraphHandles> BucketGraphs::AddControlled(const ModelBucket& bucket) {
+  ASSIGN_OR_RETURN(GraphHandles graphs, pipeline_.ControlledStepsOf(bucket.model, bucket.size));
+  {
+    absl::MutexLock lock(&mutex_);
+    if (Served* served = Find(bucket)) AddOnce(graphs, served->controlled);
+  }
+  AddOnce(pipeline_.ControlNetGraphsOf(bucket.model, bucket.size), graphs);
+  return graphs;
+}
+
 void BucketGraphs::Keep(const ModelBucket& bucket, const GraphHandles& graphs) {
   absl::MutexLock lock(&mutex_);
   if (Served* served = Find(bucket)) AddOnce(graphs, served->graphs);

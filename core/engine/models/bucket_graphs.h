@@ -125,6 +125,9 @@ class BucketGraphs {
       ABSL_LOCKS_EXCLUDED(mutex_);
   // Likewise what draws previews: nothing, where no checkpoint has a tiny VAE.
   absl::StatusOr<GraphHandles> AddPreviews(const ModelBucket& bucket) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Likewise what pictures with ControlNets of the folder need beside those of others: compiled at
+  // the start, and loaded for requests. Nothing, where it has none for the model.
+  absl::StatusOr<GraphHandles> AddControlled(const ModelBucket& bucket) ABSL_LOCKS_EXCLUDED(mutex_);
   // The row counts at that size that are more than a picture has, ascending.
   std::vector<int> SharedRowCounts(pipeline::Size bucket) const;
 
@@ -177,8 +180,9 @@ class BucketGraphs {
  private:
   struct Served {
     ModelBucket bucket;
-    GraphHandles graphs;   // as far as they are known; kept, so that the store remembers them
-    absl::Status outcome;  // result of declaring them, then of the last try to have them
+    GraphHandles graphs;      // as far as they are known; kept, so that the store remembers them
+    GraphHandles controlled;  // kept too; steps of requests with ControlNets alone
+    absl::Status outcome;     // result of declaring them, then of the last try to have them
   };
 
   Served Declare(const ModelBucket& bucket, RowCounts counts) const;

@@ -212,9 +212,13 @@ bool Admission::ReadsPrompts(const pipeline::Plan& plan) const {
 }
 
 // " for prompts of 2 chunks (...)", or nothing.
-std::string Admission::ForPromptsText(const pipeline::Plan& plan) const {
+std::string Admission::ForRequestText(const pipeline::Plan& plan) const {
   const pipeline::ReadyPrompts& ready = models_.pipeline->ready_prompts();
-  if (ReadsPrompts(plan)) return "";
+  if (ReadsPrompts(plan)) {
+    if (plan.controls.empty()) return "";
+    return absl::StrCat(" with the ControlNet ", plan.spec.controls.front().name,
+                        " (when the server started, --adapters had none for this model)");
+  }
   if (plan.chunks() <= ready.chunks) {
     return " for weights below 1 in Compel's syntax (the server was started without "
            "--prompt-blends)";
@@ -238,7 +242,7 @@ std::string Admission::NotReadyText(const pipeline::Plan& plan) const {
   const std::vector<pipeline::Size> configured = models_.buckets->ConfiguredOf(bucket.model);
   const std::string name = models_.buckets->NameOf(bucket);
   if (absl::c_linear_search(configured, bucket.size)) {
-    return absl::StrCat(name, " is not ready", ForPromptsText(plan), ForChunksText(plan));
+    return absl::StrCat(name, " is not ready", ForRequestText(plan), ForChunksText(plan));
   }
   std::vector<std::string> names;
   for (const pipeline::Size& bucket : configured) names.push_back(SizeText(bucket));

@@ -121,7 +121,7 @@ class Admission {
   // Reason why it does not compile, with the flag that says so.
   std::string WhyNotCompiled() const;
   std::string NotReadyText(const pipeline::Plan& plan) const;
-  std::string ForPromptsText(const pipeline::Plan& plan) const;
+  std::string ForRequestText(const pipeline::Plan& plan) const;
   // True if each bucket has what the plan's prompts are read by.
   bool ReadsPrompts(const pipeline::Plan& plan) const;
   bool IsInBucketsChunks(const pipeline::Plan& plan) const;

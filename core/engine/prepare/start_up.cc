@@ -1,5 +1,6 @@
 #include "core/engine/prepare/start_up.h"
 
+#include <iterator>
 #include <memory>
 #include <set>
 #include <string>
@@ -128,6 +129,8 @@ absl::Status StartUp::WarmBuckets() {
     if (!its.ok()) continue;
     GraphHandles& wanted = buckets.IsOnDemand(bucket) ? on_demand : graphs;
     wanted.insert(wanted.end(), its->begin(), its->end());
+    const absl::StatusOr<GraphHandles> controlled = buckets.AddControlled(bucket);
+    if (controlled.ok()) absl::c_copy(*controlled, std::back_inserter(on_demand));
     const absl::StatusOr<GraphHandles> shown = buckets.AddPreviews(bucket);
     if (!shown.ok()) continue;
     GraphHandles& also = buckets.IsOnDemand(bucket) ? on_demand : previews;

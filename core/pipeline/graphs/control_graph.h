@@ -31,9 +31,6 @@
 
 namespace latentd::pipeline {
 
-// The component of a ControlNet's weights, and of its graphs.
-inline constexpr char kControlNetName[] = "control_net";
-
 // Name of the port of the residual at that index; true for such names; and the index of one.
 std::string ResidualName(size_t index);
 bool IsResidual(absl::string_view port);

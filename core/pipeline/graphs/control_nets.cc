@@ -85,8 +85,8 @@ absl::StatusOr<graph::SplitGraphs> ControlNetGraphs::Build(const GraphName& name
 
 compiler::GraphLabel ControlNetGraphs::LabelOf(const GraphName& name) const {
   const int scale = DownscaleOf(model_.vae());
-  compiler::GraphLabel label{.model = user_,
-                             .component = kControlNetName,
+  compiler::GraphLabel label{.model = model_.row().name,
+                             .component = std::string(kControlNetName),
                              .part = "step",
                              .width = name.shape.width * scale,
                              .height = name.shape.height * scale,
@@ -120,6 +120,7 @@ absl::StatusOr<GraphHandle> ControlNetGraphs::Find(const GraphName& name,
   graph::Graph graph = is_request ? *std::move(split.request) : std::move(split.step);
   GraphHandle declared =
       store_.Declare({.label = LabelOf(name),
+                      .user = user_,
                       .graph = std::make_shared<const graph::Graph>(std::move(graph)),
                       .weights = weights_,
                       .backend = model_.graphs().reference()});

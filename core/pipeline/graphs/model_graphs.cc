@@ -211,9 +211,8 @@ absl::StatusOr<GraphHandle> ModelGraphs::FindOver(const GraphName& name, IfUnkno
   if (GraphHandle known = FindKept(name)) return known;
   ASSIGN_OR_RETURN(const GraphHandle base, base_->Find(name, unknown));
   const compiler::GraphDefinition& definition = base->definition();
-  compiler::GraphLabel label = compiler::GraphStore::LabelOf(base);
-  label.model = model_;
-  GraphHandle declared = store_.Declare({.label = std::move(label),
+  GraphHandle declared = store_.Declare({.label = compiler::GraphStore::LabelOf(base),
+                                         .user = model_,
                                          .graph = definition.graph,
                                          .weights = weights_,
                                          .backend = &definition.backend});

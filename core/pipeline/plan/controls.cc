@@ -114,18 +114,36 @@ std::vector<PlannedControl> PlanControls(const PictureSpec& spec, size_t evaluat
   return planned;
 }
 
+std::vector<Control> ControlsFor(const adapters::Catalogue& catalogue, const LoadedModel& model) {
+  std::vector<Control> controls;
+  for (const AdapterFacts& facts : catalogue.List()) {
+    if (!facts.is_served() || !WhyNoControl(model, facts).empty()) continue;
+    controls.push_back({.name = facts.name, .stamp = facts.stamp, .digest = facts.digest});
+  }
+  return controls;
+}
+
+std::vector<PlannedGraph> GraphsOfControl(ModelId model, uint64_t control, const StepShape& shape,
+                                          const std::vector<int>& rows) {
+  const auto graph = [&](GraphKind kind, const StepShape& of) {
+    return PlannedGraph{model, {.kind = kind, .shape = of}, control};
+  };
+  std::vector<PlannedGraph> graphs = {graph(GraphKind::kHint, {1, shape.height, shape.width}),
+                                      graph(GraphKind::kControlRequest, {.chunks = shape.chunks})};
+  for (int count : rows) {
+    graphs.push_back(graph(GraphKind::kControl, {count, shape.height, shape.width, shape.chunks}));
+  }
+  return graphs;
+}
+
 void AddControlGraphs(const StepShape& shape, const std::vector<int>& rows, Plan& plan) {
   const PlannedStage& stage = plan.stages.front();
-  const ModelId model = stage.model->row().id;
-  const auto add = [&](GraphKind kind, const StepShape& of, uint64_t id) {
-    const PlannedGraph graph = {model, {.kind = kind, .shape = of}, id};
-    if (!absl::c_linear_search(plan.graphs, graph)) plan.graphs.push_back(graph);
-  };
+  StepShape of_stage = shape;
+  of_stage.chunks = stage.chunks();
   for (const PlannedControl& control : plan.controls) {
-    add(GraphKind::kHint, {1, shape.height, shape.width}, control.id);
-    add(GraphKind::kControlRequest, {.chunks = stage.chunks()}, control.id);
-    for (int count : rows) {
-      add(GraphKind::kControl, {count, shape.height, shape.width, stage.chunks()}, control.id);
+    for (const PlannedGraph& graph :
+         GraphsOfControl(stage.model->row().id, control.id, of_stage, rows)) {
+      if (!absl::c_linear_search(plan.graphs, graph)) plan.graphs.push_back(graph);
     }
   }
 }

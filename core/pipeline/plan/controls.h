@@ -33,6 +33,13 @@ uint64_t AdaptersIdOf(const PictureSpec& spec);
 std::vector<PlannedControl> PlanControls(const PictureSpec& spec, size_t evaluations,
                                          const PlannedStage& stage);
 
+// The nets of the folder that the model can draw with, as controls without anything else.
+std::vector<Control> ControlsFor(const adapters::Catalogue& catalogue, const LoadedModel& model);
+
+// Graphs of one net over the model beside steps of the shape's size and chunks, for images of those
+// numbers of rows.
+std::vector<PlannedGraph> GraphsOfControl(ModelId model, uint64_t control, const StepShape& shape,
+                                          const std::vector<int>& rows);
 // Adds the graphs of the plan's controls, for steps of those numbers of rows.
 void AddControlGraphs(const StepShape& shape, const std::vector<int>& rows, Plan& plan);
 

@@ -31,10 +31,13 @@ inline constexpr absl::string_view kVaeTinyName = "vae_tiny";
 
 inline constexpr absl::string_view kUnetName = "unet";
 
+// A ControlNet beside a model, of its adapters.
+inline constexpr absl::string_view kControlNetName = "control_net";
+
 // As graphs, weights and metrics name them, beside their model.
 inline constexpr absl::string_view kGraphComponents[] = {
-    "text_encoder", "text_encoder_2", kUnetName,      "vae_decoder",
-    "vae_encoder",  kVaeTinyName,     "image_encoder"};
+    "text_encoder", "text_encoder_2", kUnetName,       "vae_decoder",
+    "vae_encoder",  kVaeTinyName,     kControlNetName, "image_encoder"};
 
 // As operators name them in flags.
 inline constexpr absl::string_view kComponentNames[] = {

@@ -24,8 +24,8 @@ std::string HeadOf(const Answer& answer, const Framing& framing, absl::Time now)
   std::string head = absl::StrCat("HTTP/1.1 ", answer.code, " ", PhraseOf(answer.code), "\r\n");
   AddLine("Date", absl::FormatTime("%a, %d %b %Y %H:%M:%S GMT", now, absl::UTCTimeZone()), head);
   if (!answer.content_type.empty()) AddLine("Content-Type", answer.content_type, head);
-  constexpr int kNoContent = 204;  // never has a length
-  if (framing.length && answer.code != kNoContent) {
+  constexpr int kNoContent = 204, kNotModified = 304;  // never have a length
+  if (framing.length && answer.code != kNoContent && answer.code != kNotModified) {
     AddLine("Content-Length", absl::StrCat(*framing.length), head);
   } else if (!framing.length && framing.chunked) {
     AddLine("Transfer-Encoding", "chunked", head);

@@ -76,6 +76,8 @@ absl::string_view PhraseOf(int code) {
       return "OK";
     case 204:
       return "No Content";
+    case 304:
+      return "Not Modified";
     case 400:
       return "Bad Request";
     case 401:

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/text/text.h"
 #include "server/http/exchange/error_body.h"
+#include "server/http/exchange/proto_json.h"
 #include "server/http/openai/openai_answer.h"
 
 namespace latentd::server::http {
@@ -26,10 +27,27 @@ AnswerBody OpenEvent(const std::string& type, Json data) {
 
 constexpr char kEventEnd[] = "\"}\n\n";
 
+AnswerBody OwnEvent(absl::string_view name, const google::protobuf::Message& message) {
+  return AnswerBody(
+      absl::StrCat("event: latentd.", name, "\ndata: ", ToText(ToJson(message)), "\n\n"));
+}
+
+// Empty: it is of a picture.
+AnswerBody TellOwn(const latent::v1::GenerateEvent& message) {
+  if (message.has_queued()) return OwnEvent("queued", message.queued());
+  if (message.has_started()) return OwnEvent("started", message.started());
+  if (message.has_progress()) return OwnEvent("progress", message.progress());
+  return message.has_preview() ? OwnEvent("preview", message.preview()) : AnswerBody();
+}
+
 }  // namespace
 
 AnswerBody OpenAiEvents::Tell(const generation::OutgoingEvent& event, absl::Time now) {
   const latent::v1::GenerateEvent& message = event.message;
+  if (form_.own_events) {
+    AnswerBody own = TellOwn(message);
+    if (!own.empty()) return own;
+  }
   if (message.has_preview()) return TellPartial(message.preview(), now);
   if (message.has_completed() && last_ != nullptr) {
     const Picture last = std::exchange(last_, nullptr);

@@ -25,7 +25,8 @@ class OpenAiEvents {
         pictures_(pictures) {}
 
   // The event's text, if it has one: a preview is a partial image, a picture its `completed`, of
-  // which the last waits for how it went.
+  // which the last waits for how it went. With own_events all that is no picture is latentd.NAME
+  // with the message of the proto as JSON.
   AnswerBody Tell(const generation::OutgoingEvent& event, absl::Time now);
 
   // An `error`, unless it ended well: then nothing is left to say.

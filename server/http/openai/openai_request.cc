@@ -157,6 +157,7 @@ class ImagesReader {
     if (name == "quality") return ReadQuality(value), true;
     if (name == "stream") return ReadStream(value), true;
     if (name == "partial_images") return ReadPartials(value), true;
+    if (name == "latentd_events") return ReadOwnEvents(value), true;
     if (name == "image" || name == "images" || name == "image[]")
       return ReadImage(name, value), true;
     if (name == "mask" || name == "mask[]") return RefuseMask(name), true;
@@ -240,6 +241,12 @@ class ImagesReader {
     const std::optional<bool> stream = BooleanOf(value);
     if (!stream) return builder_.Refuse("stream", "must be true or false");
     form_.stream = *stream;
+  }
+
+  void ReadOwnEvents(const json& value) {
+    const std::optional<bool> wanted = BooleanOf(value);
+    if (!wanted) return builder_.Refuse("latentd_events", "must be true or false");
+    form_.own_events = *wanted;
   }
 
   void ReadPartials(const json& value) {

@@ -18,7 +18,9 @@ enum class ImagesRoute { kGenerations, kEdits, kVariations };
 struct ImagesForm {
   bool stream = false;
   int partial_images = 0;  // for each picture
-  bool as_url = false;     // data URLs instead of base64
+  // latentd's own events beside OpenAI's: the place in the queue, steps, and all previews.
+  bool own_events = false;
+  bool as_url = false;  // data URLs instead of base64
   std::string format = "png";
   std::string quality = "auto";
   FieldNames names;  // for errors

@@ -19,6 +19,7 @@ struct Route {
   std::string path;           // "/v1/models"; one that ends with "/*" is of all that begin so
   bool open_to_all = false;   // without a certificate or a key, too
   bool has_picture = false;   // its body may be as large as a request for pictures
+  bool takes_time = false;    // its answer may wait for a disk
   const char* api = "other";  // as metrics name it (latentd_http_responses_total)
   // One of these. `caller` is as of server/generation/caller.h.
   std::function<Answer(const Request& request, const std::string& caller)> answer = nullptr;

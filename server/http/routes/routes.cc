@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -14,6 +15,7 @@
 #include "server/http/hugging_face/hugging_face_dialect.h"
 #include "server/http/openai/openai_answer.h"
 #include "server/http/openai/openai_dialect.h"
+#include "server/http/page/page.h"
 #include "server/http/sdapi/sdapi_dialect.h"
 #include "server/http/sdapi/sdapi_lists.h"
 
@@ -191,6 +193,31 @@ void AddSdapi(engine::Engine& engine, const RunningCalls& running, const RouteOp
   AddSdapiLists(engine, routes);
 }
 
+void AddPage(Routes& routes) {
+  for (const char* path : {"/", "/page/*"}) {
+    routes.push_back(Get(path, [](const Request& request, const auto&) {
+      const PageFile* file = FindPageFile(request.path);
+      if (file != nullptr) return ShowPageFile(*file, request);
+      return OpenAiRefusal(
+          WithReason(absl::NotFoundError("the page has no file of this name"), kNoSuchRoute));
+    }));
+    routes.back().open_to_all = true;
+  }
+}
+
+void AddOwn(const std::shared_ptr<const OwnAnswers>& own, Routes& routes) {
+  const auto get = [&](const char* name, auto answer) {
+    routes.push_back(Get(absl::StrCat("/latent/v1/", name), std::move(answer)));
+  };
+  get("status", [own](const auto&, const auto&) { return own->Status(); });
+  get("capabilities",
+      [own](const auto&, const std::string& caller) { return own->Capabilities(caller); });
+  get("memory", [own](const auto&, const auto&) { return own->Memory(); });
+  routes.back().takes_time = true;
+  get("graphs", [own](const auto&, const auto&) { return own->Graphs(); });
+  routes.back().takes_time = true;
+}
+
 }  // namespace
 
 Routes MakeRoutes(engine::Engine& engine, const process::Health& health,
@@ -214,6 +241,14 @@ Routes MakeRoutes(engine::Engine& engine, const process::Health& health,
       return std::make_unique<HuggingFaceDialect>(OfferOf(engine, defaults));
     }));
   });
+  add("latentd", [&] {
+    AddOwn(std::make_shared<const OwnAnswers>(
+               engine, OwnAnswers::Options{.version = options.version,
+                                           .for_operators = options.for_operators,
+                                           .client_memory = options.client_memory}),
+           routes);
+  });
+  if (options.has_page) add("page", [&] { AddPage(routes); });
   return routes;
 }
 

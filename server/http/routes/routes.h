@@ -7,6 +7,7 @@
 #include "core/engine/engine.h"
 #include "latent/v1/image_generation.pb.h"
 #include "server/http/calls/running_calls.h"
+#include "server/http/own/own_answers.h"
 #include "server/http/routes/router.h"
 #include "server/process/lifetime/health.h"
 
@@ -15,6 +16,9 @@ namespace latentd::server::http {
 struct RouteOptions {
   std::string version;
   latent::v1::GenerateRequest defaults = {};  // request/http_defaults.h
+  bool has_page = true;                       // page/page.h
+  bool for_operators = false;                 // both as of OwnAnswers
+  AskClientMemory client_memory = nullptr;
 };
 
 // The engine, the health and the calls outlive the routes.

@@ -39,6 +39,21 @@ TEST_F(GraphStoreDiskTest, ARestartCompilesNothing) {
   EXPECT_THAT(process.warnings(), IsEmpty());
 }
 
+// The label in a file has no place for what is over a model.
+TEST_F(GraphStoreDiskTest, ARestartCompilesNothingForUsersOfAnyName) {
+  GraphSpec wanted = Wanted(SiluGraph(4));
+  wanted.user = "base+styles/film:0.8";
+  for (const int compilations : {1, 0}) {
+    Process process(backend, clock, directory.path());
+    const GraphHandle graph = process->Declare(wanted);
+    ASSERT_OK(process->Get(graph));
+    EXPECT_EQ(process->totals().compilations, compilations);
+    EXPECT_THAT(process.Only().users, ElementsAre(wanted.user));
+    EXPECT_EQ(process.Only().label.model, "base");
+    EXPECT_THAT(process.warnings(), IsEmpty());
+  }
+}
+
 TEST_F(GraphStoreDiskTest, LeavesWritingToWhoTakesIt) {
   std::vector<std::function<void()>> writes;
   size_t bytes = 0;

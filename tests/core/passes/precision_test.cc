@@ -87,7 +87,7 @@ TEST(ChoosePrecision, LeavesLowWhatComesLow) {
   const Value low = b.Input("low", DType::kBF16, {2, 3, 4}, Rate::kStep);
   const Value other = b.Input("other", DType::kF16, {2, 3, 4}, Rate::kStep);
   const Value made = Linear(b, Tokens(b));
-  b.Output("low", b.Silu(b.Add(made, b.Cast(low, DType::kF32))));
+  b.Output("bf16", b.Silu(b.Add(made, b.Cast(low, DType::kF32))));
   b.Output("f32", b.Gelu(b.Add(made, b.Cast(other, DType::kF32))));
   b.Output("mixed", b.Tanh(b.Mul(b.Cast(low, DType::kF32), Tokens(b, "scale"))));
   const Graph graph = std::move(b).Build().value();

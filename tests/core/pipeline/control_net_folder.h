@@ -57,7 +57,9 @@ class ControlNetFolder {
       const graph::Node& weight = graph.node(id);
       const std::string name = weight.name.substr(weight.name.find('/') + 1);
       const bool is_zero = name.find("controlnet_down") == 0 || name.find("controlnet_mid") == 0;
-      const double scale = ScaleOf(weight.shape) * (is_zero ? gain : 1);
+      // What lies between two SiLU would lose the map on its way.
+      const bool is_hint = name.find("controlnet_cond_embedding") == 0;
+      const double scale = ScaleOf(weight.shape) * (is_zero ? gain : is_hint ? kHintGain : 1);
       const device::Buffer drawn = generator.Normal(weight.shape);
       std::vector<float> values;
       for (const float value : drawn.as<float>()) {
@@ -69,6 +71,8 @@ class ControlNetFolder {
   }
 
  private:
+  static constexpr double kHintGain = 2.5;
+
   // Keeps the variance; vectors are biases and norms.
   static double ScaleOf(const device::Shape& shape) {
     if (shape.rank() < 2) return 0.1;

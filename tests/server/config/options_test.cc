@@ -219,6 +219,20 @@ TEST(OptionsTest, CallersHaveAHighestPriorityOfTheirOwn) {
   EXPECT_EQ(hosts.engine.priorities.named.size(), 3u);
 }
 
+TEST(OptionsTest, ThePageIsWhereThisMachineAloneLooks) {
+  for (const auto& [flags, has_page] : std::vector<std::pair<std::vector<std::string>, bool>>{
+           {{}, false},
+           {{"--http-listen=localhost:8080"}, true},
+           {{"--http-listen=0.0.0.0:8080"}, false},
+           {{"--http-listen=0.0.0.0:8080", "--http-page"}, true},
+           {{"--http-listen=127.0.0.1:8080", "--http-page=false"}, false}}) {
+    ASSERT_OK_AND_ASSIGN(const Options options, OptionsOf("", flags));
+    EXPECT_EQ(options.http_page, has_page) << absl::StrJoin(flags, " ");
+  }
+  EXPECT_THAT(OptionsOf("", {"--http-page"}),
+              StatusIs(kInvalid, HasSubstr("beside --http-listen")));
+}
+
 TEST(OptionsTest, AnEmptyCacheDirectoryKeepsNone) {
   ASSERT_OK_AND_ASSIGN(const Options options, OptionsOf("", {"--cache-dir="}));
   EXPECT_EQ(options.engine.cache_dir, "");

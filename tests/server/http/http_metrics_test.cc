@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "server/process/ports/connection_limit.h"
 #include "tests/server/http/http_client.h"
 #include "tests/server/running_server.h"
@@ -92,12 +93,19 @@ TEST_F(HttpMetricsTest, ResponsesAreCountedByApiAndClass) {
     EXPECT_LT(client.Ask("POST", path, "{}").code, 500) << path;
   }
   client.Ask("GET", "/v1/nothing");
+  client.Ask("GET", "/latent/v1/status");
+  const std::string tag = client.Ask("GET", "/").headers.at("etag");
+  client.Send(HttpClient::Format("GET", "/", "", absl::StrCat("If-None-Match: ", tag, "\r\n")));
+  EXPECT_EQ(client.Read(/*has_body=*/false).code, 304);
   EXPECT_EQ(Responses("probes", "2xx") + Responses("probes", "5xx"), 3);
   EXPECT_EQ(Responses("openai", "2xx"), 2);
   EXPECT_EQ(Responses("openai", "4xx"), 2);
   EXPECT_EQ(Responses("sdapi", "2xx"), 1);
   EXPECT_EQ(Responses("sdapi", "4xx"), 1);
   EXPECT_EQ(Responses("hf", "4xx"), 1);
+  EXPECT_EQ(Responses("latentd", "2xx"), 1);
+  EXPECT_EQ(Responses("page", "2xx"), 1);
+  EXPECT_EQ(Responses("page", "3xx"), 1);
   EXPECT_EQ(Responses("other", "4xx"), 1);
 }
 

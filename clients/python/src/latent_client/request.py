@@ -9,7 +9,7 @@ from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Seque
 
 from google.protobuf.descriptor import FieldDescriptor
 
-from . import adapters, files, tensors
+from . import files, named, tensors
 from ._descriptors import is_repeated
 from .messages import EncodeRequest, GenerateRequest  # type: ignore[attr-defined,unused-ignore]
 
@@ -86,8 +86,8 @@ def _set_unnamed(message: Any, field: Any, value: Any, path: str) -> None:
         for key, entry in dict(value).items():
             getattr(message, field.name)[key] = _scalar(field.message_type.fields_by_name["value"], entry)
     elif is_repeated(field):
-        if field.message_type and field.message_type.full_name == adapters.ADAPTER:
-            value = adapters.adapter_list(value)
+        if field.message_type and named.is_named(field.message_type.full_name):
+            value = named.named_list(value)
         _set_repeated(getattr(message, field.name), field, value, path)
     elif field.message_type:
         part = getattr(message, field.name)
@@ -137,8 +137,8 @@ def _parts(order: Tuple[str, ...], value: Any, message: Any) -> Dict[str, Any]:
         return dict(value)
     if message.DESCRIPTOR.full_name == tensors.TENSOR:
         return tensors.tensor_parts(value)
-    if message.DESCRIPTOR.full_name == adapters.ADAPTER:
-        return adapters.adapter_parts(value)
+    if named.is_named(message.DESCRIPTOR.full_name):
+        return named.named_parts(message.DESCRIPTOR.full_name, value)
     if isinstance(value, str) and set(order) == {"width", "height"}:
         return dict(zip(("width", "height"), map(int, value.lower().split("x", 1))))
     if len(order) == 1 or isinstance(value, str):

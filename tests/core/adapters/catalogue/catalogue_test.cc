@@ -146,7 +146,7 @@ TEST_F(CatalogueTest, KindsAreToldByContentAndEachModelByItsModules) {
   EXPECT_EQ(listed.at("word").kind, AdapterKind::kTextualInversion);
   EXPECT_EQ(listed.at("word").vectors, 2);
   EXPECT_THAT(listed.at("word").models, ElementsAre("base"));
-  EXPECT_THAT(listed.at("net").problem, HasSubstr("ControlNet"));
+  EXPECT_THAT(listed.at("net").problem, HasSubstr("no model that it could be for"));
   EXPECT_EQ(listed.at("net").kind, AdapterKind::kControlNet);
   EXPECT_THAT(listed.at("ip").problem, HasSubstr("IP-Adapter"));
   EXPECT_EQ(listed.at("ip").kind, AdapterKind::kIpAdapter);
@@ -308,9 +308,9 @@ TEST_F(CatalogueTest, AWordThatIsLostIsRemembered) {
   // Edited into what is none.
   folder_.Set("styles/film", {FilledTensor("first", {1}, 1), FilledTensor("second", {1}, 1)});
   EXPECT_FALSE(catalogue_.Find("styles/film").ok());
-  expect_lost("no textual inversion");
+  expect_lost("no LoRA, textual inversion or ControlNet");
   ASSERT_OK(catalogue_.Look());
-  expect_lost("no textual inversion");
+  expect_lost("no LoRA, textual inversion or ControlNet");
   folder_.Set("styles/film", word);
   ASSERT_OK(catalogue_.Find("styles/film"));
   EXPECT_THAT(*catalogue_.LostWords(), IsEmpty());

@@ -1,4 +1,6 @@
-// How alike two pictures look: SSIM, the index of structural similarity of Wang, Bovik, Sheikh and
+// How alike two pictures look.
+//
+// SSIM is the index of structural similarity of Wang, Bovik, Sheikh and
 // Simoncelli (2004).
 //
 // Around each pixel the means, variances and covariance of the two pictures are taken in a window
@@ -14,10 +16,17 @@
 #include "absl/status/statusor.h"
 #include "core/image/pixels/pixels.h"
 
-namespace latentd::golden {
+namespace latentd::image {
+
+// The least width and height of pictures whose similarity is known: a window's.
+inline constexpr int kLeastSimilaritySide = 11;
 
 // 1 iff they are equal, less the less they are alike; may be below 0. INVALID_ARGUMENT unless both
-// have the same size, and at least 11 pixels each way. Thread-safe.
-absl::StatusOr<double> StructuralSimilarity(const image::Image& a, const image::Image& b);
+// have the same size, and at least that many pixels each way. Thread-safe.
+absl::StatusOr<double> StructuralSimilarity(const Image& a, const Image& b);
 
-}  // namespace latentd::golden
+// Peak signal-to-noise ratio in decibels, 10 log10(255^2 / mean squared difference of bytes);
+// infinite where they are equal. INVALID_ARGUMENT unless both have the same size. Thread-safe.
+absl::StatusOr<double> PeakSignalToNoise(const Image& a, const Image& b);
+
+}  // namespace latentd::image

@@ -1,19 +1,20 @@
-#include "tests/golden/structural_similarity.h"
+#include "core/image/pixels/similarity.h"
 
 #include <array>
 #include <cmath>
 #include <cstddef>
+#include <limits>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "core/base/errors/status_macros.h"
 
-namespace latentd::golden {
+namespace latentd::image {
 namespace {
 
-using image::Image;
-
 constexpr int kEdge = 5;  // pixels of a window on each side of its middle
-constexpr int kWindow = 2 * kEdge + 1;
+constexpr int kWindow = kLeastSimilaritySide;
+static_assert(kWindow == 2 * kEdge + 1);
 constexpr double kSigma = 1.5;
 constexpr double kC1 = (0.01 * 255) * (0.01 * 255);
 constexpr double kC2 = (0.03 * 255) * (0.03 * 255);
@@ -89,13 +90,16 @@ double OfPlanes(const Plane& a, const Plane& b) {
   return sum / static_cast<double>(means_a.size());
 }
 
+absl::Status CheckSameSize(const Image& a, const Image& b) {
+  if (a.width == b.width && a.height == b.height) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("a picture of ", b.width, " x ", b.height,
+                                                 " instead of ", a.width, " x ", a.height));
+}
+
 }  // namespace
 
 absl::StatusOr<double> StructuralSimilarity(const Image& a, const Image& b) {
-  if (a.width != b.width || a.height != b.height) {
-    return absl::InvalidArgumentError(absl::StrCat("a picture of ", b.width, " x ", b.height,
-                                                   " instead of ", a.width, " x ", a.height));
-  }
+  RETURN_IF_ERROR(CheckSameSize(a, b));
   if (a.width < kWindow || a.height < kWindow) {
     return absl::InvalidArgumentError(absl::StrCat("a picture of ", a.width, " x ", a.height,
                                                    " has no window of ", kWindow, " pixels"));
@@ -107,4 +111,15 @@ absl::StatusOr<double> StructuralSimilarity(const Image& a, const Image& b) {
   return sum / 3;
 }
 
-}  // namespace latentd::golden
+absl::StatusOr<double> PeakSignalToNoise(const Image& a, const Image& b) {
+  RETURN_IF_ERROR(CheckSameSize(a, b));
+  double squares = 0;
+  for (size_t i = 0; i < a.rgb.size(); ++i) {
+    const double difference = a.rgb[i] - b.rgb[i];
+    squares += difference * difference;
+  }
+  if (squares == 0) return std::numeric_limits<double>::infinity();
+  return 10 * std::log10(255.0 * 255.0 * static_cast<double>(a.rgb.size()) / squares);
+}
+
+}  // namespace latentd::image

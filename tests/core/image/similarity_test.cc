@@ -1,17 +1,17 @@
-#include "tests/golden/structural_similarity.h"
+#include "core/image/pixels/similarity.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "tests/support/status_matchers.h"
 
-namespace latentd::golden {
+namespace latentd::image {
 namespace {
 
-using image::Image;
 using ::testing::HasSubstr;
 
 // A picture of which `value(x, y, channel)` gives each byte.
@@ -89,6 +89,16 @@ TEST(StructuralSimilarity, CountsWholeWindowsOnly) {
   EXPECT_GT(*StructuralSimilarity(Drawn(16, 16, Stripes), Drawn(16, 16, with_corner)), 0.999);
 }
 
+// 10 log10(255^2 / 25), as skimage's peak_signal_noise_ratio with data_range=255 has it.
+TEST(PeakSignalToNoise, IsOfTheMeanSquaredDifference) {
+  const Image dark = Drawn(4, 3, [](int, int, int) { return 50; });
+  const Image light = Drawn(4, 3, [](int, int, int channel) { return channel == 0 ? 55 : 45; });
+  EXPECT_NEAR(*PeakSignalToNoise(dark, light), 34.151404, 1e-6);
+  EXPECT_EQ(*PeakSignalToNoise(dark, dark), std::numeric_limits<double>::infinity());
+  EXPECT_THAT(PeakSignalToNoise(dark, Drawn(3, 4, Grey)),
+              testing::StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("3 x 4")));
+}
+
 TEST(StructuralSimilarity, NeedsPicturesOfOneSizeThatHoldAWindow) {
   const Image wide = Drawn(12, 11, Grey);
   EXPECT_THAT(StructuralSimilarity(wide, Drawn(11, 12, Grey)),
@@ -101,4 +111,4 @@ TEST(StructuralSimilarity, NeedsPicturesOfOneSizeThatHoldAWindow) {
 }
 
 }  // namespace
-}  // namespace latentd::golden
+}  // namespace latentd::image

@@ -1,0 +1,44 @@
+"""LoRAs and ControlNets of a request, in the ways that people write them: {"film": 0.8}, ("film", 0.8), "film:0.8" as
+`latent generate` has it; {"canny": image}, ("canny", image, 0.7)."""
+
+from typing import Any, Dict, Iterable, List, Mapping, Sequence
+
+_ADAPTER = "latent.v1.Adapter"
+_FIELDS = {_ADAPTER: ("name", "weight", "text_encoder_weight"),
+           "latent.v1.Control": ("name", "image", "scale", "start", "end")}
+_FORMS = {_ADAPTER: '"NAME[:WEIGHT[:TEXT_ENCODER_WEIGHT]]", a tuple',
+          "latent.v1.Control": "(NAME, IMAGE[, SCALE[, START, END]])"}
+
+
+def is_named(message: str) -> bool:
+    """True for messages, by their full names, that this module reads."""
+    return message in _FIELDS
+
+
+def named_list(values: Any) -> Any:
+    """A mapping by names as a list of tuples; all else as it is, so a mapping of one message's fields too."""
+    if not isinstance(values, Mapping) or isinstance(values.get("name"), str):
+        return values
+    return [(name, *(rest if isinstance(rest, (list, tuple)) else (rest,))) for name, rest in values.items()]
+
+
+def named_parts(message: str, value: Any) -> Dict[str, Any]:
+    """Fields of a text, or of a tuple of their values."""
+    fields = _FIELDS[message]
+    parts: Sequence[Any] = (_split(value) if isinstance(value, str) and message == _ADAPTER else
+                            [value] if isinstance(value, str) else list(value))
+    if not 1 <= len(parts) <= len(fields):
+        raise ValueError(f"must be {_FORMS[message]} or a mapping of these")
+    return dict(zip(fields, parts))
+
+
+def _split(text: str) -> List[Any]:
+    name, *weights = text.split(":")
+    return [name, *_numbers(weights)]
+
+
+def _numbers(texts: Iterable[str]) -> List[float]:
+    try:
+        return [float(text) for text in texts]
+    except ValueError:
+        raise ValueError('must be "NAME[:WEIGHT[:TEXT_ENCODER_WEIGHT]]"') from None

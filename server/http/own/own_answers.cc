@@ -1,0 +1,68 @@
+#include "server/http/own/own_answers.h"
+
+#include "absl/status/statusor.h"
+#include "core/base/errors/status_macros.h"
+#include "core/engine/api/serving.h"
+#include "server/generation/report_conversion.h"
+#include "server/generation/response_conversion.h"
+#include "server/http/exchange/error_body.h"
+#include "server/http/exchange/proto_json.h"
+#include "server/http/openai/openai_dialect.h"
+
+namespace latentd::server::http {
+namespace {
+
+namespace v1 = ::latent::v1;
+using generation::ToProto;
+
+Answer AnswerOf(const absl::StatusOr<v1::ListGraphsResponse>& graphs) {
+  if (!graphs.ok()) return OpenAiRefusal(graphs.status());
+  return {.body = AnswerBody(ToText(ToJson(*graphs)))};
+}
+
+}  // namespace
+
+Answer OwnAnswers::Status() const {
+  return {.body = AnswerBody(ToText(ToJson(ToProto(engine_.status(), options_.version))))};
+}
+
+Answer OwnAnswers::Capabilities(const std::string& caller) const {
+  const absl::Status serving = engine::CheckServing(engine_.status());
+  if (!serving.ok()) return OpenAiRefusal(serving);
+  v1::GetCapabilitiesResponse capabilities = ToProto(engine_.capabilities(), caller);
+  capabilities.set_version(options_.version);
+  return {.body = AnswerBody(ToText(ToJson(capabilities)))};
+}
+
+absl::Status OwnAnswers::CheckOperators() const {
+  if (options_.for_operators) return absl::OkStatus();
+  return absl::PermissionDeniedError(
+      "memory and graphs are shown on a loopback address without keys and client certificates; "
+      "elsewhere `latent memory` and `latent graphs` show them");
+}
+
+Answer OwnAnswers::Memory() const {
+  const absl::Status allowed = CheckOperators();
+  if (!allowed.ok()) return OpenAiRefusal(allowed);
+  v1::MemoryReport report = ToProto(engine_.graphs().memory());
+  if (options_.client_memory != nullptr) {
+    for (const process::ClientBytes& bytes : options_.client_memory()) {
+      *report.add_clients() = ToProto(bytes);
+    }
+  }
+  return {.body = AnswerBody(ToText(ToJson(report)))};
+}
+
+Answer OwnAnswers::Graphs() const {
+  const auto list = [&]() -> absl::StatusOr<v1::ListGraphsResponse> {
+    RETURN_IF_ERROR(CheckOperators());
+    ASSIGN_OR_RETURN(const std::vector<engine::GraphEntry> entries,
+                     engine_.graphs().List({.all = true}));
+    v1::ListGraphsResponse graphs;
+    for (const engine::GraphEntry& entry : entries) *graphs.add_graphs() = ToProto(entry);
+    return graphs;
+  };
+  return AnswerOf(list());
+}
+
+}  // namespace latentd::server::http

@@ -1,0 +1,270 @@
+#include "server/http/wire.h"
+
+#include <unistd.h>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/ssl/context.hpp>
+#include <boost/asio/ssl/stream.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/strand.hpp>
+#include <boost/asio/write.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/read.hpp>
+#include <boost/beast/http/string_body.hpp>
+#include <limits>
+#include <type_traits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/errors/out_of_memory.h"
+#include "server/http/exchange/target.h"
+
+namespace latentd::server::http {
+namespace {
+
+namespace asio = boost::asio;
+namespace beast_http = boost::beast::http;
+using Error = boost::system::error_code;
+using Tcp = asio::ip::tcp;
+using PlainStream = Tcp::socket;
+using TlsStream = asio::ssl::stream<Tcp::socket>;
+using Parser = beast_http::request_parser<beast_http::string_body>;
+
+constexpr size_t kMostHeadBytes = 32 << 10;
+constexpr size_t kMostBufferBytes = 128 << 10;
+constexpr size_t kReadAhead = 4 << 10;
+
+std::string TextOf(boost::beast::string_view text) { return std::string(text.data(), text.size()); }
+
+std::string PeerName(const Tcp::endpoint& peer) {
+  const std::string address = peer.address().to_string();
+  return peer.address().is_v6() ? absl::StrCat("ipv6:[", address, "]:", peer.port())
+                                : absl::StrCat("ipv4:", address, ":", peer.port());
+}
+
+Request RequestOf(const Parser::value_type& message) {
+  Request request;
+  request.method = TextOf(message.method_string());
+  SetTarget(TextOf(message.target()), request);
+  for (const auto& field : message) {
+    request.headers.emplace_back(TextOf(field.name_string()), TextOf(field.value()));
+  }
+  return request;
+}
+
+// A client that is there and has said something that is no request is not gone.
+Wire::Outcome OutcomeOf(const Error& error) {
+  if (!error) return Wire::Outcome::kDone;
+  if (error.category() != make_error_code(beast_http::error::bad_target).category() ||
+      error == beast_http::error::end_of_stream || error == beast_http::error::partial_message) {
+    return Wire::Outcome::kGone;
+  }
+  if (error == beast_http::error::header_limit || error == beast_http::error::buffer_overflow) {
+    return Wire::Outcome::kHeaderTooLarge;
+  }
+  if (error == beast_http::error::body_limit) return Wire::Outcome::kBodyTooLarge;
+  return Wire::Outcome::kMalformed;
+}
+
+template <typename Stream>
+class StreamWire final : public Wire {
+ public:
+  static constexpr bool kTls = std::is_same_v<Stream, TlsStream>;
+
+  StreamWire(Tcp::socket socket, std::shared_ptr<asio::ssl::context> tls,
+             const HttpMetrics& metrics)
+      : metrics_(metrics),
+        tls_(std::move(tls)),
+        stream_(MakeStream(std::move(socket), tls_.get())),
+        timer_(stream_.get_executor()),
+        buffer_(kMostBufferBytes),
+        open_(metrics.KeepOpen()) {}
+
+  void Post(Handler function) override { asio::post(stream_.get_executor(), std::move(function)); }
+
+  std::optional<std::string> Peer() override {
+    Error error;
+    const Tcp::endpoint peer = socket().remote_endpoint(error);
+    if (error) return std::nullopt;
+    return PeerName(peer);
+  }
+
+  void Handshake(DoneHandler done) override {
+    if constexpr (kTls) {
+      stream_.async_handshake(
+          asio::ssl::stream_base::server,
+          [self = Self(), done = std::move(done)](Error error) { done(!error); });
+    } else {
+      done(true);
+    }
+  }
+
+  PeerCertificate Certificate() override {
+    if constexpr (kTls) {
+      return PeerOf(stream_.native_handle());
+    } else {
+      return {};
+    }
+  }
+
+  void ReadHead(ReadHandler done) override {
+    parser_.emplace();
+    parser_->header_limit(kMostHeadBytes);
+    parser_->body_limit(std::numeric_limits<uint64_t>::max());
+    beast_http::async_read_header(stream_, buffer_, *parser_, Received(std::move(done)));
+    reads_ = true;
+  }
+
+  RequestHead Head() const override {
+    RequestHead head = {.request = RequestOf(parser_->get()),
+                        .version = parser_->get().version(),
+                        .keep_alive = parser_->get().keep_alive()};
+    if (const auto length = parser_->content_length()) head.length = *length;
+    return head;
+  }
+
+  void ReadBody(int64_t most, ReadHandler done) override {
+    parser_->body_limit(static_cast<uint64_t>(most));
+    beast_http::async_read(stream_, buffer_, *parser_, Received(std::move(done)));
+    reads_ = true;
+  }
+
+  bool HasUnreadBody() const override { return parser_.has_value() && !parser_->is_done(); }
+
+  std::string TakeBody() override {
+    std::string body = std::move(parser_->get().body());
+    parser_.reset();
+    return body;
+  }
+
+  void ReadAhead(DoneHandler done) override {
+    stream_.async_read_some(buffer_.prepare(kReadAhead),
+                            [self = Self(), done = std::move(done)](Error error, size_t bytes) {
+                              self->reads_ = false;
+                              if (!error) self->buffer_.commit(bytes);
+                              done(!error);
+                            });
+    reads_ = true;
+  }
+
+  bool HasReadAhead() const override { return buffer_.size() > 0; }
+  bool IsReading() const override { return reads_; }
+
+  void Write(std::string bytes, DoneHandler done) override {
+    out_ = std::move(bytes);
+    asio::async_write(stream_, asio::buffer(out_),
+                      [self = Self(), done = std::move(done)](Error error, size_t sent) {
+                        self->metrics_.CountSent(sent);
+                        self->out_ = std::string();
+                        done(!error);
+                      });
+  }
+
+  void Arm(absl::Duration time, Handler due) override {
+    if (closed_) return;
+    timer_.expires_after(absl::ToChronoMilliseconds(time));
+    timer_.async_wait([self = Self(), due = std::move(due), number = ++timer_number_](Error error) {
+      if (!error && number == self->timer_number_) due();
+    });
+  }
+  void Disarm() override {
+    ++timer_number_;
+    timer_.cancel();
+  }
+
+  void SayGoodbye() override {
+    if constexpr (kTls) {
+      stream_.async_shutdown([self = Self()](Error) { self->Close(); });
+    } else {
+      Error ignored;
+      socket().shutdown(Tcp::socket::shutdown_send, ignored);
+      if (!reads_) Discard();
+    }
+  }
+
+  void Close() override {
+    closed_ = true;
+    open_.reset();
+    Disarm();
+    Error ignored;
+    socket().close(ignored);
+  }
+
+  bool is_closed() const override { return closed_; }
+
+ private:
+  static Stream MakeStream(Tcp::socket socket, [[maybe_unused]] asio::ssl::context* tls) {
+    if constexpr (kTls) {
+      return Stream(std::move(socket), *tls);
+    } else {
+      return socket;
+    }
+  }
+
+  Tcp::socket& socket() {
+    if constexpr (kTls) {
+      return stream_.next_layer();
+    } else {
+      return stream_;
+    }
+  }
+
+  std::shared_ptr<StreamWire> Self() {
+    return std::static_pointer_cast<StreamWire>(shared_from_this());
+  }
+
+  // The end of a read of a part of a request.
+  auto Received(ReadHandler done) {
+    return [self = Self(), done = std::move(done)](Error error, size_t bytes) {
+      self->reads_ = false;
+      self->metrics_.CountReceived(bytes);
+      done(OutcomeOf(error));
+    };
+  }
+
+  void Discard() {
+    buffer_.clear();
+    stream_.async_read_some(buffer_.prepare(kReadAhead), [self = Self()](Error error, size_t) {
+      if (error || self->closed_) return self->Close();
+      if (!CatchOutOfMemory([&] { self->Discard(); }).ok()) self->Close();
+    });
+  }
+
+  const HttpMetrics& metrics_;
+  const std::shared_ptr<asio::ssl::context> tls_;
+  // All below belongs to the strand.
+  Stream stream_;
+  asio::steady_timer timer_;
+  int64_t timer_number_ = 0;
+  boost::beast::flat_buffer buffer_;
+  std::optional<Parser> parser_;
+  std::string out_;                   // while it is written
+  std::shared_ptr<const void> open_;  // until its socket is closed
+  bool reads_ = false;
+  bool closed_ = false;
+};
+
+}  // namespace
+
+std::shared_ptr<Wire> Wire::Make(asio::io_context& io, int descriptor,
+                                 std::shared_ptr<asio::ssl::context> tls,
+                                 const HttpMetrics& metrics) {
+  Tcp::socket socket(asio::make_strand(io));
+  Error error;
+  // The family that it is told is of no matter for what is done with it.
+  socket.assign(Tcp::v4(), descriptor, error);
+  if (error) {
+    close(descriptor);
+    return nullptr;
+  }
+  socket.set_option(Tcp::no_delay(true), error);
+  if (tls == nullptr) {
+    return std::make_shared<StreamWire<PlainStream>>(std::move(socket), nullptr, metrics);
+  }
+  return std::make_shared<StreamWire<TlsStream>>(std::move(socket), std::move(tls), metrics);
+}
+
+}  // namespace latentd::server::http
