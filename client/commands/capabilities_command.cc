@@ -48,13 +48,15 @@ void PrintLora(const v1::ModelLora& lora) {
   Row("", line);
 }
 
+std::string KindWithSize(const v1::AdapterInfo& adapter) {
+  if (adapter.kind() == v1::ADAPTER_KIND_LORA) return absl::StrCat("LoRA of rank ", adapter.rank());
+  if (adapter.kind() == v1::ADAPTER_KIND_CONTROLNET) return "ControlNet";
+  return absl::StrCat("textual inversion of ", adapter.vectors(), " tokens");
+}
+
 // "film (LoRA of rank 16, for base); prompts should have: film style".
 void PrintAdapter(const v1::AdapterInfo& adapter) {
-  const bool is_lora = adapter.kind() == v1::ADAPTER_KIND_LORA;
-  const std::string kind =
-      is_lora ? absl::StrCat("LoRA of rank ", adapter.rank())
-              : absl::StrCat("textual inversion of ", adapter.vectors(), " tokens");
-  std::string line = absl::StrCat(adapter.name(), " (", kind, ", for ",
+  std::string line = absl::StrCat(adapter.name(), " (", KindWithSize(adapter), ", for ",
                                   absl::StrJoin(adapter.models(), ", "), ")");
   if (adapter.has_recommended_weight()) {
     absl::StrAppend(&line, "; weight ", adapter.recommended_weight());

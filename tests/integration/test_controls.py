@@ -97,6 +97,7 @@ class ControlsTest(GraphsTestCase):
         self.assertEqual(set(kinds), {"canny", "maps/depth"})
         self.assertTrue(all(kind == "ADAPTER_KIND_CONTROLNET" for kind in kinds.values()), kinds)
         self.assertNotEqual(latent(server, "generate", "a star", "--control=canny")[0], 0)
+        self.assertRegex(latent(server, "capabilities")[1], r"canny \(ControlNet, for base")
 
     def test_bad_ones_are_named(self):
         _, api = self.serve()

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -108,6 +109,30 @@ bool SetBytes(const FieldDescriptor& field, const json& value, v1::GenerateReque
   return true;
 }
 
+// Gives files in the objects of a list the form that protobuf's JSON has. False: one is none, and
+// `violations` says which.
+bool ReadFilesOf(const FieldDescriptor& field, json& list,
+                 std::vector<FieldViolation>& violations) {
+  if (!field.is_repeated() || field.message_type() == nullptr || !list.is_array()) return true;
+  const size_t before = violations.size();
+  for (size_t i = 0; i < list.size(); ++i) {
+    for (int number = 0; number < field.message_type()->field_count(); ++number) {
+      const FieldDescriptor& part = *field.message_type()->field(number);
+      const bool is_file = part.type() == FieldDescriptor::TYPE_BYTES && list[i].is_object();
+      const auto found = is_file ? list[i].find(part.name()) : json::iterator();
+      if (!is_file || found == list[i].end() || !found->is_string()) continue;
+      const auto bytes = PictureOf(found->get_ref<const std::string&>());
+      if (bytes.ok()) {
+        *found = absl::Base64Escape(*bytes);
+      } else {
+        violations.push_back({absl::StrCat(field.name(), "[", i, "].", part.name()),
+                              std::string(bytes.status().message())});
+      }
+    }
+  }
+  return violations.size() == before;
+}
+
 }  // namespace
 
 bool IsField(absl::string_view name) { return Find(name) != nullptr; }
@@ -116,7 +141,9 @@ void SetField(absl::string_view name, const json& value, v1::GenerateRequest& re
               std::vector<FieldViolation>& violations) {
   const FieldDescriptor& field = *Find(name);
   if (value.is_null() || SetBytes(field, value, request, violations)) return;
-  const json object = {{field.name(), ToProtoJson(field, value)}};
+  json read = ToProtoJson(field, value);
+  if (!ReadFilesOf(field, read, violations)) return;
+  const json object = {{field.name(), std::move(read)}};
   v1::GenerateRequest one;
   const auto parsed = google::protobuf::util::JsonStringToMessage(
       object.dump(-1, ' ', false, json::error_handler_t::replace), &one);

@@ -118,6 +118,20 @@ TEST_F(FieldValuesTest, WhatIsWrongWithinAMessageIsSaid) {
   EXPECT_THAT(Set("adapters", json::array({5})), HasSubstr("must be a list of objects"));
 }
 
+TEST_F(FieldValuesTest, FilesInListsAreAsFieldsAre) {
+  for (const char* image : {"cGljdHVyZQ==", "data:image/png;base64,cGljdHVyZQ=="}) {
+    EXPECT_EQ(Set("controls", json::array({{{"name", "canny"}, {"image", image}}})), "");
+    EXPECT_EQ(request_.controls(0).name(), "canny");
+    EXPECT_EQ(request_.controls(0).image(), "picture");
+  }
+  std::vector<FieldViolation> violations;
+  const json fetched = {{"name", "canny"}, {"image", "https://example.org/edges.png"}};
+  SetField("controls", json::array({json::object(), fetched}), request_, violations);
+  ASSERT_EQ(violations.size(), 1u);
+  EXPECT_EQ(violations.front().field, "controls[1].image");
+  EXPECT_THAT(violations.front().description, HasSubstr("fetches no URL"));
+}
+
 TEST_F(FieldValuesTest, FilesAreBase64) {
   const std::string bytes("\0\xff picture", 10);
   EXPECT_EQ(Set("image", absl::Base64Escape(bytes)), "");
