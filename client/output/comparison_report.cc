@@ -84,18 +84,18 @@ std::string PreviewRows(const Comparison& comparison) {
   return rows;
 }
 
+// JSON has no infinity.
+std::string NumberJson(double number) { return std::isinf(number) ? "null" : absl::StrCat(number); }
+
 std::string SimilarityJson(const Similarity& similarity) {
-  const std::string psnr = std::isinf(similarity.psnr) ? "null" : absl::StrCat(similarity.psnr);
-  return absl::StrCat("\"ssim\":", similarity.ssim, ",\"psnr\":", psnr,
+  return absl::StrCat("\"ssim\":", NumberJson(similarity.ssim),
+                      ",\"psnr\":", NumberJson(similarity.psnr),
                       ",\"largest_change\":", similarity.largest_change);
 }
 
 std::string SpreadJson(const Spread& spread) {
-  const auto number = [](double value) {
-    return std::isinf(value) ? std::string("null") : absl::StrCat(value);
-  };
-  return absl::StrCat("{\"median\":", number(spread.median), ",\"worst\":", number(spread.worst),
-                      "}");
+  return absl::StrCat("{\"median\":", NumberJson(spread.median),
+                      ",\"worst\":", NumberJson(spread.worst), "}");
 }
 
 std::string PictureJson(const ComparedPicture& picture) {

@@ -1,6 +1,5 @@
 #include "core/engine/prepare/start_up.h"
 
-#include <iterator>
 #include <memory>
 #include <set>
 #include <string>
