@@ -93,6 +93,7 @@ GrpcServer::GrpcServer(const Options& options, engine::Engine& engine, const Clo
       probe_health_(health_, /*has_admin=*/false),
       environment_{engine, clock, calls_, kept_, options.spans, MakeKeyCheck(options)},
       image_generation_(environment_, options.version),
+      video_generation_(environment_, options.version),
       graph_cache_({engine, clock, admin_calls_, kept_}, options.imports),
       admin_(
           engine, options.version, [this] { return client_memory(); }, options.request_stop),
@@ -127,7 +128,7 @@ absl::Status GrpcServer::ListenForAll(const Options& options) {
   ServerPort::Options port = {.listen = options.listen,
                               .max_message_bytes = options.max_request_bytes,
                               .received_bytes = options.received_bytes,
-                              .services = {&image_generation_, &public_health_},
+                              .services = {&image_generation_, &video_generation_, &public_health_},
                               .max_connection_age = options.max_connection_age,
                               .max_connection_age_grace = options.max_connection_age_grace};
   if (admin_place_ == AdminPlace::kShared) {

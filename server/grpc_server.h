@@ -2,11 +2,11 @@
 // in which they stop. Health follows what the engine says of itself. All but `http_listen` are
 // gRPC's.
 //
-// Pictures are asked for at `listen`. What is for operators (GraphCache, Admin, Models, Adapters)
-// is at `admin_listen`; where that is empty, at `listen` too if that is a Unix socket, else at one
-// of its own, in `admin_folder` and named after the port of `listen`. What is reached by TCP speaks
-// TLS where there is a certificate. Probes, which have none, ask for health and nothing else at
-// `health_listen`, in plain text.
+// Pictures and videos are asked for at `listen`. What is for operators (GraphCache, Admin, Models,
+// Adapters) is at `admin_listen`; where that is empty, at `listen` too if that is a Unix socket,
+// else at one of its own, in `admin_folder` and named after the port of `listen`. What is reached
+// by TCP speaks TLS where there is a certificate. Probes, which have none, ask for health and
+// nothing else at `health_listen`, in plain text.
 //
 // Life: Start -> Drain -> destroyed.
 #pragma once
@@ -28,6 +28,7 @@
 #include "server/admin/health_service.h"
 #include "server/admin/models_service.h"
 #include "server/calls/image_generation_service.h"
+#include "server/calls/video_generation_service.h"
 #include "server/generation/active_calls.h"
 #include "server/generation/kept_streams.h"
 #include "server/http/http_server.h"
@@ -158,6 +159,7 @@ class GrpcServer {
   admin::HealthService probe_health_;
   const generation::CallEnvironment environment_;
   calls::ImageGenerationService image_generation_;
+  calls::VideoGenerationService video_generation_;
   admin::GraphCacheService graph_cache_;
   admin::AdminService admin_;
   admin::ModelsService models_;

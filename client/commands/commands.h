@@ -12,6 +12,7 @@ namespace latentd::client {
 
 ExitCode RunGenerate(const std::vector<std::string>& arguments);
 ExitCode RunCompare(const std::vector<std::string>& arguments);
+ExitCode RunAnimate(const std::vector<std::string>& arguments);
 ExitCode RunEncode(const std::vector<std::string>& arguments);
 ExitCode RunCapabilities(const std::vector<std::string>& arguments);
 ExitCode RunHealth(const std::vector<std::string>& arguments);
@@ -25,6 +26,7 @@ ExitCode RunCompletion(const std::vector<std::string>& arguments);
 // Their options and words, for client/commands/completion.h.
 CommandShape GenerateShape();
 CommandShape CompareShape();
+CommandShape AnimateShape();
 CommandShape EncodeShape();
 CommandShape CapabilitiesShape();
 CommandShape HealthShape();

@@ -211,6 +211,18 @@ std::string ValueOf(const FieldDescriptor& field) {
   }
 }
 
+// Options of the fields of that group.
+OptionGroup OptionsOfGroup(Message& request, v1::Flag::Group group, const char* title) {
+  OptionGroup made{title, {}};
+  const Descriptor& type = *request.GetDescriptor();
+  for (int i = 0; i < type.field_count(); ++i) {
+    const v1::Flag& flag = type.field(i)->options().GetExtension(v1::flag);
+    if (flag.help().empty() || flag.group() != group) continue;
+    made.options.push_back(FieldOption(request, type.field(i)->name()));
+  }
+  return made;
+}
+
 }  // namespace
 
 Option FieldOption(Message& message, const std::string& name) {
@@ -228,16 +240,14 @@ Option FieldOption(Message& message, const std::string& name) {
 
 std::vector<OptionGroup> RequestOptions(v1::GenerateRequest& request) {
   std::vector<OptionGroup> groups;
-  for (const auto& [group, title] : kGroups) {
-    OptionGroup& added = groups.emplace_back(OptionGroup{title, {}});
-    const Descriptor& type = *request.GetDescriptor();
-    for (int i = 0; i < type.field_count(); ++i) {
-      const v1::Flag& flag = type.field(i)->options().GetExtension(v1::flag);
-      if (flag.help().empty() || flag.group() != group) continue;
-      added.options.push_back(FieldOption(request, type.field(i)->name()));
-    }
-  }
+  for (const auto& [group, title] : kGroups)
+    groups.push_back(OptionsOfGroup(request, group, title));
   return groups;
+}
+
+std::vector<OptionGroup> RequestOptions(v1::GenerateVideoRequest& request) {
+  return {OptionsOfGroup(request, v1::Flag::IMAGE, "The video"),
+          OptionsOfGroup(request, v1::Flag::FINE_TUNING, "Fine tuning")};
 }
 
 std::string OptionSpelling(const std::string& field) {

@@ -28,6 +28,10 @@ void SetDeadline(grpc::ClientContext& context, absl::Time deadline) {
                        absl::ToChronoMicroseconds(std::max(left, absl::ZeroDuration())));
 }
 
+absl::Time DeadlineOf(std::optional<std::chrono::milliseconds> timeout) {
+  return timeout ? SystemClock().Monotonic() + absl::FromChrono(*timeout) : absl::InfiniteFuture();
+}
+
 absl::Time ShortDeadline() { return SystemClock().Monotonic() + kShortCall; }
 
 double Random() {
@@ -41,6 +45,27 @@ uint64_t RandomSeed() { return std::random_device()(); }
 std::string RandomId() {
   std::random_device random;
   return absl::StrFormat("%08x%08x%08x", random(), random(), random());
+}
+
+// Frames of several videos, put together as images of different numbers.
+constexpr int kMostFrames = 1 << 16;
+
+v1::ImageChunk ImageChunkOf(v1::FrameChunk& frame) {
+  v1::ImageChunk chunk;
+  chunk.set_index(frame.video_index() * kMostFrames + frame.frame());
+  chunk.set_seed(frame.seed());
+  *chunk.mutable_size() = frame.size();
+  chunk.set_mime_type(frame.mime_type());
+  chunk.set_offset(frame.offset());
+  chunk.set_total_bytes(frame.total_bytes());
+  chunk.set_data(std::move(*frame.mutable_data()));
+  return chunk;
+}
+
+VideoFrame FrameOf(v1::Image image) {
+  const int index = image.index();
+  image.clear_index();
+  return {index / kMostFrames, index % kMostFrames, std::move(image)};
 }
 
 v1::ResumeStreamRequest RestOf(const v1::GenerateRequest& request, int images,
@@ -71,6 +96,7 @@ Client::Client(const std::string& server, const RetryPolicy& retries, const std:
       api_key_(std::move(api_key)),
       channel_(Connect(server, tls)),
       images_(v1::ImageGeneration::NewStub(channel_)),
+      videos_(v1::VideoGeneration::NewStub(channel_)),
       health_(grpc::health::v1::Health::NewStub(channel_)) {}
 
 grpc::Status Client::Generate(const v1::GenerateRequest& request,
@@ -79,14 +105,8 @@ grpc::Status Client::Generate(const v1::GenerateRequest& request,
   v1::GenerateRequest seeded = request;
   if (!seeded.has_seed() && seeded.seeds().empty()) seeded.set_seed(RandomSeed());
   if (seeded.resumable() && seeded.request_id().empty()) seeded.set_request_id(RandomId());
-  const absl::Time deadline =
-      timeout ? SystemClock().Monotonic() + absl::FromChrono(*timeout) : absl::InfiniteFuture();
-  const RetryLoop loop{
-      .policy = retries_,
-      .clock = SystemClock(),
-      .random = &Random,
-      .wait = [this](absl::Duration pause) { return cancellation_.WaitFor(pause); },
-      .on_retry = callbacks.on_retry};
+  const absl::Time deadline = DeadlineOf(timeout);
+  const RetryLoop loop = LoopOf(callbacks.on_retry);
   Reception reception;
   const grpc::Status status =
       loop.Run(deadline, [&] { return TryGenerate(seeded, callbacks, deadline, reception); });
@@ -98,6 +118,49 @@ grpc::Status Client::Generate(const v1::GenerateRequest& request,
   const bool is_left = !status.ok() && ErrorReason(status).empty() && may_run;
   if (seeded.resumable() && is_left) CancelOnServer(seeded);
   return status;
+}
+
+RetryLoop Client::LoopOf(const std::function<void(const Retry&)>& on_retry) {
+  return {.policy = retries_,
+          .clock = SystemClock(),
+          .random = &Random,
+          .wait = [this](absl::Duration pause) { return cancellation_.WaitFor(pause); },
+          .on_retry = on_retry};
+}
+
+grpc::Status Client::GenerateVideo(const v1::GenerateVideoRequest& request,
+                                   const VideoCallbacks& callbacks,
+                                   std::optional<std::chrono::milliseconds> timeout) {
+  v1::GenerateVideoRequest seeded = request;
+  if (!seeded.has_seed() && seeded.seeds().empty()) seeded.set_seed(RandomSeed());
+  const absl::Time deadline = DeadlineOf(timeout);
+  return LoopOf(callbacks.on_retry).Run(deadline, [&] {
+    return TryVideo(seeded, callbacks, deadline);
+  });
+}
+
+Attempt Client::TryVideo(const v1::GenerateVideoRequest& request, const VideoCallbacks& callbacks,
+                         absl::Time deadline) {
+  grpc::ClientContext context;
+  Prepare(context, deadline);
+  const Cancellation::Scope scope(cancellation_, context);
+  const auto reader = videos_->GenerateVideo(&context, request);
+  ImageAssembler assembler;
+  bool has_frame = false;
+  grpc::Status added;
+  const grpc::Status status = ReadStream(context, *reader, [&](v1::VideoEvent& event) {
+    if (!event.has_frame_chunk()) {
+      if (callbacks.on_event) callbacks.on_event(event);
+      return true;
+    }
+    added = assembler.Add(ImageChunkOf(*event.mutable_frame_chunk()));
+    if (!added.ok() || !assembler.complete()) return added.ok();
+    has_frame = true;
+    VideoFrame frame = FrameOf(assembler.Take());
+    if (callbacks.on_frame) callbacks.on_frame(std::move(frame));
+    return true;
+  });
+  return {added.ok() ? status : added, has_frame};
 }
 
 Attempt Client::TryGenerate(const v1::GenerateRequest& request, const GenerateCallbacks& callbacks,
@@ -206,6 +269,16 @@ grpc::Status Client::Encode(const v1::EncodeRequest& request, absl::Duration tim
 
 grpc::Status Client::GetCapabilities(v1::GetCapabilitiesResponse& capabilities) {
   return AskCapabilities(capabilities, ShortDeadline());
+}
+
+grpc::Status Client::GetVideoCapabilities(v1::GetVideoCapabilitiesResponse& capabilities) {
+  grpc::ClientContext context;
+  Prepare(context, ShortDeadline());
+  const Cancellation::Scope scope(cancellation_, context);
+  return ReadAnswer(capabilities, [&] {
+    return videos_->GetVideoCapabilities(&context, v1::GetVideoCapabilitiesRequest(),
+                                         &capabilities);
+  });
 }
 
 grpc::Status Client::AskCapabilities(v1::GetCapabilitiesResponse& capabilities,

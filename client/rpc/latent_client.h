@@ -26,6 +26,7 @@
 #include "client/rpc/retry.h"
 #include "grpc/health/v1/health.grpc.pb.h"
 #include "latent/v1/image_generation.grpc.pb.h"
+#include "latent/v1/video_generation.grpc.pb.h"
 
 namespace latentd::client {
 
@@ -37,6 +38,20 @@ struct GenerateCallbacks {
   // queued, started, progress, preview, completed; from the beginning after a retry
   std::function<void(const v1::GenerateEvent&)> on_event;
   std::function<void(v1::Image)> on_image;
+  std::function<void(const Retry&)> on_retry;
+};
+
+// A frame of a video, in the file format that was asked for.
+struct VideoFrame {
+  int video = 0, frame = 0;  // from 0
+  v1::Image image;           // without an index
+};
+
+// As GenerateCallbacks.
+struct VideoCallbacks {
+  // queued, started, progress, completed; from the beginning after a retry
+  std::function<void(const v1::VideoEvent&)> on_event;
+  std::function<void(VideoFrame)> on_frame;
   std::function<void(const Retry&)> on_retry;
 };
 
@@ -58,11 +73,17 @@ class Client {
   grpc::Status Generate(const v1::GenerateRequest& request, const GenerateCallbacks& callbacks,
                         std::optional<std::chrono::milliseconds> timeout = std::nullopt);
 
+  // GenerateVideo, to its end; the same, but for balancers and `resumable`.
+  grpc::Status GenerateVideo(const v1::GenerateVideoRequest& request,
+                             const VideoCallbacks& callbacks,
+                             std::optional<std::chrono::milliseconds> timeout = std::nullopt);
+
   // Encode, once; blocks, until `timeout` passes or Cancel is called.
   grpc::Status Encode(const v1::EncodeRequest& request, absl::Duration timeout,
                       v1::EncodeResponse& response);
 
   grpc::Status GetCapabilities(v1::GetCapabilitiesResponse& capabilities);
+  grpc::Status GetVideoCapabilities(v1::GetVideoCapabilitiesResponse& capabilities);
 
   // Asks the health service for the status of `service`; "" is the server as a whole.
   grpc::Status CheckHealth(const std::string& service,
@@ -85,6 +106,9 @@ class Client {
                       absl::Time deadline, Reception& reception);
   grpc::Status CallOnce(const v1::GenerateRequest& request, const GenerateCallbacks& callbacks,
                         absl::Time deadline, Reception& reception);
+  Attempt TryVideo(const v1::GenerateVideoRequest& request, const VideoCallbacks& callbacks,
+                   absl::Time deadline);
+  RetryLoop LoopOf(const std::function<void(const Retry&)>& on_retry);
   // `deadline` is on the monotonic clock.
   void Prepare(grpc::ClientContext& context, absl::Time deadline) const;
   static grpc::Status AddChunk(const v1::ImageChunk& chunk, const GenerateCallbacks& callbacks,
@@ -103,6 +127,7 @@ class Client {
   const std::string api_key_;
   std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<v1::ImageGeneration::Stub> images_;
+  std::unique_ptr<v1::VideoGeneration::Stub> videos_;
   std::unique_ptr<grpc::health::v1::Health::Stub> health_;
   Cancellation cancellation_;
 

@@ -14,11 +14,13 @@ namespace {
 constexpr size_t kMostNamed = 20;
 
 bool Covers(Bucket bucket, Bucket size) {
-  return bucket.width >= size.width && bucket.height >= size.height;
+  return bucket.width >= size.width && bucket.height >= size.height && bucket.frames == size.frames;
 }
 
-// Violations of those sides that no bucket has or covers, or of both if it is only the pair.
-absl::Status Refuse(bool bad_width, bool bad_height, const std::string& why) {
+// Violations of those sides that no bucket has or covers, or of both if it is only the pair; and of
+// the frames alone where none has as many.
+absl::Status Refuse(bool bad_width, bool bad_height, bool bad_frames, const std::string& why) {
+  if (bad_frames) return InvalidFields({{"num_frames", why}});
   const bool pair = bad_width == bad_height;
   std::vector<FieldViolation> violations;
   if (bad_width || pair) violations.push_back({"width", why});
@@ -27,6 +29,11 @@ absl::Status Refuse(bool bad_width, bool bad_height, const std::string& why) {
 }
 
 }  // namespace
+
+std::string SizeText(const Bucket& bucket) {
+  const std::string sides = latentd::SizeText(bucket.width, bucket.height);
+  return bucket.frames == 1 ? sides : absl::StrCat(sides, "x", bucket.frames);
+}
 
 Buckets::Buckets(const std::vector<Bucket>& listed) {
   for (Bucket bucket : listed) {
@@ -55,12 +62,18 @@ absl::StatusOr<Bucket> Buckets::Choose(Bucket size, BucketPolicy policy,
   return *best;
 }
 
+bool Buckets::HasFrames(int frames) const {
+  return listed_.empty() || std::any_of(listed_.begin(), listed_.end(), [&](const Bucket& bucket) {
+           return bucket.frames == frames;
+         });
+}
+
 absl::Status Buckets::NotListed(Bucket size) const {
   const auto has = [&](int Bucket::*side) {
     return std::any_of(listed_.begin(), listed_.end(),
                        [&](const Bucket& bucket) { return bucket.*side == size.*side; });
   };
-  return Refuse(!has(&Bucket::width), !has(&Bucket::height),
+  return Refuse(!has(&Bucket::width), !has(&Bucket::height), !HasFrames(size.frames),
                 absl::StrCat(SizeText(size), " is not one of ", ListText()));
 }
 
@@ -69,7 +82,7 @@ absl::Status Buckets::NotCovered(Bucket size) const {
     return std::any_of(listed_.begin(), listed_.end(),
                        [&](const Bucket& bucket) { return bucket.*side >= size.*side; });
   };
-  return Refuse(!covered(&Bucket::width), !covered(&Bucket::height),
+  return Refuse(!covered(&Bucket::width), !covered(&Bucket::height), !HasFrames(size.frames),
                 absl::StrCat("no bucket covers ", SizeText(size), ": there are ", ListText()));
 }
 

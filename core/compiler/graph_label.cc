@@ -25,8 +25,9 @@ bool IsName(absl::string_view word) {
 
 bool ReadSize(absl::string_view word, GraphLabel& label) {
   const std::vector<absl::string_view> sides = absl::StrSplit(word, 'x');
-  return sides.size() == 2 && absl::SimpleAtoi(sides[0], &label.width) &&
-         absl::SimpleAtoi(sides[1], &label.height);
+  if (sides.size() != 2 && sides.size() != 3) return false;
+  return absl::SimpleAtoi(sides[0], &label.width) && absl::SimpleAtoi(sides[1], &label.height) &&
+         (sides.size() == 2 || absl::SimpleAtoi(sides[2], &label.frames));
 }
 
 }  // namespace
@@ -35,6 +36,7 @@ std::string GraphLabel::ToText() const {
   std::string text = absl::StrCat(model, model.empty() ? "" : " ", component);
   if (!part.empty()) absl::StrAppend(&text, " ", part);
   if (width != 0 || height != 0) absl::StrAppend(&text, " ", SizeText(width, height));
+  if (frames > 1) absl::StrAppend(&text, "x", frames);
   absl::StrAppend(&text, " rows ", rows, fallback ? " fallback" : "");
   if (dtype != DType::kF32) absl::StrAppend(&text, " ", device::Name(dtype));
   return text;

@@ -12,7 +12,8 @@ namespace latentd::compiler {
 
 struct GraphLabel {
   std::string model;  // by its name: "base"
-  // text_encoder, text_encoder_2, unet, vae_decoder, vae_encoder, vae_tiny, control_net.
+  // text_encoder, text_encoder_2, image_encoder, unet, vae_decoder, vae_encoder, vae_tiny,
+  // control_net.
   std::string component;
   // For a UNet: "request" (once a request) or "step", "step_2_chunks" for prompts of two,
   // "step_32_ranks" with low-rank paths; for a text encoder: "vectors" (for words of textual
@@ -26,9 +27,11 @@ struct GraphLabel {
   int rows = 1;
   bool fallback = false;  // the fp32 form of a graph that runs in a lesser precision
   device::DType dtype = device::DType::kF32;  // dtype of its products; not of all of them
+  int frames = 1;  // frames of a video's row, or that are decoded together
 
   bool operator==(const GraphLabel&) const = default;
-  // "base unet step 256x256 rows 2 bf16"; no model, a size of 0 and 0, and f32, are left out.
+  // "base unet step 256x256 rows 2 bf16"; no model, a size of 0 and 0, and f32, are left out, and
+  // so is one frame: "video vae_decoder 256x256x7 rows 1".
   std::string ToText() const;
   // Reads what ToText prints, where names are of at most 32 of a-z, 0-9 and _, and not empty but
   // for the part.

@@ -34,7 +34,7 @@ Capabilities CapabilitiesOf(const pipeline::Pipeline& pipeline, const Config& co
          row.preset == nullptr ? "" : std::string(row.preset->name), configs.inpaints(),
          static_cast<int>(configs.joined_features()), static_cast<int>(configs.pooled_features()),
          configs.prediction_type, configs.prediction_decided_by, known.default_scheduler,
-         known.default_size, row.residency, model->loras()});
+         known.default_size, row.residency, model->loras(), row.draws_videos, row.decode_chunk});
   }
   if (pipeline.adapters() != nullptr) {
     capabilities.adapters = pipeline.adapters()->catalogue().List();

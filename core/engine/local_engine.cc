@@ -246,7 +246,8 @@ absl::StatusOr<uint64_t> LocalEngine::Admit(GenerateSpec spec, std::shared_ptr<E
   RETURN_IF_ERROR(admitted);
   // A border: from here on the request is the loop's, which says how it ends.
   const absl::Status begun = CatchOutOfMemory([&] {
-    if (plan->executed_size != pipeline::Size{*plan->spec.width, *plan->spec.height}) {
+    const pipeline::Size& executed = plan->executed_size;
+    if (executed.width != *plan->spec.width || executed.height != *plan->spec.height) {
       metrics_.Adjusted(plan->spec.bucket_policy);
     }
     if (cold) return devices_[first.device]->Prepare(job, std::move(offers.inputs));

@@ -13,6 +13,8 @@
 #include "core/base/text/text.h"
 #include "core/families/sd1/sd1.h"
 #include "core/families/sdxl/sdxl.h"
+#include "core/families/svd/svd.h"
+#include "core/families/svd/video_configs.h"
 #include "core/weights/containers/other_checkpoint.h"
 
 namespace latentd::families {
@@ -117,6 +119,9 @@ bool Plays(const pipeline::ModelRow& model, const Family& family, const Pipeline
                           : !family.starts_from_image;
 }
 
+// Says how a checkpoint is served that draws videos.
+constexpr char kGiveAsVideo[] = "; it draws videos: give it as --video";
+
 // Classes that a model in that role can have, without those that add something.
 std::string ClassesFor(const pipeline::ModelRow& model) {
   std::vector<std::string> names;
@@ -139,7 +144,13 @@ absl::Status RefuseClass(const pipeline::ModelRow& model, const Checkpoint& chec
                 model.is_refiner ? "refiner: " : "base: ", ClassesFor(model),
                 model.is_refiner ? ", and those of PAG and ControlNet that start from an image"
                                  : ", and those of PAG, ControlNet and T2I-Adapter",
-                is_base ? " (this is a base)" : "");
+                is_base ? " (this is a base)" : "",
+                FindKind(svd::kFamily, name) != nullptr ? kGiveAsVideo : "");
+}
+
+// Entries of model_index.json that models of videos alone have.
+bool IsReadForVideos(const std::string& entry) {
+  return entry == svd::kImageEncoder || entry == "feature_extractor";
 }
 
 int MultipleOf8(int side) { return side / 8 * 8; }
@@ -150,6 +161,7 @@ absl::Span<const Family* const> Families() { return kFamilies; }
 
 absl::StatusOr<const Family*> FindFamily(const pipeline::ModelRow& model,
                                          const Checkpoint& checkpoint) {
+  if (model.draws_videos) return &svd::kFamily;  // it checks its classes itself
   const auto* const found = absl::c_find_if(kFamilies, [&](const Family* family) {
     const PipelineKind* kind = FindKind(*family, checkpoint.pipeline_class());
     return kind != nullptr && Plays(model, *family, *kind);
@@ -166,20 +178,27 @@ std::vector<std::string> FindLeftOut(const Family& family, const Checkpoint& che
   constexpr size_t kMostNamed = 12;
   const std::string& file = checkpoint.index();
   std::vector<std::string> found;
-  const PipelineKind& kind = *FindKind(family, checkpoint.pipeline_class());
-  if (!kind.adds.empty()) {
+  const PipelineKind* kind = FindKind(family, checkpoint.pipeline_class());
+  if (kind != nullptr && !kind->adds.empty()) {
     found.push_back(absl::StrCat(file, ": _class_name is ", checkpoint.pipeline_class(),
                                  "; pictures are drawn as by ", family.class_prefix,
-                                 "Pipeline, without ", kind.adds));
+                                 "Pipeline, without ", kind->adds));
   }
-  if (!checkpoint.passed_over().empty()) {
-    found.push_back(absl::StrCat(
-        file, ": not known, and ignored: ", ListSome(checkpoint.passed_over(), kMostNamed)));
+  std::vector<std::string> passed_over = checkpoint.passed_over();
+  if (family.videos != nullptr) std::erase_if(passed_over, IsReadForVideos);
+  if (!passed_over.empty()) {
+    found.push_back(
+        absl::StrCat(file, ": not known, and ignored: ", ListSome(passed_over, kMostNamed)));
   }
   return found;
 }
 
 std::vector<pipeline::Size> DefaultBuckets(const Family& family, const pipeline::Size& own) {
+  if (family.videos != nullptr) {
+    std::vector<pipeline::Size> sizes(family.sizes.begin(), family.sizes.end());
+    for (pipeline::Size& size : sizes) size.frames = own.frames;
+    return sizes;
+  }
   if (own == family.sizes.front()) return {family.sizes.begin(), family.sizes.end()};
   return {own,
           {MultipleOf8(own.width * 5 / 4), MultipleOf8(own.height * 3 / 4)},

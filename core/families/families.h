@@ -36,6 +36,7 @@ std::vector<std::string> FindLeftOut(const Family& family, const weights::Checkp
 
 // Sizes to have ready for a model of that own size: the family's where it was trained at the first
 // of them, else its own and one wider and one higher of about its area, in multiples of 8.
+// Videos have as many frames as their own.
 std::vector<pipeline::Size> DefaultBuckets(const Family& family, const pipeline::Size& own);
 
 }  // namespace latentd::families

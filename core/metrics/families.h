@@ -9,14 +9,15 @@
 namespace latentd::metrics {
 
 inline constexpr Label kComponent{
-    "component", "text_encoder,text_encoder_2,unet,vae_decoder,vae_encoder,vae_tiny,control_net"};
+    "component",
+    "text_encoder,text_encoder_2,unet,vae_decoder,vae_encoder,vae_tiny,control_net,image_encoder"};
 inline constexpr Label kModel{"model", "", Declared::kModels};
 inline constexpr Label kBucket{"bucket", kOther, Declared::kBuckets};
 inline constexpr Label kConfiguredBucket{"bucket", "", Declared::kBuckets};
-inline constexpr Label kMethod{
-    "method",
-    "Generate,GenerateStream,Encode,openai.generations,openai.edits,openai.variations,"
-    "sdapi.txt2img,sdapi.img2img,hf"};
+inline constexpr Label kMethod{"method",
+                               "Generate,GenerateStream,GenerateVideo,Encode,openai.generations,"
+                               "openai.edits,openai.variations,"
+                               "sdapi.txt2img,sdapi.img2img,hf"};
 inline constexpr Label kMemoryKind{"kind", "weights,arena,state,executables"};
 inline constexpr Label kHeldKind{
     "kind", "weights,arena,state,results,executables,artifacts,graph_definitions,waiting_images"};

@@ -29,7 +29,7 @@ struct Source {
 std::vector<std::string> FoldersOf(const Source& source, const LoadOptions& options) {
   if (IsOff(options.components, FlagNameOf(kUnetName, source.model.name))) return {};
   std::vector<std::string> folders;
-  for (const char* folder : {"text_encoder", "text_encoder_2", "unet", "vae"}) {
+  for (const char* folder : {"text_encoder", "text_encoder_2", "image_encoder", "unet", "vae"}) {
     if (source.checkpoint.Has(folder)) folders.push_back(folder);
   }
   return folders;
@@ -207,7 +207,7 @@ ModelTable TableOf(const LoadOptions& options) {
   ModelTable table = ModelTable::FromFlags(options.base, options.refiner, options.models);
   for (const ModelRow& model : table.rows()) {
     ModelRow& row = table[model.id];
-    if (row.buckets.empty()) row.buckets = options.buckets;
+    if (row.buckets.empty() && !row.draws_videos) row.buckets = options.buckets;
     if (row.flag == "base") {
       row.parts = options.base_parts;
       row.preset_name = options.preset;
@@ -228,7 +228,7 @@ void TellAll(const std::vector<std::string>& sentences, const Tell& tell) {
 absl::Status OpenAdapters(adapters::Catalogue& catalogue, const Pipeline::LoadedModels& models) {
   std::vector<adapters::AdaptedModel> adapted;
   for (const auto& model : models) {
-    if (model == nullptr || !model->draws()) continue;
+    if (model == nullptr || !model->draws() || model->row().draws_videos) continue;
     adapters::AdaptedModel& one = adapted.emplace_back();
     one.name = model->row().name;
     one.modules =

@@ -17,6 +17,7 @@
 #include "core/pipeline/plan/embeds.h"
 #include "core/pipeline/plan/prompts.h"
 #include "core/pipeline/plan/state_bytes.h"
+#include "core/pipeline/plan/video_plan.h"
 #include "core/pipeline/spec/limits.h"
 #include "core/pipeline/spec/presets.h"
 #include "core/pipeline/spec/unused_parameters.h"
@@ -228,6 +229,7 @@ absl::StatusOr<std::vector<PlannedStage>> Pipeline::StagesOf(const PictureSpec& 
 absl::StatusOr<SharedPlan> Pipeline::Resolve(const PictureSpec& asked, const Inputs& inputs,
                                              ChooseSize choose,
                                              std::vector<FieldViolation> found) const {
+  if (asked.video) return ResolveVideo(asked, inputs, choose, std::move(found));
   auto plan = std::make_shared<Plan>();
   plan->spec = asked;
   RETURN_IF_ERROR(ResolveSpec(inputs, std::move(found), *plan));
@@ -400,7 +402,10 @@ std::vector<Size> Pipeline::BucketsOf(ModelId leader) const {
 }
 
 StepShape Pipeline::ShapeOf(Size size, int rows) const {
-  return {rows, size.height / traits_.side_multiple, size.width / traits_.side_multiple};
+  return {.rows = rows,
+          .height = size.height / traits_.side_multiple,
+          .width = size.width / traits_.side_multiple,
+          .frames = size.frames};
 }
 
 absl::StatusOr<std::vector<GraphHandle>> Pipeline::HandlesOf(absl::Span<const PlannedGraph> graphs,
@@ -419,7 +424,9 @@ absl::StatusOr<std::vector<GraphHandle>> Pipeline::GraphsOf(ModelId leader, Size
   std::vector<GraphHandle> all;
   for (const LoadedModel* model : GroupOf(leader)) {
     std::vector<PlannedGraph> graphs;
-    for (int chunks = 1; chunks <= ready_prompts_.chunks; ++chunks) {
+    const bool videos = model->row().draws_videos;
+    if (videos) graphs = VideoGraphs(*model, shape, DefaultChunk(model->row(), bucket.frames));
+    for (int chunks = 1; !videos && chunks <= ready_prompts_.chunks; ++chunks) {
       GraphNeeds needs = {.models = {model},
                           .chunks = {chunks},
                           .blends = {ready_prompts_.blends},
@@ -461,7 +468,10 @@ int64_t Pipeline::StateBytes(Size bucket, int rows, int chunks) const {
   int64_t most = 0;
   for (const ModelId leader : table().Leaders()) {
     const std::vector<const LoadedModel*> group = GroupOf(leader);
-    if (!group.empty()) most = std::max(most, pipeline::StateBytes(group, shape, bucket));
+    if (group.empty()) continue;
+    most =
+        std::max(most, table()[leader].draws_videos ? VideoStateBytes(*group.front(), shape, bucket)
+                                                    : pipeline::StateBytes(group, shape, bucket));
   }
   return most;
 }

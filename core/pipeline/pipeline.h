@@ -170,6 +170,12 @@ class Pipeline {
   absl::Status ResolveStages(const Inputs& inputs, Plan& plan) const;
   // Works out all that follows from the spec, the stages and the size that is executed.
   absl::Status Complete(const PictureSpec& asked, Plan& plan) const;
+  // Resolve of a request for videos: video_pipeline.cc.
+  absl::StatusOr<SharedPlan> ResolveVideo(const PictureSpec& asked, const Inputs& inputs,
+                                          ChooseSize choose,
+                                          std::vector<FieldViolation> found) const;
+  // The model of that name that draws videos, or for an empty name the first that does.
+  absl::StatusOr<const LoadedModel*> VideoModelOf(const PictureSpec& asked) const;
   LatentSize LatentsOf(Size size) const;
   void PlanGraphs(Plan& plan) const;
   int64_t RequestBytes(const Plan& plan) const;

@@ -21,7 +21,8 @@ HealthCheckResponse HealthService::StatusOf(const std::string& service) const {
   const auto set = [&](bool good) {
     response.set_status(good ? HealthCheckResponse::SERVING : HealthCheckResponse::NOT_SERVING);
   };
-  if (service.empty() || service == "latent.v1.ImageGeneration") {
+  if (service.empty() || service == "latent.v1.ImageGeneration" ||
+      service == "latent.v1.VideoGeneration") {
     set(health_.ready());
   } else if (service == "liveness") {
     set(health_.alive());

@@ -3,6 +3,7 @@
 //
 //   ""                          SERVING while pictures can be asked for (process/health.h: ready)
 //   latent.v1.ImageGeneration   the same
+//   latent.v1.VideoGeneration   the same: videos, where there is a model that draws them
 //   latent.v1.GraphCache        SERVING, where the server listens for operators at all
 //   latent.v1.Admin             the same
 //   latent.v1.Models            the same

@@ -10,12 +10,14 @@
 #include <utility>
 
 #include "server/calls/serialize.h"
+#include "server/generation/video_conversion.h"
 
 namespace latentd::server::calls {
 namespace {
 
 namespace v1 = ::latent::v1;
 using generation::OutgoingEvent;
+using google::protobuf::Message;
 using google::protobuf::internal::WireFormatLite;
 using Owner = std::shared_ptr<const engine::Event>;
 
@@ -23,24 +25,32 @@ constexpr uint32_t TagOf(int field) {
   return WireFormatLite::MakeTag(field, WireFormatLite::WIRETYPE_LENGTH_DELIMITED);
 }
 
-// All of the event but the chunk's data, which follow: fields may come in any order, and a chunk's
-// data are its last.
-std::string BytesBefore(const OutgoingEvent& event) {
+// A chunk's place in its event.
+struct ChunkFields {
+  int chunk;  // in the event
+  int data;   // in the chunk, of which they are the last
+};
+constexpr ChunkFields kPicture = {v1::GenerateEvent::kImageChunkFieldNumber,
+                                  v1::ImageChunk::kDataFieldNumber};
+constexpr ChunkFields kFrame = {v1::VideoEvent::kFrameChunkFieldNumber,
+                                v1::FrameChunk::kDataFieldNumber};
+
+// All of the event but the chunk's data, which follow: fields may come in any order. `bytes` are
+// those of the event without its chunk.
+std::string BytesBefore(std::string bytes, const Message& chunk_message, absl::string_view data,
+                        ChunkFields fields) {
   using google::protobuf::io::CodedOutputStream;
-  v1::GenerateEvent outer;
-  outer.set_request_id(event.message.request_id());
-  const std::string chunk = SerializeToBytes(event.message.image_chunk());
-  const auto size = static_cast<uint32_t>(event.data.size());
-  constexpr uint32_t kData = TagOf(v1::ImageChunk::kDataFieldNumber);
-  const size_t of_data = CodedOutputStream::VarintSize32(kData) +
-                         CodedOutputStream::VarintSize32(size) + event.data.size();
-  std::string bytes = SerializeToBytes(outer);
+  const std::string chunk = SerializeToBytes(chunk_message);
+  const auto size = static_cast<uint32_t>(data.size());
+  const uint32_t data_tag = TagOf(fields.data);
+  const size_t of_data = CodedOutputStream::VarintSize32(data_tag) +
+                         CodedOutputStream::VarintSize32(size) + data.size();
   google::protobuf::io::StringOutputStream stream(&bytes);
   CodedOutputStream coded(&stream);
-  coded.WriteTag(TagOf(v1::GenerateEvent::kImageChunkFieldNumber));
+  coded.WriteTag(TagOf(fields.chunk));
   coded.WriteVarint32(static_cast<uint32_t>(chunk.size() + of_data));
   coded.WriteString(chunk);
-  coded.WriteTag(kData);
+  coded.WriteTag(data_tag);
   coded.WriteVarint32(size);
   coded.Trim();
   return bytes;
@@ -53,13 +63,28 @@ grpc::Slice Borrow(absl::string_view data, Owner of) {
       owner.release());
 }
 
+// An event of that type, with a part of `event`'s picture in its chunk.
+template <typename Event>
+grpc::ByteBuffer WithData(const OutgoingEvent& event, const Message& chunk, ChunkFields fields) {
+  Event outer;
+  outer.set_request_id(event.message.request_id());
+  const std::array<grpc::Slice, 2> slices = {
+      grpc::Slice(BytesBefore(SerializeToBytes(outer), chunk, event.data, fields)),
+      Borrow(event.data, event.of)};
+  return grpc::ByteBuffer(slices.data(), slices.size());
+}
+
 }  // namespace
 
 grpc::ByteBuffer Serialize(const OutgoingEvent& event) {
   if (event.data.empty()) return Serialize(event.message);
-  const std::array<grpc::Slice, 2> slices = {grpc::Slice(BytesBefore(event)),
-                                             Borrow(event.data, event.of)};
-  return grpc::ByteBuffer(slices.data(), slices.size());
+  return WithData<v1::GenerateEvent>(event, event.message.image_chunk(), kPicture);
+}
+
+grpc::ByteBuffer SerializeVideo(const OutgoingEvent& event) {
+  const v1::VideoEvent message = generation::ToVideoEvent(event);
+  if (event.data.empty()) return Serialize(message);
+  return WithData<v1::VideoEvent>(event, message.frame_chunk(), kFrame);
 }
 
 }  // namespace latentd::server::calls

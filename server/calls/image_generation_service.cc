@@ -35,7 +35,7 @@ grpc::ServerUnaryReactor* ImageGenerationService::Encode(grpc::CallbackServerCon
 
 grpc::ServerWriteReactor<grpc::ByteBuffer>* ImageGenerationService::GenerateStream(
     grpc::CallbackServerContext* context, const grpc::ByteBuffer* request) {
-  return StreamCall::Start(environment_, *context, *request);
+  return StreamCall::Start(kGenerateStream, environment_, *context, *request);
 }
 
 grpc::ServerWriteReactor<grpc::ByteBuffer>* ImageGenerationService::ResumeStream(

@@ -16,16 +16,23 @@ absl::Status ReadGenerate(const grpc::ByteBuffer& bytes, generation::ParsedReque
   return ParseRequest(bytes, parsed.request);
 }
 
+// ResumeStream, whose request is none for pictures that could be parsed as one.
+const StreamMethod kResume = {generation::kResumeMethod, generation::Results::kPictures, nullptr,
+                              Serialize};
+
 }  // namespace
 
+const StreamMethod kGenerateStream = {"GenerateStream", generation::Results::kPictures,
+                                      ReadGenerate, Serialize};
+
 grpc::ServerWriteReactor<grpc::ByteBuffer>* StreamCall::Start(
-    generation::CallEnvironment environment, grpc::CallbackServerContext& context,
-    const grpc::ByteBuffer& request) {
+    const StreamMethod& method, generation::CallEnvironment environment,
+    grpc::CallbackServerContext& context, const grpc::ByteBuffer& request) {
   return StartOrRefuseWrite([&]() -> absl::StatusOr<WriteReactor*> {
     RETURN_IF_ERROR(CheckKey(environment, context));
-    const auto call = std::make_shared<StreamCall>(environment, context, "GenerateStream");
+    const auto call = std::make_shared<StreamCall>(method, environment, context);
     RETURN_IF_ERROR(call->TryEnter());
-    ReceivedBytes received(request, ReadGenerate);
+    ReceivedBytes received(request, *method.parse);
     const absl::Status submitted = call->Submit(received);
     if (!submitted.ok()) call->End(submitted);
     return call.get();
@@ -37,7 +44,7 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* StreamCall::Resume(
     const grpc::ByteBuffer& request) {
   return StartOrRefuseWrite([&]() -> absl::StatusOr<WriteReactor*> {
     RETURN_IF_ERROR(CheckKey(environment, context));
-    const auto call = std::make_shared<StreamCall>(environment, context, generation::kResumeMethod);
+    const auto call = std::make_shared<StreamCall>(kResume, environment, context);
     RETURN_IF_ERROR(call->TryEnter());
     const absl::Status resumed = call->Generation::Resume(
         [&] { return ReadRequest<latent::v1::ResumeStreamRequest>(request); });
@@ -46,15 +53,17 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* StreamCall::Resume(
   });
 }
 
-StreamCall::StreamCall(generation::CallEnvironment environment,
-                       grpc::CallbackServerContext& context, absl::string_view method)
-    : Generation(environment, ClientOf(environment, context), method), context_(context) {}
+StreamCall::StreamCall(const StreamMethod& method, generation::CallEnvironment environment,
+                       grpc::CallbackServerContext& context)
+    : Generation(environment, ClientOf(environment, context), method.name, method.results),
+      method_(method),
+      context_(context) {}
 
 bool StreamCall::TakeMessage(grpc::ByteBuffer& bytes) {
   absl::MutexLock lock(&mutex_);
   if (!outbox_) return false;
   if (const auto event = NextEvent()) {
-    bytes = Serialize(*event);
+    bytes = method_.serialize(*event);
     StartWaiting();
     return true;
   }

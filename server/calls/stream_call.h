@@ -1,18 +1,31 @@
-// GenerateStream and ResumeStream: events as messages.
+// GenerateStream, ResumeStream and GenerateVideo: events as messages.
 #pragma once
 
 #include <grpcpp/server_context.h>
 #include <grpcpp/support/server_callback.h>
 
 #include "server/calls/message_stream.h"
+#include "server/generation/field_limits.h"
 #include "server/generation/generation.h"
 
 namespace latentd::server::calls {
 
+// A method, by what is its own. A constant.
+struct StreamMethod {
+  const char* name;  // for the log
+  generation::Results results;
+  // As ReceivedRequest::Parse.
+  absl::Status (*parse)(const grpc::ByteBuffer& bytes, generation::ParsedRequest& parsed);
+  // As of event_bytes.h.
+  grpc::ByteBuffer (*serialize)(const generation::OutgoingEvent& event);
+};
+extern const StreamMethod kGenerateStream;
+
 class StreamCall final : public generation::Generation, public MessageStream {
  public:
   // The reactor for one call; it ends its own life.
-  static grpc::ServerWriteReactor<grpc::ByteBuffer>* Start(generation::CallEnvironment environment,
+  static grpc::ServerWriteReactor<grpc::ByteBuffer>* Start(const StreamMethod& method,
+                                                           generation::CallEnvironment environment,
                                                            grpc::CallbackServerContext& context,
                                                            const grpc::ByteBuffer& request);
 
@@ -21,8 +34,8 @@ class StreamCall final : public generation::Generation, public MessageStream {
                                                             grpc::CallbackServerContext& context,
                                                             const grpc::ByteBuffer& request);
 
-  StreamCall(generation::CallEnvironment environment, grpc::CallbackServerContext& context,
-             absl::string_view method);
+  StreamCall(const StreamMethod& method, generation::CallEnvironment environment,
+             grpc::CallbackServerContext& context);
 
  private:
   void OnCancel() override;
@@ -38,6 +51,7 @@ class StreamCall final : public generation::Generation, public MessageStream {
   void GiveUp(const absl::Status& status) override { Fail(status); }
   void OnWritten(bool ok) override;
 
+  const StreamMethod& method_;
   grpc::CallbackServerContext& context_;  // gRPC's, and alive until OnDone
 };
 

@@ -4,7 +4,7 @@ namespace latentd::server::config {
 namespace {
 
 constexpr char kHelp[] =
-    R"(latentd serves pictures from Stable Diffusion checkpoints (XL, 1 and 2) over gRPC.
+    R"(latentd serves pictures from Stable Diffusion checkpoints (XL, 1 and 2), and videos from Stable Video Diffusion, over gRPC.
 
   latentd                                     the demo checkpoint, on 127.0.0.1:50051
   latentd --base=FILE.safetensors             a checkpoint in one file
@@ -44,6 +44,11 @@ What to serve
                           + between sizes; and residency: on_demand (default: loaded for its first request, while others
                           draw, and evicted where others need its memory), ready (from the start on) or pinned (stays).
                           Its precision is the base's. Without --base the first of these is drawn with by default
+  --video=DIR             a model of Stable Video Diffusion, a diffusers directory, which draws videos of images (latent
+                          animate); beside the others or alone. Behind the path may stand ,buckets=, of width, height and
+                          frames with + between them, such as 1024x576x25 (default: 1024x576 and 576x1024, of the frames
+                          that it was trained on), and ,decode-chunk=, frames that are decoded together where requests
+                          do not say (default: all). docs/video.md
   --variant=NAME          of directories: fp16 reads *.fp16.safetensors; without it: files without a suffix, else fp16
   --scheduler=NAME        the noise scheduler of requests that name none, such as euler, over the settings of the
                           checkpoint's (default: the checkpoint's own, where it is one that latentd has)
@@ -59,7 +64,7 @@ What to serve
                           each has its own weights, graphs and queue, and a request goes to the one that will be free first
   --components=LIST       how components run that are not compiled: vae_encoder=off,text_encoder=reference. Of
                           text_encoder, text_encoder_2, unet_base, unet_refiner, vae_decoder, vae_encoder, vae_tiny,
-                          each is compiled, reference (op by op, slow) or off (what needs it is refused; without
+                          image_encoder (of --video), each is compiled, reference (op by op, slow) or off (what needs it is refused; without
                           vae_tiny, which a checkpoint may have in a folder of that name, previews are in colours)
   --precision=LIST        what the networks compute in: fp32, bf16, fp16, or with cuda tf32 (fp32 whose products may round
                           what they multiply; not beside fp32) or fp8 (bf16 in which most linear layers of the UNets

@@ -133,7 +133,7 @@ absl::StatusOr<std::vector<ModelSource>> ToModels(const std::vector<std::string>
     }
     models.push_back(std::move(model));
   }
-  constexpr size_t kMost = pipeline::kMaxModels - 2;  // beside base and refiner
+  constexpr size_t kMost = pipeline::kMaxModels - 3;  // beside base, refiner and video
   if (models.size() <= kMost) return models;
   return WrongValue(kFlag, texts.back(), absl::StrCat("given at most ", kMost, " times"));
 }

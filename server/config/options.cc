@@ -11,6 +11,7 @@
 #include "server/config/flag_values.h"
 #include "server/config/lora_flag.h"
 #include "server/config/model_flag.h"
+#include "server/config/video_flag.h"
 
 namespace latentd::server::config {
 namespace {
@@ -144,6 +145,19 @@ absl::Status SetAdapters(const v1::ServerConfig& config, engine::Config& engine)
                     "given together with --adapters");
 }
 
+// Behind all others: the first model is that of requests that name none.
+absl::Status SetVideo(const v1::ServerConfig& config, engine::Config& engine) {
+  if (!config.has_video()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(pipeline::ModelSource video, ToVideoModel(config.video()));
+  for (const pipeline::ModelSource& other : engine.models) {
+    if (other.name != video.name) continue;
+    return WrongValue("model", absl::StrCat(other.name, "=", other.checkpoint),
+                      "of another name: --video has this one");
+  }
+  engine.models.push_back(std::move(video));
+  return absl::OkStatus();
+}
+
 absl::Status SetModels(const v1::ServerConfig& config, engine::Config& engine) {
   RETURN_IF_ERROR(CheckNotEmpty("base", config.has_base(), config.base()));
   RETURN_IF_ERROR(CheckNotEmpty("refiner", config.has_refiner(), config.refiner()));
@@ -158,6 +172,7 @@ absl::Status SetModels(const v1::ServerConfig& config, engine::Config& engine) {
   engine.preset = config.preset();
   engine.backend = BackendName(config.backend());
   ASSIGN_OR_RETURN(engine.models, ToModels({config.model().begin(), config.model().end()}));
+  RETURN_IF_ERROR(SetVideo(config, engine));
   if (engine.base.empty() && !engine.refiner.empty()) {
     return WrongValue("refiner", engine.refiner, "given together with --base");
   }

@@ -3,17 +3,20 @@
 #include <google/protobuf/reflection.h>
 
 #include <string>
+#include <tuple>
 #include <type_traits>
 #include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "core/pipeline/spec/video_fields.h"
 
 namespace latentd::server::generation {
 namespace {
 
 namespace v1 = ::latent::v1;
+using google::protobuf::Descriptor;
 using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 using google::protobuf::Reflection;
@@ -25,19 +28,29 @@ struct ProtoField {
   const FieldDescriptor* field;
 };
 
-ProtoField FindProtoField(const pipeline::Field& row) {
+ProtoField FindProtoField(const Descriptor& type, const pipeline::Field& row) {
   const std::vector<std::string> path = absl::StrSplit(row.name, '.');
-  const FieldDescriptor* first = v1::GenerateRequest::descriptor()->FindFieldByName(path.front());
+  const FieldDescriptor* first = type.FindFieldByName(path.front());
   if (path.size() == 1) return {&row, nullptr, first};
   return {&row, first, first->message_type()->FindFieldByName(path.back())};
 }
 
+std::vector<ProtoField> FindProtoFields(const Descriptor& type,
+                                        const std::vector<pipeline::Field>& rows) {
+  std::vector<ProtoField> all;
+  for (const pipeline::Field& row : rows) all.push_back(FindProtoField(type, row));
+  return all;
+}
+
 const std::vector<ProtoField>& ProtoFields() {
-  static const auto& fields = *new std::vector<ProtoField>([] {
-    std::vector<ProtoField> all;
-    for (const pipeline::Field& row : pipeline::Fields()) all.push_back(FindProtoField(row));
-    return all;
-  }());
+  static const auto& fields = *new std::vector<ProtoField>(
+      FindProtoFields(*v1::GenerateRequest::descriptor(), pipeline::Fields()));
+  return fields;
+}
+
+const std::vector<ProtoField>& VideoProtoFields() {
+  static const auto& fields = *new std::vector<ProtoField>(
+      FindProtoFields(*v1::GenerateVideoRequest::descriptor(), pipeline::VideoFields()));
   return fields;
 }
 
@@ -102,6 +115,17 @@ v1::Adapter WriteAdapter(const pipeline::Adapter& adapter) {
   return proto;
 }
 
+// The two members of what is a message of two fields; a size has its frames elsewhere.
+template <typename T>
+auto PairOf(T& value) {
+  if constexpr (std::is_same_v<std::remove_const_t<T>, pipeline::Size>) {
+    return std::tie(value.width, value.height);
+  } else {
+    auto& [first, second] = value;
+    return std::tie(first, second);
+  }
+}
+
 template <typename T>
 void Read(const Message& from, const FieldDescriptor& field, T& to) {
   const Reflection& reflection = Of(from);
@@ -135,7 +159,7 @@ void Read(const Message& from, const FieldDescriptor& field, T& to) {
     const auto values = reflection.GetRepeatedFieldRef<typename T::value_type>(from, &field);
     to.assign(values.begin(), values.end());
   } else {
-    auto& [first, second] = to;
+    auto [first, second] = PairOf(to);
     const Message& pair = reflection.GetMessage(from, &field);
     Read(pair, *field.message_type()->field(0), first);
     Read(pair, *field.message_type()->field(1), second);
@@ -176,29 +200,28 @@ void Write(const T& value, Message& to, const FieldDescriptor& field) {
   } else if constexpr (requires { value.size(); }) {
     reflection.GetMutableRepeatedFieldRef<typename T::value_type>(&to, &field).CopyFrom(value);
   } else {
-    const auto& [first, second] = value;
+    const auto [first, second] = PairOf(value);
     Message& pair = *reflection.MutableMessage(&to, &field);
     Write(first, pair, *field.message_type()->field(0));
     Write(second, pair, *field.message_type()->field(1));
   }
 }
 
-bool Has(const v1::GenerateRequest& request, const ProtoField& proto) {
+bool Has(const Message& request, const ProtoField& proto) {
   const FieldDescriptor& field = proto.holder == nullptr ? *proto.field : *proto.holder;
   return field.is_repeated() || Of(request).HasField(request, &field);
 }
 
-// A bool and a policy are said in any case, so that an answer shows them.
+// A bool, a policy and a plain number are said in any case, so that an answer shows them.
 bool IsSaid(const pipeline::Field& row, const pipeline::PictureSpec& spec) {
   return IsSet(row, spec) || VisitField(row, spec, []<typename T>(const T&) {
-           return std::is_same_v<T, bool> || std::is_same_v<T, pipeline::BucketPolicy>;
+           return std::is_arithmetic_v<T> || std::is_same_v<T, pipeline::BucketPolicy>;
          });
 }
 
-}  // namespace
-
-void SetFields(const v1::GenerateRequest& request, pipeline::PictureSpec& spec) {
-  for (const ProtoField& proto : ProtoFields()) {
+void ReadFields(const Message& request, const std::vector<ProtoField>& fields,
+                pipeline::PictureSpec& spec) {
+  for (const ProtoField& proto : fields) {
     if (!Has(request, proto)) continue;
     const Message& from =
         proto.holder == nullptr ? request : Of(request).GetMessage(request, proto.holder);
@@ -206,13 +229,33 @@ void SetFields(const v1::GenerateRequest& request, pipeline::PictureSpec& spec) 
   }
 }
 
-void SetFields(const pipeline::PictureSpec& spec, v1::GenerateRequest& request) {
-  for (const ProtoField& proto : ProtoFields()) {
+void WriteFields(const pipeline::PictureSpec& spec, const std::vector<ProtoField>& fields,
+                 Message& request) {
+  for (const ProtoField& proto : fields) {
     if (!IsSaid(*proto.row, spec)) continue;
-    Message& to = proto.holder == nullptr ? static_cast<Message&>(request)
-                                          : *Of(request).MutableMessage(&request, proto.holder);
+    Message& to =
+        proto.holder == nullptr ? request : *Of(request).MutableMessage(&request, proto.holder);
     VisitField(*proto.row, spec, [&](const auto& member) { Write(member, to, *proto.field); });
   }
+}
+
+}  // namespace
+
+void SetFields(const v1::GenerateRequest& request, pipeline::PictureSpec& spec) {
+  ReadFields(request, ProtoFields(), spec);
+}
+
+void SetFields(const pipeline::PictureSpec& spec, v1::GenerateRequest& request) {
+  WriteFields(spec, ProtoFields(), request);
+}
+
+void SetFields(const v1::GenerateVideoRequest& request, pipeline::PictureSpec& spec) {
+  if (!spec.video) spec.video.emplace();
+  ReadFields(request, VideoProtoFields(), spec);
+}
+
+void SetFields(const pipeline::PictureSpec& spec, v1::GenerateVideoRequest& request) {
+  WriteFields(spec, VideoProtoFields(), request);
 }
 
 }  // namespace latentd::server::generation

@@ -9,8 +9,10 @@
 #include "core/base/errors/error_details.h"
 #include "core/base/errors/error_facts.h"
 #include "core/pipeline/spec/fields.h"
+#include "core/pipeline/spec/video_fields.h"
 #include "latent/v1/image_generation.pb.h"
 #include "server/generation/response_conversion.h"
+#include "server/generation/video_conversion.h"
 
 namespace latentd::server::generation {
 namespace {
@@ -19,11 +21,12 @@ using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 
 // Names of the limits of the fields that are bad.
-std::set<absl::string_view> LimitsOf(const std::vector<FieldViolation>& bad) {
+std::set<absl::string_view> LimitsOf(const std::vector<FieldViolation>& bad,
+                                     const std::vector<pipeline::Field>& fields) {
   std::set<absl::string_view> limits;
   for (const FieldViolation& violation : bad) {
     if (violation.field == "priority") limits.insert({"min_priority", "max_priority"});
-    for (const pipeline::Field& field : pipeline::Fields()) {
+    for (const pipeline::Field& field : fields) {
       if (field.name == violation.field) limits.insert(field.limits.begin(), field.limits.end());
     }
   }
@@ -42,19 +45,28 @@ std::string NumberText(const Message& message, const FieldDescriptor& field) {
   }
 }
 
-}  // namespace
-
-absl::Status WithLimits(const absl::Status& refused, const engine::Engine& engine,
-                        absl::string_view caller) {
-  const std::vector<FieldViolation> bad = GetFieldViolations(refused);
-  if (bad.empty() || !GetReason(refused).empty()) return refused;
-  const auto capabilities = ToProto(engine.capabilities(), caller);
+std::vector<ErrorFact> FactsOf(const std::set<absl::string_view>& limits,
+                               const Message& capabilities) {
   std::vector<ErrorFact> facts;
-  for (const absl::string_view limit : LimitsOf(bad)) {
+  for (const absl::string_view limit : limits) {
     const std::string name(limit);
     facts.push_back(
         {name, NumberText(capabilities, *capabilities.GetDescriptor()->FindFieldByName(name))});
   }
+  return facts;
+}
+
+}  // namespace
+
+absl::Status WithLimits(const absl::Status& refused, const engine::Engine& engine,
+                        absl::string_view caller, Results results) {
+  const std::vector<FieldViolation> bad = GetFieldViolations(refused);
+  if (bad.empty() || !GetReason(refused).empty()) return refused;
+  const engine::Capabilities capabilities = engine.capabilities();
+  const std::vector<ErrorFact> facts =
+      results == Results::kVideos
+          ? FactsOf(LimitsOf(bad, pipeline::VideoFields()), ToVideoProto(capabilities, caller))
+          : FactsOf(LimitsOf(bad, pipeline::Fields()), ToProto(capabilities, caller));
   return WithFacts(WithReason(refused, "BAD_FIELDS"), facts);
 }
 

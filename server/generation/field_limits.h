@@ -1,5 +1,5 @@
 // The limits of fields that a request has wrong, for programs: the server's numbers as
-// GetCapabilities names them.
+// GetCapabilities names them, or GetVideoCapabilities.
 //
 // Thread-safe.
 #pragma once
@@ -10,10 +10,13 @@
 
 namespace latentd::server::generation {
 
+// Kind of results that a request asks for.
+enum class Results { kPictures, kVideos };
+
 // `refused` with reason BAD_FIELDS and the limits of what is bad, where it names bad fields and has
 // no reason of its own; else as it is. `caller`: as of server/generation/caller.h.
 // REQUIRES: the engine was kWarming once, where fields are named.
 absl::Status WithLimits(const absl::Status& refused, const engine::Engine& engine,
-                        absl::string_view caller);
+                        absl::string_view caller, Results results);
 
 }  // namespace latentd::server::generation

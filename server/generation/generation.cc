@@ -16,7 +16,6 @@
 #include "core/base/errors/status_macros.h"
 #include "core/base/text/text.h"
 #include "core/engine/api/serving.h"
-#include "server/generation/field_limits.h"
 #include "server/generation/kept_streams.h"
 #include "server/generation/request_conversion.h"
 #include "server/generation/request_form.h"
@@ -41,7 +40,8 @@ std::string MakeRequestId() {
 // Empty where the server chooses.
 std::string RequestedSize(const pipeline::PictureSpec& picture) {
   if (!picture.width || !picture.height) return "";
-  return SizeText(*picture.width, *picture.height);
+  const int frames = picture.video ? picture.video->num_frames.value_or(1) : 1;
+  return SizeText(pipeline::Size{*picture.width, *picture.height, frames});
 }
 
 // The engine's findings, without those about fields that are already known to be bad.
@@ -74,20 +74,25 @@ std::string TraceIdOf(const Client& client) {
 }
 
 std::optional<tracing::CallTrace> BeginTrace(const CallEnvironment& environment,
-                                             const Client& client, absl::string_view method) {
+                                             const Client& client, absl::string_view method,
+                                             Results results) {
   if (environment.spans == nullptr) return std::nullopt;
-  return tracing::CallTrace::Begin(
-      tracing::ParseTraceParent(client.trace_parent),
-      {std::string(method), method != kResumeMethod, client.trace_state}, environment.clock);
+  tracing::CallTrace::Call call = {std::string(method), method != kResumeMethod,
+                                   client.trace_state};
+  if (results == Results::kVideos) call.service = "latent.v1.VideoGeneration";
+  return tracing::CallTrace::Begin(tracing::ParseTraceParent(client.trace_parent), std::move(call),
+                                   environment.clock);
 }
 
 }  // namespace
 
-Generation::Generation(CallEnvironment environment, Client client, absl::string_view method)
+Generation::Generation(CallEnvironment environment, Client client, absl::string_view method,
+                       Results results)
     : ActiveCall(environment),
       deadline_(client.deadline),
       caller_(client.caller),
-      trace_(BeginTrace(environment, client, method)) {
+      results_(results),
+      trace_(BeginTrace(environment, client, method, results)) {
   record_.method = std::string(method);
   record_.trace_id = trace_ ? trace_->trace_id() : TraceIdOf(client);
   record_.peer = std::move(client.peer);
@@ -114,10 +119,10 @@ absl::Status Generation::TrySubmit(ReceivedRequest& request) {
   absl::StatusOr<engine::GenerateSpec> spec = CatchOutOfMemory([&] { return Read(request); });
   if (!spec.ok()) {
     CountRefused(environment_.engine.metrics(), spec.status());
-    return WithLimits(spec.status(), environment_.engine, caller_);
+    return WithLimits(spec.status(), environment_.engine, caller_, results_);
   }
   const absl::StatusOr<uint64_t> handle = SubmitSpec(*std::move(spec));
-  if (!handle.ok()) return WithLimits(handle.status(), environment_.engine, caller_);
+  if (!handle.ok()) return WithLimits(handle.status(), environment_.engine, caller_, results_);
   bool unwanted = false;
   {
     absl::MutexLock lock(&mutex_);

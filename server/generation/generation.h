@@ -27,6 +27,7 @@
 #include "server/generation/active_calls.h"
 #include "server/generation/call_record.h"
 #include "server/generation/client.h"
+#include "server/generation/field_limits.h"
 #include "server/generation/held_request.h"
 #include "server/generation/kept_stream.h"
 #include "server/generation/outbox.h"
@@ -53,7 +54,8 @@ class Generation : public engine::EventSink, public ActiveCall {
 
  protected:
   // `method` is for the log, metrics and spans.
-  Generation(CallEnvironment environment, Client client, absl::string_view method);
+  Generation(CallEnvironment environment, Client client, absl::string_view method,
+             Results results = Results::kPictures);
 
   // As Enter. RESOURCE_EXHAUSTED: there is no memory for that; the log line is written, and the
   // call does not own itself.
@@ -134,6 +136,7 @@ class Generation : public engine::EventSink, public ActiveCall {
 
   const absl::Time deadline_;  // by the clock on the wall
   const std::string caller_;
+  const Results results_;
   HeldRequest request_;  // while Submit runs
   CallRecord record_ ABSL_GUARDED_BY(mutex_);
   // Nothing: its spans are not recorded.

@@ -81,8 +81,8 @@ std::optional<OutgoingEvent> Outbox::Next() {
   OutgoingEvent next;
   next.message.set_request_id(request_id_);
   const std::shared_ptr<const engine::Event>& front = waiting_.front().event;
+  next.of = front;
   if (const auto* image = std::get_if<engine::Image>(front.get())) {
-    next.of = front;
     if (!TakeChunk(*image, next)) return next;
   } else {
     Take(*front, next.message);

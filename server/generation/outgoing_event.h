@@ -11,9 +11,9 @@
 namespace latentd::server::generation {
 
 struct OutgoingEvent {
-  latent::v1::GenerateEvent message;  // a picture's chunk is without its `data`
-  absl::string_view data;             // bytes of that chunk, part of `of`
-  std::shared_ptr<const engine::Event> of = nullptr;
+  latent::v1::GenerateEvent message;                  // a picture's chunk is without its `data`
+  absl::string_view data;                             // bytes of that chunk, part of `of`
+  std::shared_ptr<const engine::Event> of = nullptr;  // the engine's; null in tests alone
 };
 
 }  // namespace latentd::server::generation

@@ -5,6 +5,7 @@
 
 #include "server/generation/field_conversion.h"
 #include "server/generation/request_form.h"
+#include "server/generation/video_conversion.h"
 
 namespace latentd::server::generation {
 namespace {
@@ -27,14 +28,6 @@ image::Format FormatOf(v1::Format format) {
     default:  // an unknown value is a violation of its own
       return image::Format::kPng;
   }
-}
-
-image::EncodeOptions OptionsOf(const v1::Output& output) {
-  image::EncodeOptions options;
-  options.format = FormatOf(output.format());
-  if (output.has_quality()) options.quality = output.quality();
-  if (output.has_embed_parameters()) options.embed_parameters = output.embed_parameters();
-  return options;
 }
 
 // The numbers are moved out of the message.
@@ -81,6 +74,14 @@ pipeline::SharedInputs InputsOf(v1::GenerateRequest& request) {
 
 }  // namespace
 
+image::EncodeOptions OptionsOf(const v1::Output& output) {
+  image::EncodeOptions options;
+  options.format = FormatOf(output.format());
+  if (output.has_quality()) options.quality = output.quality();
+  if (output.has_embed_parameters()) options.embed_parameters = output.embed_parameters();
+  return options;
+}
+
 pipeline::HostTensor::Type FromProto(v1::Tensor::Dtype dtype) {
   using Type = pipeline::HostTensor::Type;
   if (dtype == v1::Tensor::DTYPE_FLOAT16) return Type::kFloat16;
@@ -92,6 +93,7 @@ ConvertedRequest ToSpec(v1::GenerateRequest request) {
 }
 
 ConvertedRequest ToSpec(ParsedRequest parsed) {
+  if (parsed.video) return ToSpec(*std::move(parsed.video));
   v1::GenerateRequest& request = parsed.request;
   ConvertedRequest converted;
   converted.violations = CheckForm(request, /*draws=*/!parsed.embeds);

@@ -8,6 +8,7 @@
 #include "core/engine/api/generate_spec.h"
 #include "core/pipeline/spec/inputs.h"
 #include "latent/v1/image_generation.pb.h"
+#include "latent/v1/video_generation.pb.h"
 
 namespace latentd::server::generation {
 
@@ -22,11 +23,16 @@ struct ConvertedRequest {
 // Thread-safe; free functions without state.
 ConvertedRequest ToSpec(latent::v1::GenerateRequest request);
 
+// The format of the results; one that is not known is PNG.
+image::EncodeOptions OptionsOf(const latent::v1::Output& output);
+
 // A request as it is read: what it draws, or encodes.
 struct ParsedRequest {
   latent::v1::GenerateRequest request;
   // Type of the numbers that an EncodeRequest wants, whose fields `request` has.
   std::optional<pipeline::HostTensor::Type> embeds;
+  // A request for videos, in place of all but the request_id of `request`.
+  std::optional<latent::v1::GenerateVideoRequest> video = {};
 };
 ConvertedRequest ToSpec(ParsedRequest parsed);
 

@@ -75,6 +75,17 @@ std::vector<FieldViolation> CheckForm(const v1::GenerateRequest& request, bool d
   return violations;
 }
 
+std::vector<FieldViolation> CheckForm(const v1::GenerateVideoRequest& request) {
+  std::vector<FieldViolation> violations;
+  CheckRequestId(request.request_id(), violations);
+  CheckTypes(request, violations);
+  v1::Output output;
+  output.set_format(request.output().format());
+  if (request.output().has_quality()) output.set_quality(request.output().quality());
+  CheckOutput(output, violations);
+  return violations;
+}
+
 absl::Status CheckForm(const v1::ResumeStreamRequest& request) {
   std::vector<FieldViolation> violations;
   CheckKnownId(request.request_id(), violations);

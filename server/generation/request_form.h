@@ -9,6 +9,7 @@
 #include "absl/strings/string_view.h"
 #include "core/base/errors/error_details.h"
 #include "latent/v1/image_generation.pb.h"
+#include "latent/v1/video_generation.pb.h"
 
 namespace latentd::server::generation {
 
@@ -21,6 +22,7 @@ bool IsRequestId(absl::string_view id);
 // `draws`: else it is only encoded, and its prompt may be empty.
 std::vector<FieldViolation> CheckForm(const latent::v1::GenerateRequest& request,
                                       bool draws = true);
+std::vector<FieldViolation> CheckForm(const latent::v1::GenerateVideoRequest& request);
 
 // INVALID_ARGUMENT with all that is wrong with the form. Thread-safe.
 absl::Status CheckForm(const latent::v1::ResumeStreamRequest& request);

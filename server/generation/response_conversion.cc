@@ -1,6 +1,8 @@
 #include "server/generation/response_conversion.h"
 
 #include <algorithm>
+#include <set>
+#include <string>
 #include <utility>
 
 #include "core/base/text/utf8.h"
@@ -199,7 +201,14 @@ v1::ImageChunk ToChunk(const engine::Image& image, size_t offset) {
 v1::GetCapabilitiesResponse ToProto(const engine::Capabilities& capabilities,
                                     absl::string_view caller) {
   v1::GetCapabilitiesResponse proto;
-  for (const engine::ModelInfo& model : capabilities.models) *proto.add_models() = ToProto(model);
+  std::set<std::string> of_videos;  // GetVideoCapabilities has them
+  for (const engine::ModelInfo& model : capabilities.models) {
+    if (model.draws_videos) {
+      of_videos.insert(model.component);
+    } else {
+      *proto.add_models() = ToProto(model);
+    }
+  }
   for (const pipeline::AdapterFacts& adapter : capabilities.adapters) {
     *proto.add_adapters() = ToProto(adapter);
   }
@@ -226,6 +235,7 @@ v1::GetCapabilitiesResponse ToProto(const engine::Capabilities& capabilities,
   proto.set_max_priority(capabilities.priorities.MaxOf(caller));
   proto.set_backend(capabilities.backend);
   for (const engine::ServerStatus::Bucket& bucket : capabilities.buckets) {
+    if (of_videos.contains(bucket.model)) continue;
     v1::Bucket& added = *proto.add_buckets();
     *added.mutable_size() = ToProto(bucket.size);
     added.set_ready(bucket.ready);

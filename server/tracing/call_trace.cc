@@ -15,7 +15,6 @@ namespace {
 
 namespace otlp = ::opentelemetry::proto::collector::trace::v1;
 
-constexpr char kService[] = "latent.v1.ImageGeneration";
 constexpr size_t kTraceIdBytes = 16, kSpanIdBytes = 8;
 // Length up to which the standard has it passed on; more may be dropped.
 constexpr size_t kMaxTraceState = 512;
@@ -140,12 +139,13 @@ Span CallTrace::MakeSpan(absl::string_view name, const engine::Period& period,
 }
 
 Span CallTrace::RootSpan(const End& end) const {
-  Span span = MakeSpan(absl::StrCat(kService, "/", call_.method), {arrived_, end.now}, end.now);
+  Span span =
+      MakeSpan(absl::StrCat(call_.service, "/", call_.method), {arrived_, end.now}, end.now);
   span.set_span_id(span_id_);
   span.set_parent_span_id(parent_id_);
   span.set_kind(Span::SERVER);
   Set(span, "rpc.system", "grpc");
-  Set(span, "rpc.service", kService);
+  Set(span, "rpc.service", call_.service);
   Set(span, "rpc.method", call_.method);
   Set(span, "rpc.grpc.status_code", static_cast<int64_t>(end.code));
   Set(span, "latentd.request_id", end.request_id);

@@ -24,6 +24,7 @@ class CallTrace {
     bool has_work = true;
     // Metadata "tracestate", which spans carry on where it is none too long; empty: none.
     std::string trace_state;
+    std::string service = "latent.v1.ImageGeneration";
   };
 
   // Begins the trace of a call that arrives now: part of the caller's trace; without one, the

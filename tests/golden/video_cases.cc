@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "core/backends/reference/evaluate.h"
@@ -19,6 +20,7 @@
 #include "tests/golden/case_files.h"
 #include "tests/golden/network_runner.h"
 #include "tests/golden/synthetic_checkpoint.h"
+#include "tests/golden/video_pipeline.h"
 
 namespace latentd::golden {
 namespace {
@@ -36,6 +38,7 @@ constexpr double kPixelTolerance = 1;
 struct LoadedVideos {
   VideoConfigs configs;
   std::unique_ptr<NetworkRunner> runner;
+  std::unique_ptr<VideoPipeline> pipeline;
 };
 
 absl::StatusOr<LoadedVideos> LoadVideos(const std::string& folder, const Options& options,
@@ -52,6 +55,7 @@ absl::StatusOr<LoadedVideos> LoadVideos(const std::string& folder, const Options
   loaded.runner = std::make_unique<NetworkRunner>(
       backend, components,
       compiler::CompileOptions{options.skip_passes, backends::reference::EvaluateRecipe});
+  ASSIGN_OR_RETURN(loaded.pipeline, VideoPipeline::Load(folder, options, backend));
   return loaded;
 }
 
@@ -80,14 +84,11 @@ VideoSpec SpecOf(const json& video_case) {
   return spec;
 }
 
-absl::StatusOr<image::Image> ReadImage(const std::string& path) {
-  ASSIGN_OR_RETURN(const std::string bytes, ReadFile(path, kMaxImageBytes));
-  return image::Decode(bytes);
-}
+using Frames = std::vector<image::Image>;
 
 // The largest difference of any byte of the frames, [frames, height, width, 3].
-absl::StatusOr<double> FrameDistance(const device::ConstBuffer& wanted, const Video& video) {
-  const auto count = static_cast<int64_t>(video.frames.size());
+absl::StatusOr<double> FrameDistance(const device::ConstBuffer& wanted, const Frames& frames) {
+  const auto count = static_cast<int64_t>(frames.size());
   if (wanted.shape()[0] != count) {
     return absl::InvalidArgumentError(
         absl::StrCat(count, " frames instead of ", wanted.shape()[0]));
@@ -95,7 +96,7 @@ absl::StatusOr<double> FrameDistance(const device::ConstBuffer& wanted, const Vi
   int worst = 0;
   for (int64_t i = 0; i < count; ++i) {
     const auto bytes = wanted.Rows(i, i + 1).as<uint8_t>();
-    const image::Image& frame = video.frames[static_cast<size_t>(i)];
+    const image::Image& frame = frames[static_cast<size_t>(i)];
     if (frame.height != wanted.shape()[1] || frame.rgb.size() != bytes.size()) {
       return absl::InvalidArgumentError("a frame of another size");
     }
@@ -107,7 +108,7 @@ absl::StatusOr<double> FrameDistance(const device::ConstBuffer& wanted, const Vi
 }
 
 absl::StatusOr<std::vector<Measure>> MeasuresOf(const weights::TensorMap& expected,
-                                                const Video& video) {
+                                                const Video& video, const Frames& by_units) {
   std::vector<Measure> measures;
   const std::pair<const char*, device::ConstBuffer> tensors[] = {
       {"image_embeds", video.image_embeds},
@@ -119,8 +120,10 @@ absl::StatusOr<std::vector<Measure>> MeasuresOf(const weights::TensorMap& expect
     measures.push_back({name, distance, kVideoTolerance});
   }
   ASSIGN_OR_RETURN(const device::ConstBuffer frames, FindTensor(expected, "frames"));
-  ASSIGN_OR_RETURN(const double pixels, FrameDistance(frames, video));
+  ASSIGN_OR_RETURN(const double pixels, FrameDistance(frames, video.frames));
   measures.push_back({"pixels", pixels, kPixelTolerance});
+  ASSIGN_OR_RETURN(const double of_units, FrameDistance(frames, by_units));
+  measures.push_back({"pixels of units", of_units, kPixelTolerance});
   return measures;
 }
 
@@ -129,16 +132,19 @@ absl::StatusOr<std::vector<Measure>> RunVideo(const json& video_case, const Load
   const std::string path = options.cases + "/videos/" + video_case.value("name", "");
   ASSIGN_OR_RETURN(const weights::TensorMap expected,
                    weights::ReadSafetensors(path + ".safetensors"));
-  ASSIGN_OR_RETURN(const image::Image image,
-                   ReadImage(absl::StrCat(options.cases, "/pictures/",
-                                          video_case.value("image", ""), "-0.png")));
+  ASSIGN_OR_RETURN(
+      const std::string file,
+      ReadFile(absl::StrCat(options.cases, "/pictures/", video_case.value("image", ""), "-0.png"),
+               kMaxImageBytes));
+  ASSIGN_OR_RETURN(const image::Image image, image::Decode(file));
   ASSIGN_OR_RETURN(
       const Video video,
       families::svd::DrawVideo(loaded.configs, SpecOf(video_case), image, options.precision,
                                [&](const graph::Graph& graph, const graph::Precision& precision) {
                                  return loaded.runner->Load(graph, precision);
                                }));
-  return MeasuresOf(expected, video);
+  ASSIGN_OR_RETURN(const Frames by_units, loaded.pipeline->Draw(SpecOf(video_case), file));
+  return MeasuresOf(expected, video, by_units);
 }
 
 }  // namespace

@@ -23,7 +23,7 @@ OPERATORS = [PROJECT / "docs/operations.md", PROJECT / "docs/metrics.md", PROJEC
 FOREIGN = {"--filename", "--inplace", "--ignore-not-found", "--tag", "--config.file", "--gpus", "--cuda", "--without-libtorch",
            "--without-cuda", "--site-packages", "--libraries", "--archive", "--restart"}
 VERBS = ("list", "warm", "evict", "export", "import")
-COMMANDS = [[], ["generate"], ["encode"], ["compare"], ["capabilities"], ["health"], ["status"], ["memory"], ["models"], *(["graphs", verb] for verb in VERBS)]
+COMMANDS = [[], ["generate"], ["animate"], ["encode"], ["compare"], ["capabilities"], ["health"], ["status"], ["memory"], ["models"], *(["graphs", verb] for verb in VERBS)]
 
 
 def flags(text):

@@ -24,14 +24,15 @@ struct Lane {
   int network = 0;  // pipeline's number for it
   int width = 0;    // executed
   int height = 0;
+  int frames = 1;
   uint64_t adapters = 0;  // pipeline's number for their set; 0: none. It costs no more time
   uint64_t only = 0;
 
   bool operator==(const Lane&) const = default;
   template <typename H>
   friend H AbslHashValue(H h, const Lane& lane) {
-    return H::combine(std::move(h), lane.network, lane.width, lane.height, lane.adapters,
-                      lane.only);
+    return H::combine(std::move(h), lane.network, lane.width, lane.height, lane.frames,
+                      lane.adapters, lane.only);
   }
 };
 

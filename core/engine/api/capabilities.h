@@ -31,6 +31,8 @@ struct ModelInfo {
   pipeline::Size default_size;    // the bucket nearest to its own size
   pipeline::Residency residency = pipeline::Residency::kReady;
   std::vector<pipeline::AppliedLora> loras;  // merged into its weights
+  bool draws_videos = false;                 // and no pictures
+  int decode_chunk = 0;                      // as a ModelRow's
 };
 
 // Properties of the server that bound a client's requests.

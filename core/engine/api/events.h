@@ -89,8 +89,9 @@ struct Preview {
   std::shared_ptr<const void> unread = nullptr;  // as Image's
 };
 
+// Frames of a video come as one each: in chunks, as these are decoded, and there in any order.
 struct Image {
-  int index = 0;
+  int index = 0;  // index of the picture, or the video
   uint64_t seed = 0;
   pipeline::Size size;
   image::Format format = image::Format::kPng;
@@ -98,6 +99,7 @@ struct Image {
   Period encoded = {};  // when it became a file
   // As long as it is kept, `bytes` count as unread (Engine::WaitsForReaders). Null in tests.
   std::shared_ptr<const void> unread = nullptr;
+  int frame = 0;  // index in the video
 };
 
 // How long that stage took with that model, by its name.

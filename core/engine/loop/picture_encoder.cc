@@ -45,9 +45,10 @@ PictureEncoder::~PictureEncoder() {
   for (const auto& encoder : encoders_) encoder->worker.Flush();
 }
 
-void PictureEncoder::Add(std::shared_ptr<Job> job, int index, uint64_t seed, DrawnPicture drawn) {
+void PictureEncoder::Add(std::shared_ptr<Job> job, int index, uint64_t seed, DrawnPicture drawn,
+                         int frame) {
   Encoder& encoder = LeastBusy();
-  Added added = {.job = std::move(job), .index = index, .seed = seed};
+  Added added = {.job = std::move(job), .index = index, .seed = seed, .frame = frame};
   added.drawn = std::make_shared<const DrawnPicture>(std::move(drawn));
   added.counted = bytes_->Count(PictureBytes::Kind::kUnencoded, added.drawn->bytes());
   const auto bytes = static_cast<int64_t>(added.drawn->bytes());
@@ -121,6 +122,7 @@ absl::Status PictureEncoder::TryEncode(Added added) {
   Job& job = *added.job;
   const absl::Time begin = clock_.Monotonic();
   ASSIGN_OR_RETURN(Image image, Encoded(added));
+  image.frame = added.frame;
   image.encoded = {begin, clock_.Monotonic()};
   const absl::Duration duration = image.encoded.length();
   job.AddEncodeTime(duration);

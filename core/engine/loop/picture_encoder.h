@@ -11,6 +11,7 @@
 #include <list>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -33,6 +34,8 @@ namespace latentd::engine {
 // Result of a finished picture: pixels, or latents or embeddings where those are wanted.
 struct DrawnPicture {
   explicit DrawnPicture(pipeline::Picture& picture);
+  // A frame of a video.
+  explicit DrawnPicture(image::Image frame) : pixels(std::move(frame)) {}
   size_t bytes() const;
 
   image::Image pixels;
@@ -62,7 +65,7 @@ class PictureEncoder {
   ~PictureEncoder();
 
   // Not encoded if the job is not wanted any more when its turn comes.
-  void Add(std::shared_ptr<Job> job, int index, uint64_t seed, DrawnPicture drawn)
+  void Add(std::shared_ptr<Job> job, int index, uint64_t seed, DrawnPicture drawn, int frame = 0)
       ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Frees what waits of the job before it returns. Asks for no memory.
@@ -76,6 +79,7 @@ class PictureEncoder {
     std::shared_ptr<Job> job;
     int index = 0;
     uint64_t seed = 0;
+    int frame = 0;
     std::shared_ptr<const DrawnPicture> drawn;
     std::shared_ptr<const void> counted;     // as unencoded
     std::shared_ptr<const void> at_encoder;  // in its bytes

@@ -229,6 +229,7 @@ absl::Status PictureLoop::TryComplete(UnitInFlight& done, size_t index, const Pe
   if (picture.next == batching::UnitKind::kDone) {
     finished.push_back(completed);
   } else if (done.unit.kind == batching::UnitKind::kDecode) {
+    if (picture.video != nullptr) HandOverFrames(completed, picture.seed, *picture.video);
     jobs_.Update(completed);
   }
   return absl::OkStatus();
@@ -265,14 +266,23 @@ void PictureLoop::MeasureUnit(const UnitInFlight& done, absl::Duration duration)
       done, duration, [this](const Job& job) { return jobs_.Contains(job); }, metrics_);
 }
 
+void PictureLoop::HandOverFrames(const JobPicture& of, uint64_t seed, pipeline::VideoState& video) {
+  int frame = video.decoded - static_cast<int>(video.frames.size());
+  for (image::Image& pixels : std::exchange(video.frames, {})) {
+    encoder_.Add(of.job, of.index, seed, DrawnPicture(std::move(pixels)), frame++);
+  }
+}
+
 void PictureLoop::HandOver(const JobPicture& finished) {
   Job& job = *finished.job;
   std::unique_ptr<pipeline::Picture> picture = std::move(job.pictures[finished.index]);
   jobs_.Remove(finished);
   const uint64_t seed = picture->seed;
   job.image_warnings = picture->request->image_warnings;
+  const std::unique_ptr<pipeline::VideoState> video = std::move(picture->video);
   DrawnPicture drawn(*picture);
   picture.reset();  // with the graphs that it holds: once its end is told they may be evicted
+  if (video != nullptr) return HandOverFrames(finished, seed, *video);
   encoder_.Add(finished.job, finished.index, seed, std::move(drawn));
 }
 

@@ -181,6 +181,8 @@ class PictureLoop {
   void Start(Job& job, absl::Time now);
   void MeasureUnit(const UnitInFlight& done, absl::Duration duration);
   void HandOver(const JobPicture& picture);
+  // The frames of a video that were decoded last.
+  void HandOverFrames(const JobPicture& of, uint64_t seed, pipeline::VideoState& video);
   void Complete(Job& job);
   // Nothing if the job has ended.
   void Fail(Job& job, absl::Status status);

@@ -22,7 +22,7 @@ using compiler::GraphStore;
 
 constexpr size_t kMostServed = 64;
 
-int64_t Area(pipeline::Size size) { return int64_t{size.width} * size.height; }
+int64_t Area(pipeline::Size size) { return int64_t{size.width} * size.height * size.frames; }
 
 // Why nothing can be run with this graph unless something is compiled first; null: it can.
 const char* ColdnessOf(compiler::GraphState state) {
@@ -158,16 +158,16 @@ absl::StatusOr<pipeline::Size> BucketGraphs::Choose(const ModelBucket& asked,
     for (const Served& served : served_) {
       const auto& [model, size] = served.bucket;
       if (model != asked.model) continue;
-      listed.push_back({size.width, size.height});
+      listed.push_back({size.width, size.height, size.frames});
       const bool matters = policy == pipeline::BucketPolicy::kSnap;
       if (matters && StateOf(served).bucket.ready) ready.insert(SizeText(size));
     }
   }
   const auto is_ready = [&](batching::Bucket bucket) { return ready.contains(SizeText(bucket)); };
-  ASSIGN_OR_RETURN(
-      const batching::Bucket bucket,
-      batching::Buckets(listed).Choose({asked.size.width, asked.size.height}, policy, is_ready));
-  return pipeline::Size{bucket.width, bucket.height};
+  ASSIGN_OR_RETURN(const batching::Bucket bucket,
+                   batching::Buckets(listed).Choose(
+                       {asked.size.width, asked.size.height, asked.size.frames}, policy, is_ready));
+  return pipeline::Size{bucket.width, bucket.height, bucket.frames};
 }
 
 BucketGraphs::Served* BucketGraphs::Find(const ModelBucket& bucket) {
@@ -202,11 +202,11 @@ void BucketGraphs::Touch(const ModelBucket& bucket) {
 
 // Counted for each model by itself.
 absl::Status BucketGraphs::CheckRoomFor(absl::Span<const ModelBucket> buckets) const {
-  std::map<int, std::set<std::pair<int, int>>> more;
+  std::map<int, std::set<std::string>> more;
   absl::MutexLock lock(&mutex_);
   for (const ModelBucket& bucket : buckets) {
     if (Find(bucket) == nullptr) {
-      more[bucket.model.value].insert({bucket.size.width, bucket.size.height});
+      more[bucket.model.value].insert(SizeText(bucket.size));
     }
   }
   for (const auto& [model, sizes] : more) {

@@ -78,7 +78,8 @@ absl::Status MemoryBudget::Check(const compiler::GraphLabel& label,
   absl::MutexLock lock(&mutex_);
   if (!open_) return absl::OkStatus();
   const int64_t state =
-      label.width > 0 ? limits_.state_bytes({label.width, label.height}, label.rows) : 0;
+      label.width > 0 ? limits_.state_bytes({label.width, label.height, label.frames}, label.rows)
+                      : 0;
   absl::Status fits = CheckFits(label, needs, held, report, available, state);
   const bool is_needed = !pipeline::IsDispensable(label.component, label.rows);
   if (IsConfigured(label) && (is_needed || fits.ok())) {
@@ -124,9 +125,13 @@ absl::Status MemoryBudget::CheckFits(const compiler::GraphLabel& label,
 }
 
 bool MemoryBudget::IsConfigured(const compiler::GraphLabel& label) const {
-  const pipeline::Size size{label.width, label.height};
-  return size == pipeline::Size{} || std::find(limits_.configured.begin(), limits_.configured.end(),
-                                               size) != limits_.configured.end();
+  if (label.width == 0 && label.height == 0) return true;
+  // A video's chunk, or its image, has fewer frames.
+  return std::any_of(limits_.configured.begin(), limits_.configured.end(),
+                     [&](const pipeline::Size& size) {
+                       return size.width == label.width && size.height == label.height &&
+                              size.frames >= label.frames;
+                     });
 }
 
 int64_t MemoryBudget::bytes() const {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/algorithm/container.h"
+#include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "core/base/errors/error_details.h"
@@ -16,6 +17,7 @@
 #include "core/device/device_fault.h"
 #include "core/engine/requests/picture_file.h"
 #include "core/pipeline/plan/latents_file.h"
+#include "core/pipeline/plan/video_plan.h"
 #include "core/pipeline/units/embeds_file.h"
 
 namespace latentd::engine {
@@ -32,17 +34,29 @@ constexpr auto kKnown = pipeline::ModelGraphs::IfUnknown::kRefuse;
 
 // Stands for all graphs of a size in messages.
 compiler::GraphLabel LabelOf(const pipeline::Plan& plan) {
-  return {.component = "a picture of",
+  return {.component = plan.spec.video ? "a video of" : "a picture of",
           .width = plan.executed_size.width,
           .height = plan.executed_size.height,
-          .rows = plan.rows};
+          .rows = plan.rows,
+          .frames = plan.executed_size.frames};
 }
 
-absl::Status TooLarge(pipeline::Size size, int64_t needed, int64_t budget) {
+absl::Status TooLarge(const pipeline::Plan& plan, int64_t needed, int64_t budget) {
   return WithMissingBytes(
-      OutOfMemoryError(absl::StrCat("a picture of ", SizeText(size), " needs at least ", needed,
+      OutOfMemoryError(absl::StrCat(plan.spec.video ? "a video of " : "a picture of ",
+                                    SizeText(plan.executed_size), " needs at least ", needed,
                                     " bytes of memory, and the server may hold ", budget)),
       needed, budget);
+}
+
+// The same with the frames of a chunk with which it would fit.
+absl::Status WithChunk(const absl::Status& refusal, int chunk) {
+  if (chunk == 0) return refusal;
+  absl::Status told(refusal.code(), absl::StrCat(refusal.message(), "; with decode_chunk_size ",
+                                                 chunk, " it would fit"));
+  refusal.ForEachPayload(
+      [&](absl::string_view type, const absl::Cord& payload) { told.SetPayload(type, payload); });
+  return WithFacts(std::move(told), {{"decode_chunk_size", absl::StrCat(chunk)}});
 }
 
 // Adds what a program can ask for instead.
@@ -79,10 +93,17 @@ void RefusedSizes::Add(const Graphs& graphs, int64_t bytes) {
   refusals_.push_back({graphs, bytes});
 }
 
-std::optional<int64_t> RefusedSizes::Find(const Graphs& graphs) const {
+void RefusedSizes::SetChunk(const Graphs& graphs, int chunk) {
+  absl::MutexLock lock(&mutex_);
+  for (Refusal& refusal : refusals_) {
+    if (refusal.graphs == graphs) refusal.chunk = chunk;
+  }
+}
+
+std::optional<RefusedSizes::Refusal> RefusedSizes::Find(const Graphs& graphs) const {
   absl::MutexLock lock(&mutex_);
   for (const Refusal& refusal : refusals_) {
-    if (pipeline::Covers(graphs, refusal.graphs, grows_)) return refusal.bytes;
+    if (pipeline::Covers(graphs, refusal.graphs, grows_)) return refusal;
   }
   return std::nullopt;
 }
@@ -111,7 +132,8 @@ std::vector<FieldViolation> Admission::FindViolations(const GenerateSpec& spec) 
 
 ModelBucket Admission::AskedBucket(const pipeline::PictureSpec& resolved) const {
   const pipeline::ModelRow& model = models_.pipeline->table().FindOrFirst(resolved.model);
-  return {model.leader, {*resolved.width, *resolved.height}};
+  const int frames = resolved.video ? *resolved.video->num_frames : 1;
+  return {model.leader, {*resolved.width, *resolved.height, frames}};
 }
 
 absl::StatusOr<pipeline::Size> Admission::ChooseBucket(
@@ -139,7 +161,7 @@ absl::Status Admission::CheckResponseBytes(const GenerateSpec& spec,
   if (spec.max_response_bytes <= 0) return absl::OkStatus();
   const pipeline::PictureSpec& picture = plan.spec;
   const int64_t bytes =
-      *picture.num_images_per_prompt *
+      *picture.num_images_per_prompt * plan.executed_size.frames *
       (picture.output_embeds ? pipeline::EmbedsFileBytes(plan)
        : picture.output_latents
            ? pipeline::LatentsFileBytes(plan.last_model().latent_channels(), plan.image_latents)
@@ -172,7 +194,7 @@ std::string Admission::WhyNotCompiled() const {
 absl::Status Admission::NoSuchBucket(const pipeline::PictureSpec& resolved,
                                      const absl::Status& refusal) const {
   std::string instead;
-  if (resolved.bucket_policy == BucketPolicy::kExact) {
+  if (resolved.bucket_policy == BucketPolicy::kExact && !resolved.video) {
     instead = "; bucket_policy BUCKET_POLICY_SNAP cuts it out of a larger one";
   }
   absl::StrAppend(&instead, "; ",
@@ -205,13 +227,22 @@ std::string Admission::ForRequestText(const pipeline::Plan& plan) const {
                       " chunks (--prompt-chunks of the server is ", ready.chunks, ")");
 }
 
+// " for chunks of 4 frames (...)", or nothing.
+std::string Admission::ForChunksText(const pipeline::Plan& plan) const {
+  if (IsInBucketsChunks(plan)) return "";
+  const pipeline::ModelRow& model = plan.stages.front().model->row();
+  return absl::StrCat(" for chunks of ", *plan.spec.video->decode_chunk_size,
+                      " frames (it is for those of ",
+                      pipeline::DefaultChunk(model, plan.executed_size.frames), ")");
+}
+
 // "80x64 is not ready", or "80x64 is not one of 96x64, 64x64" where it is no bucket.
 std::string Admission::NotReadyText(const pipeline::Plan& plan) const {
   const ModelBucket bucket = BucketOf(plan);
   const std::vector<pipeline::Size> configured = models_.buckets->ConfiguredOf(bucket.model);
   const std::string name = models_.buckets->NameOf(bucket);
   if (absl::c_linear_search(configured, bucket.size)) {
-    return absl::StrCat(name, " is not ready", ForRequestText(plan));
+    return absl::StrCat(name, " is not ready", ForRequestText(plan), ForChunksText(plan));
   }
   std::vector<std::string> names;
   for (const pipeline::Size& bucket : configured) names.push_back(SizeText(bucket));
@@ -297,25 +328,33 @@ absl::Status Admission::CheckRoom(const ModelBucket& bucket) const {
   return absl::OkStatus();
 }
 
+// True of images, and of videos that are decoded in the chunks that their bucket has graphs for.
+bool Admission::IsInBucketsChunks(const pipeline::Plan& plan) const {
+  if (!plan.spec.video) return true;
+  const pipeline::ModelRow& model = plan.stages.front().model->row();
+  return *plan.spec.video->decode_chunk_size ==
+         pipeline::DefaultChunk(model, plan.executed_size.frames);
+}
+
 // True where the budget has been asked for what it needs: at start, or when its bucket was added.
 bool Admission::IsServed(const pipeline::Plan& plan) const {
   const ModelBucket bucket = BucketOf(plan);
-  return plan.adapters == 0 && ReadsPrompts(plan) && models_.buckets->IsServed(bucket) &&
-         !models_.buckets->IsOnDemand(bucket);
+  return plan.adapters == 0 && ReadsPrompts(plan) && IsInBucketsChunks(plan) &&
+         models_.buckets->IsServed(bucket) && !models_.buckets->IsOnDemand(bucket);
 }
 
 absl::Status Admission::CheckNotRefused(const pipeline::Plan& plan) const {
   if (IsServed(plan)) return absl::OkStatus();
-  const auto needed = refused_.Find(plan.graphs);
-  if (!needed.has_value() || *needed <= budget_.bytes()) return absl::OkStatus();
-  return TooLarge(plan.executed_size, *needed, budget_.bytes());
+  const auto refused = refused_.Find(plan.graphs);
+  if (!refused.has_value() || refused->bytes <= budget_.bytes()) return absl::OkStatus();
+  return WithChunk(TooLarge(plan, refused->bytes, budget_.bytes()), refused->chunk);
 }
 
 // Refuses what it can as early as possible: before the next graph is planned. What was
 // planned stays in memory for who makes it ready, or leaves with the graphs' handles.
-absl::Status Admission::CheckFits(const pipeline::Plan& plan, const GraphHandles& graphs,
-                                  uint64_t evict_unused_since,
-                                  absl::FunctionRef<bool()> is_wanted) {
+absl::Status Admission::CheckFitsAsAsked(const pipeline::Plan& plan, const GraphHandles& graphs,
+                                         uint64_t evict_unused_since,
+                                         absl::FunctionRef<bool()> is_wanted) {
   const pipeline::Size size = plan.executed_size;
   if (IsServed(plan)) return absl::OkStatus();
   RETURN_IF_ERROR(CheckNotRefused(plan));
@@ -341,9 +380,36 @@ absl::Status Admission::CheckFits(const pipeline::Plan& plan, const GraphHandles
     const int64_t needed = tally.prediction().total();
     if (needed <= budget_.bytes()) continue;
     if (draws) refused_.Add(plan.graphs, needed);  // all graphs of a picture, not text's alone
-    return TooLarge(size, needed, budget_.bytes());
+    return TooLarge(plan, needed, budget_.bytes());
   }
   return check_room(together);
+}
+
+int Admission::ChunkThatFits(const pipeline::Plan& plan, uint64_t evict_unused_since,
+                             absl::FunctionRef<bool()> is_wanted) {
+  pipeline::Plan smaller = plan;
+  pipeline::StepShape shape{plan.rows, static_cast<int>(plan.latents.height),
+                            static_cast<int>(plan.latents.width)};
+  shape.frames = plan.executed_size.frames;
+  for (int chunk = *plan.spec.video->decode_chunk_size / 2; chunk > 0 && is_wanted(); chunk /= 2) {
+    smaller.spec.video->decode_chunk_size = chunk;
+    smaller.graphs = pipeline::VideoGraphs(*plan.stages.front().model, shape, chunk);
+    const absl::StatusOr<GraphHandles> graphs =
+        models_.pipeline->HandlesOf(smaller, pipeline::ModelGraphs::IfUnknown::kBuild);
+    if (!graphs.ok()) return 0;
+    if (CheckFitsAsAsked(smaller, *graphs, evict_unused_since, is_wanted).ok()) return chunk;
+  }
+  return 0;
+}
+
+absl::Status Admission::CheckFits(const pipeline::Plan& plan, const GraphHandles& graphs,
+                                  uint64_t evict_unused_since,
+                                  absl::FunctionRef<bool()> is_wanted) {
+  absl::Status fits = CheckFitsAsAsked(plan, graphs, evict_unused_since, is_wanted);
+  if (!plan.spec.video || !absl::IsResourceExhausted(fits)) return fits;
+  const int chunk = ChunkThatFits(plan, evict_unused_since, is_wanted);
+  refused_.SetChunk(plan.graphs, chunk);
+  return WithChunk(fits, chunk);
 }
 
 }  // namespace latentd::engine

@@ -53,17 +53,20 @@ class RefusedSizes {
   // `grows`: larger images need no less. Not so where large ones are decoded in tiles.
   explicit RefusedSizes(bool grows) : grows_(grows) {}
 
-  // `bytes`: that images with such graphs need at least.
-  void Add(const Graphs& graphs, int64_t bytes) ABSL_LOCKS_EXCLUDED(mutex_);
-  // The bytes that some need at least that were refused and need no more than these.
-  std::optional<int64_t> Find(const Graphs& graphs) const ABSL_LOCKS_EXCLUDED(mutex_);
-
- private:
   struct Refusal {
     Graphs graphs;
     int64_t bytes = 0;
+    int chunk = 0;  // frames that a video could be decoded in at a time; 0: none is known
   };
 
+  // `bytes`: that images with such graphs need at least.
+  void Add(const Graphs& graphs, int64_t bytes) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Sets the chunk of those with just these graphs.
+  void SetChunk(const Graphs& graphs, int chunk) ABSL_LOCKS_EXCLUDED(mutex_);
+  // One that was refused, which needs no more than these.
+  std::optional<Refusal> Find(const Graphs& graphs) const ABSL_LOCKS_EXCLUDED(mutex_);
+
+ private:
   const bool grows_;
   mutable absl::Mutex mutex_;
   std::deque<Refusal> refusals_ ABSL_GUARDED_BY(mutex_);
@@ -98,7 +101,8 @@ class Admission {
   absl::Status CheckCold(const pipeline::Plan& plan) const;
 
   // The same, planning what is not loaded, before any of it is compiled: whether it fits. CANCELLED
-  // once `is_wanted` says no. `graphs` are those of the plan.
+  // once `is_wanted` says no. `graphs` are those of the plan. A video that does not fit is told the
+  // decode_chunk_size with which it would, if there is one.
   absl::Status CheckFits(const pipeline::Plan& plan, const GraphHandles& graphs,
                          uint64_t evict_unused_since, absl::FunctionRef<bool()> is_wanted);
 
@@ -120,6 +124,8 @@ class Admission {
   std::string ForRequestText(const pipeline::Plan& plan) const;
   // True if each bucket has what the plan's prompts are read by.
   bool ReadsPrompts(const pipeline::Plan& plan) const;
+  bool IsInBucketsChunks(const pipeline::Plan& plan) const;
+  std::string ForChunksText(const pipeline::Plan& plan) const;
   bool IsServed(const pipeline::Plan& plan) const;
   std::vector<FieldViolation> FindViolations(const GenerateSpec& spec) const;
   // The size that such a request asks for, of its model.
@@ -127,6 +133,11 @@ class Admission {
   absl::StatusOr<pipeline::Size> ChooseBucket(const pipeline::PictureSpec& resolved) const;
   absl::Status NoSuchBucket(const pipeline::PictureSpec& resolved,
                             const absl::Status& refusal) const;
+  absl::Status CheckFitsAsAsked(const pipeline::Plan& plan, const GraphHandles& graphs,
+                                uint64_t evict_unused_since, absl::FunctionRef<bool()> is_wanted);
+  // The most frames, of halves of the video's chunk, with which it fits; 0: none.
+  int ChunkThatFits(const pipeline::Plan& plan, uint64_t evict_unused_since,
+                    absl::FunctionRef<bool()> is_wanted);
   absl::Status CheckRoom(const ModelBucket& bucket) const;
   absl::Status CheckNotRefused(const pipeline::Plan& plan) const;
 

@@ -271,7 +271,7 @@ absl::Status Preparer::PrepareNext(Work& work) {
   const WarmProgress done = {
       .entry = {.id = group->id,
                 .component = label.component,
-                .bucket = {label.width, label.height},
+                .bucket = {label.width, label.height, label.frames},
                 .status = status},
       .compiled = before.ok() && after.ok() && after->compilations > before->compilations,
       .duration = clock_.Monotonic() - begin};

@@ -180,7 +180,7 @@ GraphEntry EntryOf(const GraphStatus& info) {
           .model = info.label.model,
           .component = info.label.component,
           .part = info.label.part,
-          .bucket = {info.label.width, info.label.height},
+          .bucket = {info.label.width, info.label.height, info.label.frames},
           .rows = info.label.rows,
           .fallback = info.label.fallback,
           .precision = PrecisionName(info.label.dtype),
@@ -208,7 +208,7 @@ EntryResult ResultOf(const GraphStatus& info, absl::Status status) {
   return {.id = info.id,
           .model = info.label.model,
           .component = info.label.component,
-          .bucket = {info.label.width, info.label.height},
+          .bucket = {info.label.width, info.label.height, info.label.frames},
           .status = std::move(status)};
 }
 

@@ -2,12 +2,14 @@
 
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "absl/hash/hash.h"
 #include "absl/strings/str_cat.h"
 #include "core/pipeline/spec/fields.h"
+#include "core/pipeline/spec/video_fields.h"
 
 namespace latentd::engine {
 namespace {
@@ -17,7 +19,9 @@ const T& Hashable(const T& value) {
   return value;
 }
 
-auto Hashable(const pipeline::Size& size) { return std::pair(size.width, size.height); }
+auto Hashable(const pipeline::Size& size) {
+  return std::tuple(size.width, size.height, size.frames);
+}
 auto Hashable(const pipeline::Offset& offset) { return std::pair(offset.top, offset.left); }
 auto Hashable(const pipeline::GuidanceInterval& part) { return std::pair(part.start, part.stop); }
 
@@ -60,6 +64,14 @@ uint64_t ContentOf(const pipeline::Inputs& inputs, uint64_t content) {
   return content;
 }
 
+void AddFields(const std::vector<pipeline::Field>& fields, const pipeline::PictureSpec& asked,
+               uint64_t& content) {
+  for (const pipeline::Field& field : fields) {
+    VisitField(field, asked,
+               [&](const auto& value) { content = absl::HashOf(content, Hashable(value)); });
+  }
+}
+
 }  // namespace
 
 uint64_t ContentOf(const GenerateSpec& spec) {
@@ -68,10 +80,7 @@ uint64_t ContentOf(const GenerateSpec& spec) {
   uint64_t content = absl::HashOf(output.format, output.quality, output.embed_parameters,
                                   asked.scheduler.config, Hashable(asked.output_embeds));
   if (spec.inputs != nullptr) content = ContentOf(*spec.inputs, content);
-  for (const pipeline::Field& field : pipeline::Fields()) {
-    VisitField(field, asked,
-               [&](const auto& value) { content = absl::HashOf(content, Hashable(value)); });
-  }
+  AddFields(asked.video ? pipeline::VideoFields() : pipeline::Fields(), asked, content);
   return content;
 }
 

@@ -52,7 +52,7 @@ Job::Job(uint64_t handle, pipeline::SharedPlan planned, GenerateSpec asked,
       last_model(plan->last_model().row().name),
       submitted(submitted),
       stage_times(static_cast<size_t>(picture_count())),
-      unfinished(picture_count()),
+      unfinished(file_count()),
       published_(static_cast<size_t>(picture_count())),
       sink_(std::move(sink)) {}
 

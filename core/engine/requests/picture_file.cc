@@ -89,8 +89,9 @@ int64_t MaxEncodedBytes(pipeline::Size size, image::Format format) {
 
 absl::StatusOr<Image> EncodeImage(const Job& job, int index, uint64_t seed,
                                   const image::Image& pixels, const image::RunParts& run_parts) {
-  absl::StatusOr<std::string> bytes =
-      image::Encode(pixels, job.spec.output, ParametersOf(job.plan->spec, seed), run_parts);
+  const pipeline::PictureSpec& resolved = job.plan->spec;
+  const std::string parameters = resolved.video ? "" : ParametersOf(resolved, seed);
+  absl::StatusOr<std::string> bytes = image::Encode(pixels, job.spec.output, parameters, run_parts);
   if (!bytes.ok()) return bytes.status();
   return Image{
       index, seed, {pixels.width, pixels.height}, job.spec.output.format, *std::move(bytes)};

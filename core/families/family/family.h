@@ -34,6 +34,8 @@ struct HostInput {
   std::variant<std::vector<int64_t>, std::vector<float>> values;
 };
 
+struct VideoFamily;  // video_family.h
+
 // Inputs of one run of a text graph.
 using TextRun = std::vector<HostInput>;
 
@@ -97,7 +99,8 @@ struct Family {
   // Noise levels that Align Your Steps found for it, or for what is nearest to it.
   schedulers::AlignYourStepsTable align_your_steps = schedulers::AlignYourStepsTable::kSdxl;
 
-  // Checks what is this family's alone. Errors name the file at fault.
+  // Checks what is this family's alone. Errors name the file at fault. A family of videos has none
+  // of these, nor of those below that are of prompts.
   absl::Status (*check)(const weights::Checkpoint& checkpoint, const ModelConfigs& configs);
   // Fields of a request that it reads.
   pipeline::ModelReads (*reads)(const ModelConfigs& configs);
@@ -122,6 +125,8 @@ struct Family {
   // INVALID_ARGUMENT names the field of a prompt that cannot be read.
   absl::StatusOr<RowInputs> (*row)(const ModelConfigs& configs,
                                    const pipeline::PictureSpec& resolved, bool negative);
+
+  const VideoFamily* videos = nullptr;  // null: it draws images
 };
 
 }  // namespace latentd::families

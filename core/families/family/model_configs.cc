@@ -9,6 +9,7 @@
 #include "core/base/errors/status_macros.h"
 #include "core/base/text/text.h"
 #include "core/families/family/family.h"
+#include "core/families/family/video_family.h"
 #include "core/schedulers/config.h"
 
 namespace latentd::families {
@@ -263,6 +264,7 @@ absl::StatusOr<ModelConfigs> ReadModelConfigs(const Family& family,
                                               const pipeline::ComponentModes& modes,
                                               const std::string& scheduler,
                                               const pipeline::Preset* preset) {
+  if (family.videos != nullptr) return family.videos->read(checkpoint);
   ModelConfigs configs;
   configs.force_zeros_for_empty_prompt = checkpoint.force_zeros_for_empty_prompt();
   configs.requires_aesthetics_score = checkpoint.requires_aesthetics_score();

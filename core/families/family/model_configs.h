@@ -24,6 +24,10 @@ namespace latentd::families {
 
 struct Family;
 
+namespace svd {
+struct VideoConfigs;
+}  // namespace svd
+
 struct TextEncoder {
   std::string component;  // "text_encoder", "text_encoder_2"
   std::unique_ptr<const tokenizer::ClipTokenizer> tokenizer;
@@ -44,6 +48,9 @@ struct ModelConfigs {
   bool force_zeros_for_empty_prompt = true;
   bool requires_aesthetics_score = false;
   std::vector<std::string> warnings;  // a sentence for each file of which something is ignored
+  // Configurations of a model that draws videos, which has no text encoders, and of `unet` and
+  // `vae` above the channels and sides of latents alone. Null: it draws images.
+  std::shared_ptr<const svd::VideoConfigs> video;
 
   // True if the UNet reads a mask and an image beside the latents: it draws into images only.
   bool inpaints() const { return unet.in_channels > unet.out_channels; }

@@ -140,9 +140,6 @@ class Drawing {
   }
 
   VideoBuffers StepInputs() {
-    const std::vector<float> time_ids = {static_cast<float>(spec_.fps - 1),
-                                         static_cast<float>(spec_.motion_bucket_id),
-                                         static_cast<float>(spec_.noise_aug_strength)};
     return {{"state", FirstState()},
             {"step", RowNumbers(rows_, 0)},
             {"table", Tables()},
@@ -151,7 +148,7 @@ class Drawing {
             {"guidance_scale", InEveryRow(GuidanceByFrame(spec_))},
             {"image_latents", InLastRow(video_.image_latents)},
             {"image_embeds", InLastRow(video_.image_embeds)},
-            {"time_ids", InEveryRow(time_ids)}};
+            {"time_ids", InEveryRow(TimeIdsOf(spec_))}};
   }
 
   absl::Status Denoise() {

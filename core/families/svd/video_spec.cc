@@ -7,14 +7,15 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/errors/error_details.h"
 #include "core/pipeline/spec/limits.h"
+#include "core/pipeline/spec/video_fields.h"
 
 namespace latentd::families::svd {
 namespace {
 
-constexpr int kMostFramesOfVideo = 128;
-constexpr int kMostFps = 60;
-constexpr int kMostMotion = 1023;
-constexpr double kMostNoise = 10;
+using pipeline::kMostFps;
+using pipeline::kMostFramesOfVideo;
+using pipeline::kMostMotion;
+using pipeline::kMostNoise;
 
 class VideoValidation {
  public:
@@ -80,6 +81,11 @@ std::vector<float> GuidanceByFrame(const VideoSpec& resolved) {
                                       : last - step * static_cast<float>(frames - 1 - i));
   }
   return guidance;
+}
+
+std::vector<float> TimeIdsOf(const VideoSpec& resolved) {
+  return {static_cast<float>(resolved.fps - 1), static_cast<float>(resolved.motion_bucket_id),
+          static_cast<float>(resolved.noise_aug_strength)};
 }
 
 bool IsGuided(const VideoSpec& resolved) {

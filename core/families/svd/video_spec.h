@@ -1,32 +1,17 @@
-// The parameters of one video, with the names and the defaults of diffusers'
-// StableVideoDiffusionPipeline.
+// The parameters of a video, held against a checkpoint.
 //
 // Pure functions.
 #pragma once
 
-#include <cstdint>
-#include <optional>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "core/families/svd/video_configs.h"
+#include "core/pipeline/spec/video_spec.h"
 
 namespace latentd::families::svd {
 
-struct VideoSpec {
-  int width = 1024;  // pixels of the video, whatever the image has
-  int height = 576;
-  std::optional<int> num_frames;  // the checkpoint's
-  int num_inference_steps = 25;
-  std::vector<double> sigmas;     // core/schedulers/config/schedule_request.h
-  double min_guidance_scale = 1;  // guidance of the first frame
-  double max_guidance_scale = 3;  // guidance of the last frame
-  int fps = 7;                    // the UNet is told one less
-  int motion_bucket_id = 127;
-  double noise_aug_strength = 0.02;      // noise on the image that the VAE encodes
-  std::optional<int> decode_chunk_size;  // frames that are decoded together: all
-  uint64_t seed = 0;
-};
+using pipeline::VideoSpec;
 
 // The spec with every default. INVALID_ARGUMENT with a field violation for each field at fault.
 absl::StatusOr<VideoSpec> ResolveVideo(const VideoConfigs& configs, VideoSpec spec);
@@ -34,6 +19,9 @@ absl::StatusOr<VideoSpec> ResolveVideo(const VideoConfigs& configs, VideoSpec sp
 // The guidance of each frame: from the first one's to the last one's in equal steps, as
 // torch.linspace in float32. REQUIRES: a resolved spec.
 std::vector<float> GuidanceByFrame(const VideoSpec& resolved);
+
+// The numbers that the UNet is told: one frame a second less, motion, and noise on the image.
+std::vector<float> TimeIdsOf(const VideoSpec& resolved);
 
 // True if there is guidance in any frame, so that an evaluation is of two rows. diffusers asks the
 // last one alone.

@@ -7,7 +7,7 @@
 namespace latentd::pipeline {
 
 enum class GraphKind : uint8_t {
-  kText,            // a text encoder, by its index
+  kText,            // a text encoder, by its index; of videos the image encoder
   kMaskedText,      // likewise, for the blends of prompts (core/families/family/family.h)
   kRequest,         // the part of a step that depends on the prompt alone (core/graph/split.h)
   kStep,            // step_graph.h
@@ -28,7 +28,8 @@ struct StepShape {
   int height = 0;
   int width = 0;
   int chunks = 1;
-  int ranks = 0;  // 0: rows have no paths, and the graph no ports for them
+  int ranks = 0;   // 0: rows have no paths, and the graph no ports for them
+  int frames = 1;  // frames of a video; for kDecode and its fallback, those decoded together
   bool operator==(const StepShape&) const = default;
 };
 
@@ -44,9 +45,9 @@ struct GraphName {
   bool operator==(const GraphName&) const = default;
   template <typename H>
   friend H AbslHashValue(H h, const GraphName& name) {
-    const auto& [rows, height, width, chunks, ranks] = name.shape;
-    return H::combine(std::move(h), name.kind, rows, height, width, chunks, ranks, name.encoder,
-                      name.takes_vectors, name.controlled);
+    const auto& [rows, height, width, chunks, ranks, frames] = name.shape;
+    return H::combine(std::move(h), name.kind, rows, height, width, chunks, ranks, frames,
+                      name.encoder, name.takes_vectors, name.controlled);
   }
 };
 

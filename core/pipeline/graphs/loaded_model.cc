@@ -6,6 +6,7 @@
 #include "absl/strings/str_join.h"
 #include "core/base/errors/error_details.h"
 #include "core/base/errors/status_macros.h"
+#include "core/families/family/video_family.h"
 #include "core/pipeline/spec/presets.h"
 
 namespace latentd::pipeline {
@@ -30,6 +31,10 @@ absl::Status CheckNeeds(const ModelRow& row, const ModelConfigs& configs,
                         const ComponentModes& modes) {
   std::vector<std::string> needed = {"vae_decoder"};
   for (const TextEncoder& encoder : configs.text_encoders) needed.push_back(encoder.component);
+  if (configs.video != nullptr) {
+    needed.emplace_back("vae_encoder");
+    needed.emplace_back(families::kImageEncoder);
+  }
   for (const std::string& component : needed) {
     if (!IsOff(modes, component)) continue;
     return absl::InvalidArgumentError(absl::StrCat(component, " is off, but every picture of ",
@@ -46,6 +51,7 @@ absl::StatusOr<std::shared_ptr<const weights::WeightSet>> LoadWeights(
   std::vector<std::string> components = {"unet", "vae"};
   for (const TextEncoder& encoder : configs.text_encoders) components.push_back(encoder.component);
   if (configs.vae_tiny) components.emplace_back(kVaeTinyName);
+  if (configs.video != nullptr) components.emplace_back(families::kImageEncoder);
   for (const std::string& component : components) {
     ASSIGN_OR_RETURN(weights::SourceMap sources, checkpoint.LoadWeights(component));
     weights->Add(component, std::move(sources));
@@ -111,6 +117,11 @@ absl::StatusOr<schedulers::SchedulerConfig> LoadedModel::SchedulerWith(
 
 Size LoadedModel::default_size() const {
   if (row_.preset != nullptr && row_.preset->size) return *row_.preset->size;
+  if (family_.videos != nullptr) {
+    Size size = family_.sizes.front();
+    size.frames = family_.videos->frames(configs_);
+    return size;
+  }
   const networks::ConfigReader::Size latent = configs_.unet.sample_size.value_or(
       networks::ConfigReader::Size{family_.sample_side, family_.sample_side});
   const int scale = DownscaleOf(vae());

@@ -11,6 +11,7 @@
 #include "core/compiler/compile.h"
 #include "core/graph/low_rank_paths.h"
 #include "core/pipeline/graphs/precision.h"
+#include "core/pipeline/graphs/video_graphs.h"
 
 namespace latentd::pipeline {
 namespace {
@@ -94,6 +95,7 @@ absl::StatusOr<std::vector<GraphHandle>> ModelGraphs::DeclareTexts(
 
 // Declares graphs of one shape only; builds each other graph for one shape to check its weights.
 absl::Status ModelGraphs::DeclareFixed() {
+  if (family_.videos != nullptr) return DeclareVideos();
   ASSIGN_OR_RETURN(const std::vector<graph::Graph> texts, BuildTexts(/*takes_vectors=*/false));
   for (const graph::Graph& text : texts) {
     for (const graph::Output& output : text.outputs()) {
@@ -154,17 +156,18 @@ int64_t ModelGraphs::request_bytes() const {
   return bytes;
 }
 
-std::vector<RowPort> ModelGraphs::StepPorts(int64_t elements, int chunks, int ranks) const {
-  std::vector<RowPort> ports = pipeline::StepPorts(elements);
+std::vector<RowPort> ModelGraphs::StepPorts(int64_t elements, const StepShape& shape) const {
+  std::vector<RowPort> ports = family_.videos != nullptr ? VideoStepPorts(elements, shape.frames)
+                                                         : pipeline::StepPorts(elements);
   if (configs_.inpaints()) {
     const int64_t channels = configs_.unet.out_channels;
     absl::c_move(InpaintingPorts(channels, elements / channels), std::back_inserter(ports));
   }
   for (RowPort packed : packed_) {
-    packed.row = {packed.row[0] * chunks};
+    packed.row = {packed.row[0] * shape.chunks};
     ports.push_back(std::move(packed));
   }
-  if (ranks > 0) {
+  if (shape.ranks > 0) {
     absl::c_move(PathPorts(step_paths_.layout().scale_elements), std::back_inserter(ports));
   }
   return ports;
@@ -265,6 +268,7 @@ absl::StatusOr<graph::Graph> ModelGraphs::Build(const GraphName& name) const {
 }
 
 absl::StatusOr<graph::Graph> ModelGraphs::BuildWhole(const GraphName& name) const {
+  if (family_.videos != nullptr) return MakeVideoGraph(family_, configs_, name);
   const StepShape& shape = name.shape;
   switch (name.kind) {
     case GraphKind::kDecode:
@@ -312,6 +316,10 @@ absl::StatusOr<graph::SplitGraphs> ModelGraphs::Split(const compiler::GraphLabel
 
 graph::Precision ModelGraphs::PrecisionFor(const compiler::GraphLabel& label) const {
   if (label.fallback || label.part == kSamplePart) return {};
+  if (family_.videos != nullptr) {
+    return VideoPrecisionOf(options_.precision, FlagNameOf(label.component, model_), family_,
+                            configs_);
+  }
   return PrecisionOf(options_.precision, FlagNameOf(label.component, model_), configs_.vae);
 }
 
@@ -325,7 +333,8 @@ compiler::GraphLabel ModelGraphs::LabelOf(const GraphName& name) const {
   compiler::GraphLabel label{.model = model_,
                              .width = name.shape.width * scale,
                              .height = name.shape.height * scale,
-                             .rows = name.shape.rows};
+                             .rows = name.shape.rows,
+                             .frames = name.shape.frames};
   label.fallback = name.kind == GraphKind::kDecodeFallback;
   if (name.kind == GraphKind::kDecode || label.fallback) label.component = "vae_decoder";
   if (name.kind == GraphKind::kEncode || name.kind == GraphKind::kSample)

@@ -83,9 +83,10 @@ class ModelGraphs {
   absl::StatusOr<GraphHandle> Find(const GraphName& name, IfUnknown unknown = IfUnknown::kBuild)
       ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Ports of a step's graph, of latents of so many elements: quick, whether it is known or not. Of
-  // several chunks all that steps read of a prompt counts as often, of which a little is read once.
-  std::vector<RowPort> StepPorts(int64_t elements, int chunks = 1, int ranks = 0) const;
+  // Ports of a step's graph, of latents of so many elements and the shape's chunks, ranks and
+  // frames: quick, whether it is known or not. Of several chunks all that steps read of a prompt
+  // counts as often, of which a little is read once.
+  std::vector<RowPort> StepPorts(int64_t elements, const StepShape& shape = {}) const;
 
   // Paths of steps whose shape has ranks, which are as many as these.
   const StepPaths& step_paths() const { return step_paths_; }
@@ -136,6 +137,7 @@ class ModelGraphs {
               compiler::GraphStore& store);
 
   absl::Status DeclareFixed();
+  absl::Status DeclareVideos();  // likewise, of a model that draws them: video_graphs.cc
   absl::StatusOr<std::vector<graph::Graph>> BuildTexts(bool takes_vectors) const;
   absl::StatusOr<std::vector<GraphHandle>> DeclareTexts(const std::vector<graph::Graph>& texts,
                                                         absl::string_view part) const;

@@ -10,6 +10,7 @@
 #include "core/graph/low_rank_paths.h"
 #include "core/networks/unet_2d_condition.h"
 #include "core/pipeline/graphs/control_graph.h"
+#include "core/pipeline/graphs/video_graphs.h"
 #include "core/pipeline/spec/components.h"
 #include "core/pipeline/spec/limits.h"
 #include "core/schedulers/schedule.h"
@@ -164,6 +165,7 @@ std::vector<RowPort> StepPortsOf(const backends::ExecutableInfo& step) {
   std::vector<RowPort> known = StepPorts(/*elements=*/0);
   absl::c_move(InpaintingPorts(/*channels=*/0, /*elements=*/0), std::back_inserter(known));
   absl::c_move(PathPorts(/*scales=*/0), std::back_inserter(known));
+  absl::c_move(VideoPorts(/*elements=*/0, /*frames=*/1), std::back_inserter(known));
   std::vector<RowPort> ports;
   for (const auto* all : {&step.inputs, &step.outputs}) {
     for (const backends::Port& port : *all) {

@@ -52,7 +52,7 @@ bool IsAsLarge(const PlannedGraph& larger, const PlannedGraph& smaller, bool gro
   }
   const StepShape &a = larger.name.shape, &b = smaller.name.shape;
   return a.rows >= b.rows && a.height >= b.height && a.width >= b.width && a.chunks >= b.chunks &&
-         a.ranks >= b.ranks;
+         a.ranks >= b.ranks && a.frames >= b.frames;
 }
 
 int64_t MostOf(const Plan& plan, int64_t families::RowInputs::*count) {

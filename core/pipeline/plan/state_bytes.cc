@@ -48,7 +48,7 @@ int64_t LaneBytes(const Models& models, const StepShape& shape) {
     const int64_t elements = model->latent_channels() * shape.height * shape.width;
     const ModelGraphs& graphs = model->graphs();
     const StepPaths& paths = graphs.step_paths();
-    const auto ports = graphs.StepPorts(elements, shape.chunks, paths.ranks);
+    const auto ports = graphs.StepPorts(elements, {.chunks = shape.chunks, .ranks = paths.ranks});
     bytes = std::max(bytes, StepLane::Bytes(ports, shape.rows) + paths.pool_bytes());
   }
   return bytes;

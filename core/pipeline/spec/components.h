@@ -1,5 +1,6 @@
 // The components of the checkpoints by their names, and how each one runs.
-// text_encoder_2, vae_decoder, vae_encoder and vae_tiny are those of base and refiner alike.
+// text_encoder_2, vae_decoder, vae_encoder and vae_tiny are those of base and refiner alike; models
+// that draw videos have an image_encoder in place of text encoders.
 //
 // Pure functions.
 #pragma once
@@ -35,13 +36,13 @@ inline constexpr absl::string_view kControlNetName = "control_net";
 
 // As graphs, weights and metrics name them, beside their model.
 inline constexpr absl::string_view kGraphComponents[] = {
-    "text_encoder", "text_encoder_2", kUnetName,      "vae_decoder",
-    "vae_encoder",  kVaeTinyName,     kControlNetName};
+    "text_encoder", "text_encoder_2", kUnetName,       "vae_decoder",
+    "vae_encoder",  kVaeTinyName,     kControlNetName, "image_encoder"};
 
 // As operators name them in flags.
 inline constexpr absl::string_view kComponentNames[] = {
-    "text_encoder", "text_encoder_2", "unet_base", "unet_refiner",
-    "vae_decoder",  "vae_encoder",    kVaeTinyName};
+    "text_encoder", "text_encoder_2", "unet_base",  "unet_refiner",
+    "vae_decoder",  "vae_encoder",    kVaeTinyName, "image_encoder"};
 
 // True if the server does without a graph of that component and of so many rows, which steps
 // alone have more than one of: one that draws previews, and steps for pictures to share.

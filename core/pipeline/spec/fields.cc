@@ -219,6 +219,8 @@ void CheckModels(const Field& field, const AskedSpec& asked, Violations& found) 
   const ModelRow* model = traits.models.Find(asked.spec.model);
   if (model == nullptr) {
     AddNoModel(field.name, asked.spec.model, traits, found);
+  } else if (model->draws_videos) {
+    found.Add(field.name, "the model ", model->name, " draws videos, and no pictures");
   } else {
     asked.spec.output_embeds ? CheckEncodes(field.name, *model, traits, found)
                              : CheckDraws(field.name, *model, traits, found);

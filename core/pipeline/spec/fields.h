@@ -23,11 +23,13 @@ struct Uses;           // unused_parameters.h
 struct ModelDefaults;  // model_table.h
 
 // Place of a field in a spec. An absent optional is a field that was not set; so is an empty list.
-using Member = std::variant<
-    std::string*, std::optional<std::string>*, bool*, std::optional<bool>*, std::optional<int>*,
-    std::optional<uint64_t>*, std::optional<double>*, std::vector<uint64_t>*, std::vector<double>*,
-    std::optional<Size>*, std::optional<Offset>*, std::optional<GuidanceInterval>*, BucketPolicy*,
-    prompts::Syntax*, prompts::LongPrompt*, std::vector<Adapter>*, std::vector<Control>*>;
+// Plain numbers, which videos alone have, are always set.
+using Member = std::variant<int*, double*, std::string*, std::optional<std::string>*, bool*,
+                            std::optional<bool>*, std::optional<int>*, std::optional<uint64_t>*,
+                            std::optional<double>*, std::vector<uint64_t>*, std::vector<double>*,
+                            std::optional<Size>*, std::optional<Offset>*,
+                            std::optional<GuidanceInterval>*, BucketPolicy*, prompts::Syntax*,
+                            prompts::LongPrompt*, std::vector<Adapter>*, std::vector<Control>*>;
 
 // Values that a number may have, NaN never: also of each side of a size, and of a text's bytes.
 struct Range {

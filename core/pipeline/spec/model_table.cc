@@ -22,13 +22,15 @@ ModelTable ModelTable::FromFlags(const std::string& base, const std::string& ref
   }
   for (const ModelSource& model : more) {
     add({.name = model.name,
-         .flag = absl::StrCat("model=", model.name),
+         .flag = model.draws_videos ? model.name : absl::StrCat("model=", model.name),
          .checkpoint = model.checkpoint,
          .parts = model.parts,
          .preset_name = model.preset,
          .scheduler = model.scheduler,
          .buckets = model.buckets,
-         .residency = model.residency});
+         .residency = model.residency,
+         .draws_videos = model.draws_videos,
+         .decode_chunk = model.decode_chunk});
   }
   return table;
 }

@@ -51,6 +51,8 @@ struct ModelSource {
   std::string scheduler = {};      // for requests that name none; empty: the checkpoint's own
   std::vector<Size> buckets = {};  // empty: the server's, or its own where there are none
   Residency residency = Residency::kReady;
+  bool draws_videos = false;  // --video's
+  int decode_chunk = 0;       // as a ModelRow's
 
   bool operator==(const ModelSource&) const = default;
 };
@@ -72,6 +74,9 @@ struct ModelRow {
   // The model that hands over to it; where it is no refiner, its own id.
   ModelId leader = {};
   Residency residency = Residency::kReady;
+  bool draws_videos = false;  // draws them of an image, and nothing else
+  // Frames of a video that are decoded together where a request does not say; 0: all.
+  int decode_chunk = 0;
 
   // Facts of its family (core/families), once its checkpoint is opened.
   std::string family;  // "sdxl"

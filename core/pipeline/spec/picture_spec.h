@@ -7,10 +7,12 @@
 #include <string>
 #include <vector>
 
+#include "core/base/text/text.h"
 #include "core/batching/buckets.h"
 #include "core/pipeline/spec/adapter.h"
 #include "core/pipeline/spec/control.h"
 #include "core/pipeline/spec/inputs.h"
+#include "core/pipeline/spec/video_spec.h"
 #include "core/pipeline/spec/words.h"
 #include "core/prompts/chunks.h"
 #include "core/prompts/parse.h"
@@ -21,8 +23,13 @@ namespace latentd::pipeline {
 struct Size {
   int width = 0;
   int height = 0;
+  int frames = 1;  // more than one are a video's
   bool operator==(const Size&) const = default;
 };
+
+using latentd::SizeText;
+// "256x192", or for a video of five frames "256x192x5".
+std::string SizeText(const Size& size);
 
 struct Offset {
   int top = 0;
@@ -104,6 +111,10 @@ struct PictureSpec {
   bool output_latents = false;     // as they are after the last step: nothing is decoded
   // Nothing is drawn: the result is what the prompts are encoded to, in numbers of this type.
   std::optional<HostTensor::Type> output_embeds;
+
+  // A video is drawn of the init image, by a model that draws those (video_plan.h). Of the fields
+  // above model, sizes, steps, sigmas and seeds are read then, and batch_invariant.
+  std::optional<VideoSpec> video;
 };
 
 // With guidance an image has two rows.

@@ -7,7 +7,7 @@
 namespace latentd::pipeline {
 
 std::vector<int> StepRows::At(Size size) const {
-  const int64_t pixels = int64_t{size.width} * size.height;
+  const int64_t pixels = int64_t{size.width} * size.height * size.frames;
   std::vector<int> at = counts;
   std::erase_if(
       at, [&](int rows) { return rows > kMaxRowsOfPicture && rows * pixels > max_shared_pixels; });

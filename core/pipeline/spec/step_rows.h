@@ -14,7 +14,8 @@ inline constexpr int kDefaultSharedPixels = 8 * 1024 * 1024;
 // Thread-compatible.
 struct StepRows {
   std::vector<int> counts;  // numbers of rows of all sizes together, each once
-  // Limit of an evaluation that pictures share: its rows x width x height, of pictures.
+  // Limit of an evaluation that pictures share: its rows x width x height, of pictures, and x
+  // frames of videos.
   int64_t max_shared_pixels = kDefaultSharedPixels;
 
   // Numbers of `counts` for steps of that size, ascending: 1 and 2, which one picture may need

@@ -17,6 +17,7 @@ Stage& StageOf(const PlannedGraph& graph, Request& request) {
 
 // The member of the request, or of the stage of the graph's model, that runs such a graph.
 ExecutablePointer& MemberFor(const PlannedGraph& graph, Request& request) {
+  const bool of_frames = request.spec().video.has_value();
   switch (graph.name.kind) {
     case GraphKind::kText:
       return StageOf(graph, request).text.emplace_back();
@@ -31,6 +32,7 @@ ExecutablePointer& MemberFor(const PlannedGraph& graph, Request& request) {
     case GraphKind::kSample:
       return request.sample;
     case GraphKind::kDecodeFallback:
+      if (of_frames) return request.chunk_fallbacks[graph.name.shape.frames];
       return request.decode_fallback;
     case GraphKind::kPreview:
       return request.preview;
@@ -40,7 +42,7 @@ ExecutablePointer& MemberFor(const PlannedGraph& graph, Request& request) {
     case GraphKind::kControl:
       break;
   }
-  return request.decode;
+  return of_frames ? request.chunks[graph.name.shape.frames] : request.decode;
 }
 
 // Gives each control of the request that is that net the executable.

@@ -30,7 +30,8 @@ absl::Status Lanes::Ask(const Picture& picture, int rows) const {
                                    .part = "lane",
                                    .width = picture.executed_size().width,
                                    .height = picture.executed_size().height,
-                                   .rows = rows};
+                                   .rows = rows,
+                                   .frames = picture.executed_size().frames};
   const backends::Executable& any = *picture.stage().steps.begin()->second;
   return ask_room_({label, StepLane::Bytes(StepPortsOf(any.info()), rows), rows == picture.rows()});
 }

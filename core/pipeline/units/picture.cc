@@ -1,5 +1,6 @@
 #include "core/pipeline/units/picture.h"
 
+#include "core/pipeline/plan/video_plan.h"
 #include "core/pipeline/units/preview.h"
 
 namespace latentd::pipeline {
@@ -57,6 +58,7 @@ Lane Picture::LaneOf(const PlannedStage& stage) const {
   return {.network = has_paths ? -1 - network : network,
           .width = size.width,
           .height = size.height,
+          .frames = size.frames,
           .adapters = is_first && !has_paths ? plan().loras : 0,
           .only = apart ? reinterpret_cast<uintptr_t>(this) : 0};
 }
@@ -69,7 +71,10 @@ batching::Ahead Picture::ahead() const {
     if (one.kind == UnitKind::kStep || one.kind == UnitKind::kText) {
       ahead.stages[one.stage - stage_index] = StepsAhead(one.stage);
     } else {
-      (batching::FollowsSteps(one.kind) ? ahead.after : ahead.before).push_back(one.kind);
+      auto& others = batching::FollowsSteps(one.kind) ? ahead.after : ahead.before;
+      const bool in_chunks = video != nullptr && one.kind == UnitKind::kDecode;
+      const int times = in_chunks ? ChunksAhead(*plan().spec.video, video->decoded) : 1;
+      others.insert(others.end(), static_cast<size_t>(times), one.kind);
     }
   }
   return ahead;

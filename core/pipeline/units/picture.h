@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -26,6 +27,7 @@
 #include "core/pipeline/units/prediction.h"
 #include "core/pipeline/units/run_graph.h"
 #include "core/pipeline/units/stage.h"
+#include "core/pipeline/units/video_state.h"
 
 namespace latentd::pipeline {
 
@@ -64,6 +66,10 @@ struct Request {
   // The init image without what the mask draws over, for a UNet that inpaints; made likewise.
   std::optional<device::Buffer> encoded_masked_image;
   std::vector<std::string> image_warnings;  // about these files; since they were decoded
+  // A video's image as the VAE reads it, made with the conditioning; and what decodes videos in the
+  // place of `decode` and its fallback, by the frames that it decodes together.
+  std::optional<device::Buffer> video_image;
+  std::map<int, ExecutablePointer> chunks, chunk_fallbacks;
   // Decodes previews by a tiny VAE; null: they are in colours.
   ExecutablePointer preview;
   std::optional<LatentColors> colors;  // for previews; absent: none are drawn in colours
@@ -75,7 +81,9 @@ struct Picture {
       : request(std::move(shared)),
         index(index),
         seed(request->spec().seeds[index]),
-        generator(seed) {}
+        generator(seed) {
+    if (request->spec().video) video = std::make_unique<VideoState>();
+  }
 
   const Plan& plan() const { return *request->plan; }
   const Stage& stage() const { return request->stages[stage_index]; }
@@ -136,6 +144,7 @@ struct Picture {
   // For output_embeds when next is kDone, on the host: by row of the stage's prompts, what its text
   // encoders gave for it (EncodePrompts); nothing for one of zeros.
   std::vector<NamedBuffers> embeds;
+  std::unique_ptr<VideoState> video;  // null: it is an image
 
  private:
   Lane LaneOf(const PlannedStage& stage) const;

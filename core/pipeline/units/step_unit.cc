@@ -16,6 +16,7 @@
 #include "core/pipeline/units/preview.h"
 #include "core/pipeline/units/run_graph.h"
 #include "core/pipeline/units/unit_kinds.h"
+#include "core/pipeline/units/video_units.h"
 
 namespace latentd::pipeline {
 namespace {
@@ -35,7 +36,9 @@ LaneRows RowsOf(const Picture& picture) {
       .most_rows = picture.rows_ahead(),
       .latents = picture.latents,
       .schedule = &picture.stage().schedule(),
-      .values = StepValues(*request.conditioning[picture.stage_index], scale, rescale)};
+      .values = picture.video != nullptr
+                    ? VideoValues(picture)
+                    : StepValues(*request.conditioning[picture.stage_index], scale, rescale)};
   absl::c_copy(picture.inpainting, std::back_inserter(rows.values));
   absl::c_copy(picture.path_values, std::back_inserter(rows.values));
   return rows;

@@ -14,13 +14,29 @@
 #include "core/base/errors/status_macros.h"
 #include "core/pipeline/units/finite.h"
 #include "core/pipeline/units/unit_kinds.h"
+#include "core/pipeline/units/video_units.h"
 
 namespace latentd::pipeline {
 namespace {
 
+// A unit of a video that is another than an image's.
+absl::Status EnqueueOfVideo(Picture& picture, device::Stream& stream, UnitKind kind,
+                            UnitPart& part) {
+  if (kind == UnitKind::kText) return EnqueueVideoText(picture, stream, part);
+  if (kind == UnitKind::kEncode) return EnqueueVideoEncode(picture, stream, part);
+  return EnqueueVideoDecode(picture, stream, part);
+}
+
+bool IsOneOfVideo(UnitKind kind) {
+  return kind == UnitKind::kText || kind == UnitKind::kEncode || kind == UnitKind::kDecode;
+}
+
 absl::Status EnqueueNext(absl::Span<Picture* const> pictures, Lanes& lanes, device::Stream& stream,
                          PendingUnit& unit) {
   Picture& picture = *pictures.front();
+  if (picture.video != nullptr && IsOneOfVideo(unit.kind)) {
+    return EnqueueOfVideo(picture, stream, unit.kind, unit.parts.front());
+  }
   switch (unit.kind) {
     case UnitKind::kText:
       return EnqueueText(picture, stream, unit.parts.front());
@@ -53,7 +69,10 @@ absl::Status Complete(const PendingUnit& unit, Picture& picture, UnitPart& part)
   for (const auto& event : part.work.events) RETURN_IF_ERROR(event->Wait());
   if (part.waits) return absl::OkStatus();
   RETURN_IF_ERROR(unit.done->Wait());
-  if (unit.kind == UnitKind::kDecode) return CompleteDecode(picture, part);
+  if (unit.kind == UnitKind::kDecode) {
+    return picture.video != nullptr ? CompleteVideoDecode(picture, part)
+                                    : CompleteDecode(picture, part);
+  }
   for (const FiniteFlag& flag : part.work.flags) RETURN_IF_ERROR(flag.Check());
   if (!part.embeds.empty()) {
     picture.embeds = std::move(part.embeds);

@@ -29,6 +29,7 @@ bool IsOfOpenAi(absl::string_view name) {
 std::vector<ServedModel> ModelsOf(const engine::Capabilities& capabilities) {
   std::vector<ServedModel> models;
   for (const engine::ModelInfo& model : capabilities.models) {
+    if (model.draws_videos) continue;
     std::string id = engine::NameOf(model);
     const bool own = model.component != "base" && model.component != "refiner";
     if (own || id.empty() || IsTaken(models, id)) id = model.component;
@@ -43,6 +44,10 @@ absl::StatusOr<ServedModel> FindModel(const std::vector<ServedModel>& models,
     if (model.id == name || model.component == name) return model;
   }
   if (!models.empty() && (name.empty() || IsOfOpenAi(name))) return models.front();
+  if (models.empty()) {
+    return WithReason(absl::InvalidArgumentError("no model that draws pictures is served"),
+                      kModelNotFound);
+  }
   const std::string ids = absl::StrJoin(
       models, ", ", [](std::string* out, const ServedModel& model) { out->append(model.id); });
   return WithReason(

@@ -1,4 +1,4 @@
-// The models that requests may name over HTTP: by the name of their checkpoint, as people know
+// The models of pictures that requests may name over HTTP: by the name of their checkpoint, as people know
 // them, or as gRPC has them.
 #pragma once
 

@@ -48,6 +48,25 @@ TEST(BucketsTest, ExactNamesTheBucketsForWhatIsNot) {
                                 HasSubstr("320x200 is not one of 256x256, 320x192, 192x320")));
 }
 
+const Buckets kVideos({{96, 64, 5}, {64, 64, 5}, {64, 64, 8}});
+
+TEST(BucketsTest, HaveFrames) {
+  EXPECT_TRUE(kVideos.Choose({64, 64, 8}, BucketPolicy::kExact).ok());
+  const auto refused = kVideos.Choose({64, 64, 4}, BucketPolicy::kExact);
+  EXPECT_THAT(refused, StatusIs(absl::StatusCode::kInvalidArgument,
+                                HasSubstr("64x64x4 is not one of 96x64x5, 64x64x5, 64x64x8")));
+  EXPECT_THAT(BadFields(refused.status()), ElementsAre("num_frames"));
+  EXPECT_THAT(BadFields(kVideos.Choose({96, 64, 8}, BucketPolicy::kExact).status()),
+              ElementsAre("width", "height"));
+}
+
+TEST(BucketsTest, SnapKeepsTheFrames) {
+  EXPECT_EQ(*kVideos.Choose({60, 60, 8}, BucketPolicy::kSnap), (Bucket{64, 64, 8}));
+  EXPECT_EQ(*kVideos.Choose({80, 60, 5}, BucketPolicy::kSnap), (Bucket{96, 64, 5}));
+  EXPECT_THAT(BadFields(kVideos.Choose({60, 60}, BucketPolicy::kSnap).status()),
+              ElementsAre("num_frames"));
+}
+
 TEST(BucketsTest, ExactBlamesTheSideThatNoBucketHas) {
   EXPECT_THAT(BadFields(kDemo.Choose({320, 200}, BucketPolicy::kExact).status()),
               ElementsAre("height"));

@@ -12,6 +12,9 @@ TEST(GraphLabel, SaysWhatAGraphIsFor) {
   EXPECT_EQ((GraphLabel{"base", "text_encoder"}).ToText(), "base text_encoder rows 1");
   EXPECT_EQ((GraphLabel{"base", "vae_decoder", "", 64, 64, 1, true}).ToText(),
             "base vae_decoder 64x64 rows 1 fallback");
+  EXPECT_EQ(
+      (GraphLabel{"video", "vae_decoder", "", 64, 32, 1, false, device::DType::kF32, 7}).ToText(),
+      "video vae_decoder 64x32x7 rows 1");
   EXPECT_EQ((GraphLabel{.component = "text_encoder", .dtype = device::DType::kBF16}).ToText(),
             "text_encoder rows 1 bf16");
 }
@@ -21,7 +24,8 @@ TEST(GraphLabel, ReadsItsOwnText) {
        {GraphLabel{"base", "unet", "step", 256, 320, 2}, GraphLabel{"refiner", "unet", "request"},
         GraphLabel{"base", "text_encoder"}, GraphLabel{"base", "vae_decoder", "", 64, 64, 1, true},
         GraphLabel{"base", "vae_encoder", "", 64, 64, 1, false, device::DType::kF16},
-        GraphLabel{"base", "unet", "step", 64, 64, 2, false, device::DType::kF8E4M3}}) {
+        GraphLabel{"base", "unet", "step", 64, 64, 2, false, device::DType::kF8E4M3},
+        GraphLabel{"video", "unet", "step", 64, 64, 2, false, device::DType::kBF16, 25}}) {
     EXPECT_EQ(GraphLabel::FromText(label.ToText()), label) << label.ToText();
   }
 }
@@ -37,7 +41,9 @@ TEST(GraphLabel, ReadsNothingElse) {
                            "base unet rows",
                            "base unet rows x",
                            "base unet step step rows 1",
-                           "base unet step 1x2x3 rows 1",
+                           "base unet step 1x2x3x4 rows 1",
+                           "base unet step 1x2x1 rows 1",
+                           "base unet step 1x2x rows 1",
                            "base unet 12xabc rows 1",
                            "base unet rows 1 fallback fallback",
                            "base unet rows 1 f32",

@@ -33,7 +33,8 @@ RefusedSizes::Graphs GraphsAt(int width, int height, const std::vector<int>& row
 TEST(RefusedSizesTest, FindsWhatIsNoSmaller) {
   RefusedSizes refused(/*grows=*/true);
   refused.Add(GraphsAt(64, 32), 1000);
-  EXPECT_EQ(refused.Find(GraphsAt(64, 32)), 1000);
+  ASSERT_TRUE(refused.Find(GraphsAt(64, 32)).has_value());
+  EXPECT_EQ(refused.Find(GraphsAt(64, 32))->bytes, 1000);
   RefusedSizes::Graphs larger = GraphsAt(64, 33);
   larger.push_back({{}, {pipeline::GraphKind::kEncode, {1, 33, 64}}});
   EXPECT_TRUE(refused.Find(larger).has_value());
@@ -42,6 +43,24 @@ TEST(RefusedSizesTest, FindsWhatIsNoSmaller) {
   RefusedSizes::Graphs latents = GraphsAt(64, 32);
   latents.pop_back();  // nothing is decoded
   EXPECT_FALSE(refused.Find(latents).has_value());
+}
+
+// Graphs of a video of eight frames, with so many decoded together.
+RefusedSizes::Graphs VideoGraphsAt(int side, int chunk) {
+  const auto shape = [&](int frames) {
+    return pipeline::StepShape{.height = side, .width = side, .frames = frames};
+  };
+  return {{{}, {pipeline::GraphKind::kStep, shape(8)}},
+          {{}, {pipeline::GraphKind::kDecode, shape(chunk)}}};
+}
+
+TEST(RefusedSizesTest, KnowsTheChunkWithWhichAVideoFits) {
+  RefusedSizes refused(/*grows=*/true);
+  refused.Add(VideoGraphsAt(64, 4), 1000);
+  refused.SetChunk(VideoGraphsAt(64, 4), 2);
+  ASSERT_TRUE(refused.Find(VideoGraphsAt(72, 8)).has_value());
+  EXPECT_EQ(refused.Find(VideoGraphsAt(72, 8))->chunk, 2);
+  EXPECT_FALSE(refused.Find(VideoGraphsAt(64, 2)).has_value());
 }
 
 // An image with steps of one row needs their graph too.

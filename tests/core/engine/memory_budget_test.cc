@@ -43,6 +43,24 @@ TEST_F(MemoryBudgetTest, CountsOnlyWhatIsNotHeldYet) {
   EXPECT_OK(Check({.arena_bytes = 90, .executable_bytes = 380, .weights = {{"x", 500}}}));
 }
 
+// Graphs that decode a chunk, or encode, have fewer frames than their bucket.
+TEST_F(MemoryBudgetTest, ForeseesWhatBucketsOfVideosNeed) {
+  MemoryBudget budget;
+  budget.Open({.bytes = 1000,
+               .configured = {{64, 64, 5}},
+               .state_bytes = [](pipeline::Size size, int rows) { return size.frames * rows; }});
+  const auto add = [&](int frames, size_t arena) {
+    compiler::GraphLabel label = step_;
+    label.frames = frames;
+    EXPECT_OK(budget.Check(label, {.arena_bytes = arena}, held_, report_, kPlenty));
+  };
+  add(2, 70);
+  EXPECT_EQ(budget.predicted().arena, 70);
+  EXPECT_EQ(budget.predicted().state, 4);
+  add(6, 80);
+  EXPECT_EQ(budget.predicted().arena, 70);
+}
+
 TEST_F(MemoryBudgetTest, RefusesWhatDoesNotFitAndSaysHowMuchIsMissing) {
   const absl::Status refused = Check({.arena_bytes = 90, .executable_bytes = 381});
   EXPECT_THAT(refused,

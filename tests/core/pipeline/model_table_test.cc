@@ -38,6 +38,22 @@ TEST(ModelTableTest, ChainsWhatHandsOver) {
   EXPECT_THAT(ModelTable::FromFlags("b", "").Chain("base", true), IsEmpty());
 }
 
+TEST(ModelTableTest, HasAModelOfVideosByItsOwnFlag) {
+  const ModelTable table = ModelTable::FromFlags("b", "",
+                                                 {{.name = "video",
+                                                   .checkpoint = "v",
+                                                   .buckets = {{64, 64, 5}},
+                                                   .draws_videos = true,
+                                                   .decode_chunk = 2}});
+  const ModelRow* video = table.Find("video");
+  ASSERT_NE(video, nullptr);
+  EXPECT_EQ(video->flag, "video");
+  EXPECT_TRUE(video->draws_videos);
+  EXPECT_EQ(video->decode_chunk, 2);
+  EXPECT_EQ(video->buckets.front().frames, 5);
+  EXPECT_FALSE(table.first().draws_videos);
+}
+
 TEST(ModelTableTest, HasFurtherModelsBehindTheFlags) {
   const std::vector<ModelSource> more = {
       {.name = "anime", .checkpoint = "a", .residency = Residency::kOnDemand},

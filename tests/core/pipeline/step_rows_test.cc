@@ -29,6 +29,11 @@ TEST(StepRowsTest, AnEvaluationMayHaveAsManyPixelsAsTheLimitSays) {
   EXPECT_THAT((StepRows{kCounts, 4 * 128 * 64}.At({64, 128})), ElementsAre(1, 2, 4));
 }
 
+TEST(StepRowsTest, EachFrameOfAVideoCounts) {
+  EXPECT_THAT((StepRows{kCounts, 4 * 128 * 64}.At({64, 64, 2})), ElementsAre(1, 2, 4));
+  EXPECT_THAT((StepRows{kCounts, 4 * 128 * 64}.At({64, 64, 3})), ElementsAre(1, 2));
+}
+
 TEST(StepRowsTest, WhatOnePictureMayNeedIsThereAtAnySize) {
   EXPECT_THAT((StepRows{kCounts, 0}.At({kMaxSide, kMaxSide})), ElementsAre(1, 2));
   EXPECT_THAT((StepRows{{4, 2}, 0}.At({64, 64})), ElementsAre(2));

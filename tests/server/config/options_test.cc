@@ -131,6 +131,21 @@ TEST(OptionsTest, AdaptersOfRequestsHaveSlotsAndRanks) {
   EXPECT_EQ(options.engine.adapter_ranks, 64);
 }
 
+// Requests for pictures that name no model are for the first one.
+TEST(OptionsTest, AModelOfVideosComesBehindAllOthers) {
+  ASSERT_OK_AND_ASSIGN(const Options options,
+                       OptionsOf("", {"--model=a=/a", "--video=/v,decode-chunk=7"}));
+  ASSERT_EQ(options.engine.models.size(), 2u);
+  EXPECT_EQ(options.engine.models[0].name, "a");
+  EXPECT_FALSE(options.engine.models[0].draws_videos);
+  EXPECT_EQ(options.engine.models[1].checkpoint, "/v");
+  EXPECT_TRUE(options.engine.models[1].draws_videos);
+  EXPECT_EQ(options.engine.models[1].decode_chunk, 7);
+  EXPECT_THAT(OptionsOf("", {"--video=/v", "--model=video=/a"}),
+              StatusIs(kInvalid, AllOf(HasSubstr("video=/a"), HasSubstr("--video has this one"))));
+  EXPECT_THAT(OptionsOf("", {"--video="}), StatusIs(kInvalid, HasSubstr("--video")));
+}
+
 TEST(OptionsTest, LorasOfTheBaseAreInTheirOrder) {
   ASSERT_OK_AND_ASSIGN(const Options options,
                        OptionsOf("", {"--base=/b", "--refiner=/r", "--lora=/z.safetensors:0.5",

@@ -84,6 +84,14 @@ TEST(ServedModelsTest, ACheckpointsNameIsThatOfTheModel) {
   EXPECT_EQ(models[2].id, "anime");  // as --model has it
 }
 
+TEST(ServedModelsTest, AModelOfVideosIsNone) {
+  const auto models = ModelsOf(Serving({{.component = "video", .draws_videos = true},
+                                        {.component = "base", .path = "/models/sd"}}));
+  ASSERT_EQ(models.size(), 1u);
+  EXPECT_EQ(models[0].component, "base");
+  EXPECT_THAT(std::string(FindModel({}, "video").status().message()), HasSubstr("pictures"));
+}
+
 TEST(ServedModelsTest, NoTwoHaveOneName) {
   const auto models = ModelsOf(Serving({{.component = "base", .path = "/models/sd"},
                                         {.component = "refiner", .path = "/others/sd"}}));

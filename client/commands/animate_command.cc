@@ -1,0 +1,178 @@
+// latent animate
+#include <unistd.h>
+
+#include <iostream>
+#include <random>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "client/commands/animate_options.h"
+#include "client/commands/command_options.h"
+#include "client/commands/commands.h"
+#include "client/commands/interrupt.h"
+#include "client/output/json_output.h"
+#include "client/output/progress_display.h"
+#include "client/rpc/latent_client.h"
+#include "client/words/option_words.h"
+#include "core/base/process/stop_signals.h"
+
+namespace latentd::client {
+namespace {
+
+constexpr char kAnimateCommand[] = "latent animate";
+
+constexpr char kAnimateIntroduction[] =
+    R"(latent animate IMAGE [options] asks a latentd for a video that begins with IMAGE, as files of its frames.
+
+  latent animate photo.jpg                             into the folder latent-SEED
+  latent animate photo.jpg --output clip-%03d.png
+  latent animate photo.jpg --output frames/ --motion-bucket-id 200 --fps 12
+  latent animate photo.jpg --width 576 --height 1024 -s 7 --decode-chunk-size 7
+  ffmpeg -framerate 7 -i clip-%03d.png clip.mp4        of these frames
+
+Options are diffusers' parameters with dashes. The files are named on standard output as the frames come.
+)";
+
+DisplayStyle StyleOfAnimation(const AnimateOptions& options) {
+  if (options.quiet) return DisplayStyle::kNone;
+  return isatty(STDERR_FILENO) ? DisplayStyle::kBar : DisplayStyle::kLines;
+}
+
+// The same event of a picture, for the display.
+v1::GenerateEvent ShownOf(const v1::VideoEvent& event) {
+  v1::GenerateEvent shown;
+  if (event.has_queued()) *shown.mutable_queued() = event.queued();
+  if (event.has_started()) shown.mutable_started();
+  if (event.has_progress()) {
+    v1::Progress& progress = *shown.mutable_progress();
+    progress.set_image_index(event.progress().video_index());
+    progress.set_stage(event.progress().stage());
+    progress.set_step(event.progress().step());
+    progress.set_total_steps(event.progress().total_steps());
+    progress.set_model(event.progress().model());
+  }
+  return shown;
+}
+
+// One request from its events to its files. Signals are blocked.
+class Animation {
+ public:
+  Animation(const AnimateOptions& options, const FrameFiles& files)
+      : options_(options),
+        files_(files),
+        client_(options.connection.server, options.retries, options.connection.tls,
+                options.connection.api_key),
+        interrupt_([this] { client_.Cancel(); }),
+        display_(std::cerr, StyleOfAnimation(options), VideosOf(options.request),
+                 &TerminalColumns) {}
+
+  ExitCode Run() {
+    const grpc::Status status =
+        client_.GenerateVideo(options_.request,
+                              {.on_event = [this](const v1::VideoEvent& event) { OnEvent(event); },
+                               .on_frame = [this](const VideoFrame& frame) { OnFrame(frame); },
+                               .on_retry = [this](const Retry& retry) { OnRetry(retry); }},
+                              Timeout());
+    display_.Clear();
+    if (interrupt_.happened()) {
+      std::cerr << "latent: cancelled\n";
+      return ExitCode::kInterrupted;
+    }
+    if (!file_error_.ok()) {
+      std::cerr << "latent: " << file_error_.message() << '\n';
+      return ExitCode::kFailed;
+    }
+    return status.ok() ? ExitCode::kOk : CallFailed(status, options_.connection, connected_);
+  }
+
+ private:
+  std::optional<std::chrono::milliseconds> Timeout() const {
+    if (options_.timeout == absl::InfiniteDuration()) return std::nullopt;
+    return absl::ToChronoMilliseconds(options_.timeout);
+  }
+
+  void OnEvent(const v1::VideoEvent& event) {
+    connected_ = true;
+    if (event.has_started()) Check(files_.Prepare(event.started().executed_size().num_frames()));
+    if (!event.has_completed()) return display_.Show(ShownOf(event));
+    display_.Clear();
+    const v1::VideoCompleted& completed = event.completed();
+    if (options_.json) std::cout << JsonLine(completed) << std::endl;
+    for (const std::string& warning : completed.warnings()) {
+      std::cerr << "warning: " << WithOptionNames(warning) << '\n';
+    }
+    if (options_.quiet) return;
+    const auto& total = completed.timings().total();
+    std::cerr << absl::StrFormat("%.1f s\n",
+                                 static_cast<double>(total.seconds()) + total.nanos() / 1e9);
+  }
+
+  void OnFrame(const VideoFrame& frame) {
+    const absl::StatusOr<std::string> name =
+        files_.Write(frame.video, frame.frame, frame.image.data());
+    Check(name.status());
+    if (!name.ok()) return;
+    display_.Clear();
+    if (options_.json) {
+      std::cout << absl::StrFormat("{\"file\":%s,\"video\":%d,\"frame\":%d,\"seed\":\"%d\"}",
+                                   JsonString(*name), frame.video, frame.frame, frame.image.seed())
+                << std::endl;
+    } else {
+      std::cout << *name << std::endl;
+    }
+  }
+
+  void OnRetry(const Retry& retry) {
+    if (options_.quiet) return;
+    display_.Clear();
+    std::cerr << absl::StrFormat("latent: %s; trying again in %.1f s (%d of %d)\n",
+                                 WithOptionNames(retry.status.error_message()),
+                                 absl::ToDoubleSeconds(retry.pause), retry.number,
+                                 options_.retries.retries);
+  }
+
+  void Check(const absl::Status& written) {
+    if (written.ok() || !file_error_.ok()) return;
+    file_error_ = written;
+    client_.Cancel();
+  }
+
+  const AnimateOptions& options_;
+  const FrameFiles& files_;
+  Client client_;
+  Interrupt interrupt_;
+  ProgressDisplay display_;
+  absl::Status file_error_;
+  bool connected_ = false;  // the server has answered something
+};
+
+ExitCode Animate(AnimateOptions& options) {
+  const absl::StatusOr<FrameFiles> files = PlanFrames(options);
+  if (!files.ok()) return UsageError(files.status(), kAnimateCommand);
+  BlockStopSignals();
+  return Animation(options, *files).Run();
+}
+
+}  // namespace
+
+CommandShape AnimateShape() {
+  AnimateOptions options;
+  return {"animate", "draw a video of an image", WithoutTargets(AnimateOptionGroups(options))};
+}
+
+ExitCode RunAnimate(const std::vector<std::string>& arguments) {
+  AnimateOptions options;
+  const std::vector<OptionGroup> groups = AnimateOptionGroups(options);
+  const auto words = ParseCommand(groups, arguments, options.connection);
+  if (options.connection.help) {
+    std::cout << kAnimateIntroduction << DescribeOptions(groups);
+    return ExitCode::kOk;
+  }
+  absl::Status right = words.status();
+  if (right.ok()) right = TakeImage(*words, options);
+  if (!right.ok()) return UsageError(right, kAnimateCommand);
+  return Animate(options);
+}
+
+}  // namespace latentd::client

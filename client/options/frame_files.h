@@ -1,0 +1,49 @@
+// The files that the frames of a command's videos go into.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "client/options/files.h"
+
+namespace latentd::client {
+
+// The parts of the names. `output` says "clip-%02d.png", with the frame's number from 0 in place of
+// "%02d"; or "clip.png", where "-" and the number come before the extension; or a folder, where
+// frames are SEED-NUMBER.EXTENSION, which is made where its name ends with "/"; or nothing: the
+// folder latent-SEED/, likewise. The K-th of several videos (from 1) has -K before that.
+struct FrameNames {
+  std::string output;
+  std::string extension;
+  uint64_t seed = 0;  // seed of the first video
+  int videos = 1;
+};
+
+class FrameFiles {
+ public:
+  // INVALID_ARGUMENT: what follows a "%" of the name is no number's place.
+  static absl::StatusOr<FrameFiles> Create(FrameNames names, Overwrite overwrite);
+
+  // Makes the folder where one is to be made, and is OK if all frames of all videos can be written.
+  absl::Status Prepare(int frames) const;
+
+  // Returns where it went.
+  absl::StatusOr<std::string> Write(int video, int frame, const std::string& bytes) const;
+
+  // Both count from 0.
+  std::string Name(int video, int frame) const;
+
+ private:
+  FrameFiles(std::string before, int digits, std::string after, FrameNames names,
+             Overwrite overwrite);
+
+  std::string before_;  // text before the number
+  int digits_;          // with zeros in front
+  std::string after_;
+  FrameNames names_;
+  Overwrite overwrite_;
+};
+
+}  // namespace latentd::client

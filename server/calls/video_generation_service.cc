@@ -1,0 +1,41 @@
+#include "server/calls/video_generation_service.h"
+
+#include <utility>
+
+#include "core/base/errors/status_macros.h"
+#include "core/engine/api/serving.h"
+#include "server/calls/client_of.h"
+#include "server/calls/stream_call.h"
+#include "server/calls/unary_answer.h"
+#include "server/calls/video_method.h"
+#include "server/generation/video_conversion.h"
+
+namespace latentd::server::calls {
+
+namespace v1 = ::latent::v1;
+
+VideoGenerationService::VideoGenerationService(generation::CallEnvironment environment,
+                                               std::string version)
+    : environment_(environment), version_(std::move(version)) {}
+
+grpc::ServerWriteReactor<grpc::ByteBuffer>* VideoGenerationService::GenerateVideo(
+    grpc::CallbackServerContext* context, const grpc::ByteBuffer* request) {
+  return StreamCall::Start(kGenerateVideo, environment_, *context, *request);
+}
+
+grpc::ServerUnaryReactor* VideoGenerationService::GetVideoCapabilities(
+    grpc::CallbackServerContext* context, const grpc::ByteBuffer* request,
+    grpc::ByteBuffer* response) {
+  return AnswerNow<v1::GetVideoCapabilitiesRequest, v1::GetVideoCapabilitiesResponse>(
+      *context, *request, *response,
+      [&](const v1::GetVideoCapabilitiesRequest&, v1::GetVideoCapabilitiesResponse& capabilities) {
+        RETURN_IF_ERROR(CheckKey(environment_, *context));
+        RETURN_IF_ERROR(engine::CheckServing(environment_.engine.status()));
+        capabilities = generation::ToVideoProto(environment_.engine.capabilities(),
+                                                CallerOf(environment_, *context));
+        capabilities.set_version(version_);
+        return absl::OkStatus();
+      });
+}
+
+}  // namespace latentd::server::calls

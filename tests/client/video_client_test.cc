@@ -1,0 +1,138 @@
+// Client::GenerateVideo, on a server that ends its calls as it is told.
+#include <gmock/gmock.h>
+#include <grpcpp/server.h>
+#include <grpcpp/server_builder.h>
+#include <gtest/gtest.h>
+
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "client/rpc/latent_client.h"
+
+namespace latentd::client {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::SizeIs;
+
+// A call's chunks, and how it ends.
+struct VideoScript {
+  std::vector<v1::FrameChunk> chunks;
+  grpc::Status status;
+};
+
+class VideoServer final : public v1::VideoGeneration::Service {
+ public:
+  explicit VideoServer(std::deque<VideoScript> scripts) : scripts_(std::move(scripts)) {
+    grpc::ServerBuilder builder;
+    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port_);
+    builder.RegisterService(this);
+    server_ = builder.BuildAndStart();
+  }
+  ~VideoServer() override { server_->Shutdown(); }
+
+  grpc::Status GenerateVideo(grpc::ServerContext*, const v1::GenerateVideoRequest* request,
+                             grpc::ServerWriter<v1::VideoEvent>* writer) override {
+    VideoScript script;
+    {
+      absl::MutexLock lock(&mutex_);
+      requests_.push_back(*request);
+      if (!scripts_.empty()) {
+        script = std::move(scripts_.front());
+        scripts_.pop_front();
+      }
+    }
+    v1::VideoEvent started;
+    started.mutable_started();
+    writer->Write(started);
+    for (const v1::FrameChunk& chunk : script.chunks) {
+      v1::VideoEvent event;
+      *event.mutable_frame_chunk() = chunk;
+      writer->Write(event);
+    }
+    return script.status;
+  }
+
+  std::string address() const { return absl::StrCat("127.0.0.1:", port_); }
+  std::vector<v1::GenerateVideoRequest> requests() const {
+    absl::MutexLock lock(&mutex_);
+    return requests_;
+  }
+
+ private:
+  mutable absl::Mutex mutex_;
+  std::deque<VideoScript> scripts_ ABSL_GUARDED_BY(mutex_);
+  std::vector<v1::GenerateVideoRequest> requests_ ABSL_GUARDED_BY(mutex_);
+  int port_ = 0;
+  std::unique_ptr<grpc::Server> server_;
+};
+
+v1::FrameChunk ChunkOf(int video, int frame, int64_t offset, const std::string& data,
+                       int64_t total) {
+  v1::FrameChunk chunk;
+  chunk.set_video_index(video);
+  chunk.set_frame(frame);
+  chunk.set_seed(7);
+  chunk.set_mime_type("image/png");
+  chunk.set_offset(offset);
+  chunk.set_total_bytes(total);
+  chunk.set_data(data);
+  return chunk;
+}
+
+grpc::Status Unavailable() { return {grpc::StatusCode::UNAVAILABLE, "loading"}; }
+
+class VideoClientTest : public ::testing::Test {
+ protected:
+  // Frames as "VIDEO.FRAME=DATA".
+  grpc::Status Draw(const VideoServer& server) {
+    Client client(server.address(), {.retries = 2, .first_pause = absl::Milliseconds(1)});
+    return client.GenerateVideo(
+        v1::GenerateVideoRequest(),
+        {.on_event = [this](const v1::VideoEvent& event) { events_ += event.has_started(); },
+         .on_frame =
+             [this](const VideoFrame& frame) {
+               frames_.push_back(
+                   absl::StrCat(frame.video, ".", frame.frame, "=", frame.image.data()));
+             },
+         .on_retry = [this](const Retry&) { ++retries_; }});
+  }
+
+  std::vector<std::string> frames_;
+  int events_ = 0, retries_ = 0;
+};
+
+TEST_F(VideoClientTest, PutsFramesTogether) {
+  const VideoServer server({{{ChunkOf(1, 4, 0, "ab", 3), ChunkOf(1, 4, 2, "c", 3),
+                              ChunkOf(0, 4, 0, "d", 1), ChunkOf(0, 127, 0, "e", 1)},
+                             grpc::Status::OK}});
+  EXPECT_TRUE(Draw(server).ok());
+  EXPECT_THAT(frames_, ElementsAre("1.4=abc", "0.4=d", "0.127=e"));
+  EXPECT_EQ(events_, 1);
+  ASSERT_THAT(server.requests(), SizeIs(1));
+  EXPECT_TRUE(server.requests()[0].has_seed());
+}
+
+TEST_F(VideoClientTest, PartsOfTwoFramesAreNoFrame) {
+  const VideoServer server(
+      {{{ChunkOf(0, 4, 0, "ab", 3), ChunkOf(1, 4, 2, "c", 3)}, grpc::Status::OK}});
+  EXPECT_EQ(Draw(server).error_code(), grpc::StatusCode::DATA_LOSS);
+  EXPECT_THAT(frames_, SizeIs(0));
+}
+
+// Every try draws the same: with one seed.
+TEST_F(VideoClientTest, TriesAgainAsLongAsNoFrameHasCome) {
+  const VideoServer server({{{}, Unavailable()}, {{ChunkOf(0, 0, 0, "a", 1)}, Unavailable()}});
+  EXPECT_EQ(Draw(server).error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_EQ(retries_, 1);
+  EXPECT_THAT(frames_, ElementsAre("0.0=a"));
+  ASSERT_THAT(server.requests(), SizeIs(2));
+  EXPECT_EQ(server.requests()[0].seed(), server.requests()[1].seed());
+}
+
+}  // namespace
+}  // namespace latentd::client

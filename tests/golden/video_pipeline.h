@@ -1,0 +1,40 @@
+// Draws videos as a server does: by a Pipeline, unit after unit.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "core/backends/backend.h"
+#include "core/compiler/graph_store.h"
+#include "core/image/pixels/pixels.h"
+#include "core/metrics/registry.h"
+#include "core/pipeline/pipeline.h"
+#include "core/pipeline/spec/video_spec.h"
+#include "core/weights/weight_store.h"
+#include "tests/golden/command_line.h"
+
+namespace latentd::golden {
+
+class VideoPipeline {
+ public:
+  // Loads the checkpoint in `folder`. `backend` must outlive the result.
+  static absl::StatusOr<std::unique_ptr<VideoPipeline>> Load(const std::string& folder,
+                                                             const Options& options,
+                                                             backends::Backend& backend);
+
+  // The frames of the video of an encoded image.
+  absl::StatusOr<std::vector<image::Image>> Draw(const pipeline::VideoSpec& spec,
+                                                 const std::string& image);
+
+ private:
+  VideoPipeline(const Options& options, backends::Backend& backend);
+
+  weights::WeightStore weights_;
+  metrics::Registry registry_;
+  compiler::GraphStore graphs_;
+  std::unique_ptr<const pipeline::Pipeline> pipeline_;
+};
+
+}  // namespace latentd::golden

@@ -1,0 +1,285 @@
+"""Videos of an image (--video), over the API and by `latent animate`."""
+
+import pathlib
+import struct
+import tempfile
+import unittest
+import zlib
+
+import grpc
+
+import png
+import video_checkpoint
+from metrics import compilations
+from server_process import DEADLINE, Api, Server, facts, reason, violations
+from test_graphs import latent
+
+PNG, WEBP, LATENT = 1, 3, 5  # latent.v1.Format
+SNAP, COLD_OK = 2, 3  # latent.v1.BucketPolicy
+METHOD = "/latent.v1.VideoGeneration/GenerateVideo"
+
+
+def image(width=40, height=30):
+    """A PNG of a gradient."""
+    rows = b"".join(b"\0" + bytes((x * 6 + channel * 40 + y) % 256 for x in range(width) for channel in range(3))
+                    for y in range(height))
+    parts = ((b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)), (b"IDAT", zlib.compress(rows)), (b"IEND", b""))
+    return b"\x89PNG\r\n\x1a\n" + b"".join(
+        struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body)) for kind, body in parts)
+
+
+def frames_of(events):
+    """{(video, frame): bytes}, put together from chunks without gaps."""
+    frames = {}
+    for event in events:
+        if not event.HasField("frame_chunk"):
+            continue
+        chunk = event.frame_chunk
+        place = (chunk.video_index, chunk.frame)
+        assert chunk.offset == len(frames.get(place, b"")), f"a gap in {place}"
+        frames[place] = frames.get(place, b"") + chunk.data
+        assert len(frames[place]) <= chunk.total_bytes
+    return frames
+
+
+class VideoTestCase(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        cls.root = pathlib.Path(folder.name)
+        cls.checkpoint = video_checkpoint.write_checkpoint(cls.root / "svd")
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    @classmethod
+    def flag(cls):
+        return f"--video={cls.checkpoint},buckets={video_checkpoint.BUCKET},decode-chunk={video_checkpoint.CHUNK}"
+
+    @staticmethod
+    def request(api, **fields):
+        """A small video, unless the fields say otherwise; None leaves one out."""
+        small = {"image": image(), "width": 64, "height": 64, "num_frames": 5, "num_inference_steps": 3, "seed": 7}
+        given = {name: value for name, value in {**small, **fields}.items() if value is not None}
+        return api.type("latent.v1.GenerateVideoRequest")(**given)
+
+    @staticmethod
+    def start_video(api, request):
+        method = api.channel.unary_stream(METHOD, request_serializer=lambda message: message.SerializeToString(),
+                                          response_deserializer=api.type("latent.v1.VideoEvent").FromString)
+        return method(request, timeout=DEADLINE)
+
+    def draw(self, api, **fields):
+        return list(self.start_video(api, self.request(api, **fields)))
+
+    def refusal(self, api, **fields):
+        with self.assertRaises(grpc.RpcError) as caught:
+            self.draw(api, **fields)
+        return caught.exception
+
+
+class VideoTest(VideoTestCase):
+    """Beside pictures."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.server = Server(cls.flag(), "--metrics-listen=127.0.0.1:0", buckets="64x64").start()
+        cls.addClassCleanup(cls.server.kill)
+        cls.api = Api(cls.server.address)
+        cls.addClassCleanup(cls.api.close)
+
+    def test_an_image_becomes_the_frames_of_a_video(self):
+        events = self.draw(self.api, request_id="moving")
+        self.assertEqual({event.request_id for event in events}, {"moving"})
+        started = next(event.started for event in events if event.HasField("started"))
+        size = started.executed_size
+        self.assertEqual((size.width, size.height, size.num_frames), (64, 64, 5))
+        frames = frames_of(events)
+        self.assertEqual(sorted(frames), [(0, frame) for frame in range(5)])
+        self.assertEqual(len(set(frames.values())), 5)
+        for data in frames.values():
+            width, height, rows, _ = png.read(data)
+            self.assertEqual((width, height), (64, 64))
+            self.assertGreater(len(set(rows)), 1)
+        steps = {event.progress.step for event in events if event.HasField("progress") and event.progress.total_steps}
+        self.assertLessEqual(steps, {0, 1, 2, 3})
+        completed = events[-1].completed
+        used = completed.parameters
+        self.assertEqual((used.width, used.height, used.num_frames, used.decode_chunk_size), (64, 64, 5, 2))
+        self.assertEqual((used.fps, used.motion_bucket_id, used.noise_aug_strength), (7, 127, 0.02))
+        self.assertEqual((used.min_guidance_scale, used.max_guidance_scale), (1, 3))
+        self.assertEqual((list(used.seeds), used.num_videos_per_prompt), ([7], 1))
+        self.assertEqual((used.model, used.output.format, used.image), ("video", PNG, b""))
+        self.assertEqual(list(completed.warnings), [])
+        line = self.server.request_line("moving")
+        self.assertEqual((line["method"], line["images"], line["steps"], line["bucket"], line["code"]),
+                         ("GenerateVideo", 5, 3, "64x64x5", "OK"))
+
+    def test_what_was_used_draws_the_same_again(self):
+        events = self.draw(self.api, num_videos_per_prompt=2, motion_bucket_id=200)
+        frames = frames_of(events)
+        self.assertEqual(len(frames), 10)
+        again = events[-1].completed.parameters
+        again.image = image()
+        self.assertEqual(frames_of(self.start_video(self.api, again)), frames)
+        second = frames_of(self.draw(self.api, seed=8, motion_bucket_id=200))  # a video is as one that is drawn alone
+        self.assertEqual({frame: second[0, frame] for frame in range(5)}, {frame: frames[1, frame] for frame in range(5)})
+
+    def test_parameters_change_the_video(self):
+        seen = [frames_of(self.draw(self.api, **fields)) for fields in (
+            {}, {"fps": 20}, {"motion_bucket_id": 1}, {"noise_aug_strength": 0.5}, {"max_guidance_scale": 6.0},
+            {"min_guidance_scale": 2.5}, {"seed": 9}, {"image": image(30, 40)}, {"num_inference_steps": 4},
+            {"sigmas": [700.0, 10.0, 1.0, 0.0], "num_inference_steps": None})]
+        for i, frames in enumerate(seen):
+            self.assertEqual(len(frames), 5)
+            self.assertNotIn(frames, seen[:i], i)
+
+    def test_frames_have_the_format_that_is_asked_for(self):
+        output = self.api.type("latent.v1.VideoOutput")(format=WEBP, quality=50)
+        events = self.draw(self.api, output=output)
+        self.assertEqual({event.frame_chunk.mime_type for event in events if event.HasField("frame_chunk")}, {"image/webp"})
+        for data in frames_of(events).values():
+            self.assertEqual((data[:4], data[8:12]), (b"RIFF", b"WEBP"))
+        self.assertEqual(events[-1].completed.parameters.output.quality, 50)
+
+    def test_all_bad_fields_are_named_at_once_with_their_limits(self):
+        error = self.refusal(self.api, image=b"", width=63, num_frames=0, num_inference_steps=0, max_guidance_scale=31.0,
+                             fps=0, motion_bucket_id=1024, noise_aug_strength=-0.1, decode_chunk_size=0, priority=9)
+        self.assertEqual(error.code(), grpc.StatusCode.INVALID_ARGUMENT)
+        self.assertEqual(set(violations(error)), {
+            "image", "width", "num_frames", "num_inference_steps", "max_guidance_scale", "fps", "motion_bucket_id",
+            "noise_aug_strength", "decode_chunk_size", "priority"})
+        self.assertEqual(reason(error)[0], "BAD_FIELDS")
+        told = facts(error)
+        self.assertEqual((told["max_frames"], told["max_fps"], told["max_motion_bucket_id"]), ("128", "60", "1023"))
+        self.assertEqual((told["side_multiple"], told["max_guidance_scale"]), ("8", "30"))
+        self.assertNotIn("max_pixels", told)
+
+    def test_a_field_that_cannot_be_is_named(self):
+        output = self.api.type("latent.v1.VideoOutput")
+        for fields, bad in (({"image": b"no picture"}, "image"), ({"image": image(1, 1)}, "image"),
+                            ({"image": image()[:60]}, "image"),
+                            ({"sigmas": [5.0, 1.0, 0.0], "num_inference_steps": 2}, "sigmas"),
+                            ({"seeds": [1, 2]}, "seeds"), ({"noise_aug_strength": float("nan")}, "noise_aug_strength"),
+                            ({"bucket_policy": SNAP}, "bucket_policy"), ({"output": output(format=LATENT)}, "output.format"),
+                            ({"output": output(format=PNG, quality=50)}, "output.quality"),
+                            ({"model": "base"}, "model"), ({"request_id": "a b"}, "request_id")):
+            with self.subTest(**fields):
+                error = self.refusal(self.api, **fields)
+                self.assertEqual(error.code(), grpc.StatusCode.INVALID_ARGUMENT)
+                self.assertEqual(list(violations(error)), [bad])
+
+    def test_a_bucket_has_frames(self):
+        error = self.refusal(self.api, num_frames=4)
+        self.assertEqual(reason(error)[0], "NO_SUCH_BUCKET")
+        self.assertEqual(list(violations(error)), ["num_frames"])
+        self.assertNotIn("SNAP", violations(error)["num_frames"])
+        self.assertEqual((facts(error)["requested_size"], facts(error)["buckets"]), ("64x64x4", "64x64x5"))
+        error = self.refusal(self.api, decode_chunk_size=3)
+        self.assertEqual((error.code(), reason(error)[0]), (grpc.StatusCode.FAILED_PRECONDITION, "BUCKET_COLD"))
+
+    def test_who_leaves_ends_the_work(self):
+        call = self.start_video(self.api, self.request(self.api, num_inference_steps=150, request_id="left"))
+        next(event for event in call if event.HasField("started"))
+        call.cancel()
+        line = self.server.request_line("left")
+        self.assertEqual((line["code"], line["images"]), ("CANCELLED", 0))
+        self.assertEqual(len(frames_of(self.draw(self.api))), 5)
+
+    def test_pictures_and_videos_have_capabilities_of_their_own(self):
+        self.assertEqual([model.component for model in self.api.capabilities().models], ["base", "refiner"])
+        self.assertEqual({bucket.model for bucket in self.api.capabilities().buckets}, {"base"})
+        told = self.api.call("VideoGeneration", "GetVideoCapabilities")
+        self.assertEqual([(model.name, model.class_name, model.family) for model in told.models],
+                         [("video", "StableVideoDiffusionPipeline", "svd")])
+        self.assertEqual(told.models[0].default_decode_chunk_size, 2)
+        self.assertEqual([(bucket.size.width, bucket.size.height, bucket.size.num_frames, bucket.ready)
+                          for bucket in told.buckets], [(64, 64, 5, True)])
+        self.assertIn("output.format", told.request_fields)
+        self.assertIn("num_frames", told.request_fields)
+
+    def test_latent_lists_it(self):
+        code, out, err = latent(self.server, "capabilities")
+        self.assertEqual(code, 0, err)
+        self.assertRegex(out, r"video +svd \(StableVideoDiffusionPipeline, svd\); .*, 2 frames decoded together")
+        self.assertRegex(out, r"buckets 64x64x5\n")
+
+    def test_no_picture_is_drawn_by_it(self):
+        with self.assertRaises(grpc.RpcError) as caught:
+            self.api.generate(self.api.request(model="video"))
+        self.assertEqual(list(violations(caught.exception)), ["model"])
+        self.assertEqual(len(self.api.generate(self.api.request()).images), 1)
+
+    def test_its_graphs_are_listed(self):
+        listed = self.api.graphs(components=["image_encoder"])
+        self.assertEqual([list(graph.users) for graph in listed], [["video"]])
+
+    def animate(self, *arguments):
+        small = ("--width=64", "--height=64", "--num-frames=5", "--num-inference-steps=3", "-s7")
+        return latent(self.server, "animate", *arguments, *small)
+
+    def test_latent_writes_the_frames(self):
+        photo = self.folder / "photo.png"
+        photo.write_bytes(image())
+        code, out, err = self.animate(str(photo), f"--output={self.folder}/clip-%02d.png")
+        self.assertEqual(code, 0, err)
+        names = [str(self.folder / f"clip-{frame:02}.png") for frame in range(5)]
+        self.assertEqual(sorted(out.split()), names)
+        drawn = frames_of(self.draw(self.api))
+        self.assertEqual([pathlib.Path(name).read_bytes() for name in names], [drawn[0, frame] for frame in range(5)])
+        code, _, err = self.animate(str(photo), f"--output={self.folder}/clip-%02d.png")
+        self.assertEqual(code, 1)
+        self.assertIn("--force", err)
+        code, out, err = self.animate(str(photo), f"--output={self.folder}/frames/", "--format=jpeg", "--json")
+        self.assertEqual(code, 0, err)
+        self.assertEqual(sorted(file.name for file in (self.folder / "frames").iterdir()),
+                         [f"7-{frame:03}.jpg" for frame in range(5)])
+        self.assertEqual(len(out.splitlines()), 6)
+
+    def test_latent_says_what_is_wrong(self):
+        text = self.folder / "text.png"
+        text.write_text("no picture")
+        code, _, err = self.animate(str(text), f"--output={self.folder}/x-%d.png")
+        self.assertEqual(code, 4)
+        self.assertIn("image", err)
+        for arguments in ((), ("a.png", "b.png"), (str(text), "--output=clip.mkv"), (str(text), "--output=%s.png")):
+            self.assertEqual(self.animate(*arguments)[0], 2, arguments)
+
+
+class AloneTest(VideoTestCase):
+    def test_a_server_of_videos_alone_compiles_nothing_after_a_restart(self):
+        drawn = []
+        for start in range(2):
+            server = Server(self.flag(), "--metrics-listen=127.0.0.1:0", demo=False, cache=self.folder / "cache").start()
+            self.addCleanup(server.kill)
+            api = Api(server.address)
+            self.addCleanup(api.close)
+            drawn.append(frames_of(self.draw(api)))
+            self.assertEqual(compilations(server) == 0, start == 1)
+            with self.assertRaises(grpc.RpcError) as caught:
+                api.generate(api.request())
+            self.assertEqual(list(violations(caught.exception)), ["model"])
+            self.assertEqual(server.stop(), 0)
+        self.assertEqual(len(drawn[0]), 5)
+        self.assertEqual(drawn[0], drawn[1])
+
+    def test_without_a_model_of_videos_it_is_said(self):
+        server = Server(buckets="64x64").start()
+        self.addCleanup(server.kill)
+        api = Api(server.address)
+        self.addCleanup(api.close)
+        error = self.refusal(api)
+        self.assertEqual((error.code(), reason(error)[0]), (grpc.StatusCode.FAILED_PRECONDITION, "NO_VIDEO_MODEL"))
+        self.assertEqual(len(api.call("VideoGeneration", "GetVideoCapabilities").models), 0)
+
+    def test_the_flag_is_checked_before_anything_is_loaded(self):
+        for flag, wrong in ((f"--video={self.checkpoint},buckets=64x64", "1024x576x25"),
+                            (f"--video={self.checkpoint},decode-chunk=0", "decode-chunk"), ("--video=", "--video")):
+            server = Server(flag, demo=False)
+            self.addCleanup(server.kill)
+            self.assertEqual(server.wait(), 2)
+            self.assertIn(wrong, server.log())

@@ -1,0 +1,108 @@
+// GenerateVideo over a real connection.
+#include <gmock/gmock.h>
+#include <grpcpp/client_context.h>
+
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "latent/v1/video_generation.grpc.pb.h"
+#include "server/generation/outbox.h"
+#include "tests/server/running_server.h"
+
+namespace latentd::server::calls {
+namespace {
+
+namespace v1 = ::latent::v1;
+using generation::kChunkBytes;
+using ::testing::SizeIs;
+
+class VideoCallTest : public RunningServer {
+ protected:
+  void SetUp() override {
+    RunningServer::SetUp();
+    videos_ = v1::VideoGeneration::NewStub(channel_);
+  }
+
+  static v1::GenerateVideoRequest VideoRequest() {
+    v1::GenerateVideoRequest request;
+    request.set_request_id("v");
+    request.set_image("image");
+    request.set_fps(9);
+    return request;
+  }
+
+  grpc::Status Draw(const v1::GenerateVideoRequest& request, std::vector<v1::VideoEvent>& events) {
+    grpc::ClientContext context;
+    const auto reader = videos_->GenerateVideo(&context, request);
+    v1::VideoEvent event;
+    while (reader->Read(&event)) events.push_back(event);
+    return reader->Finish();
+  }
+
+  std::unique_ptr<v1::VideoGeneration::Stub> videos_;
+};
+
+// A frame larger than a chunk is put together by its client of what was sent from where it lies.
+TEST_F(VideoCallTest, SendsFramesAsTheyCome) {
+  std::string large(2 * kChunkBytes + 1, 'a');
+  large.back() = 'z';
+  std::vector<v1::VideoEvent> events;
+  std::thread client([&] { EXPECT_TRUE(Draw(VideoRequest(), events).ok()); });
+  engine_.Send(engine::Started{{64, 32, 2}});
+  engine_.Send(engine::Image{.index = 0, .seed = 7, .size = {64, 32}, .bytes = "b", .frame = 1});
+  engine_.Send(engine::Image{.index = 0, .seed = 7, .size = {64, 32}, .bytes = large, .frame = 0});
+  engine_.Send(engine::Completed{.effective = {.video = pipeline::VideoSpec{.fps = 9}}});
+  client.join();
+  ASSERT_THAT(events, SizeIs(6));
+  EXPECT_EQ(events[0].started().executed_size().num_frames(), 2);
+  EXPECT_EQ(events[1].frame_chunk().frame(), 1);
+  EXPECT_EQ(events[1].frame_chunk().data(), "b");
+  std::string joined;
+  for (size_t i = 2; i < 5; ++i) {
+    EXPECT_EQ(events[i].request_id(), "v");
+    EXPECT_EQ(events[i].frame_chunk().frame(), 0);
+    EXPECT_EQ(events[i].frame_chunk().offset(), static_cast<int64_t>(joined.size()));
+    joined += events[i].frame_chunk().data();
+  }
+  EXPECT_EQ(joined, large);
+  EXPECT_EQ(events[5].completed().parameters().fps(), 9);
+  const engine::GenerateSpec spec = engine_.WaitForSpec();
+  EXPECT_EQ(spec.picture.video->fps, 9);
+  EXPECT_EQ(spec.inputs->image, "image");
+}
+
+TEST_F(VideoCallTest, TellsTheLimitsOfVideos) {
+  v1::GenerateVideoRequest request = VideoRequest();
+  request.set_width(63);
+  std::vector<v1::VideoEvent> events;
+  const grpc::Status status = Draw(request, events);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  const auto info = DetailOf<google::rpc::ErrorInfo>(status);
+  EXPECT_EQ(info.reason(), "BAD_FIELDS");
+  EXPECT_EQ(info.metadata().at("side_multiple"), "8");
+  EXPECT_EQ(info.metadata().count("max_pixels"), 0u);
+}
+
+TEST_F(VideoCallTest, AClientThatLeavesEndsTheWork) {
+  grpc::ClientContext context;
+  const auto reader = videos_->GenerateVideo(&context, VideoRequest());
+  engine_.Send(engine::Started{{64, 32, 2}});
+  v1::VideoEvent event;
+  EXPECT_TRUE(reader->Read(&event));
+  context.TryCancel();
+  engine_.WaitUntilCancelled();
+  EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::CANCELLED);
+}
+
+TEST_F(VideoCallTest, CapabilitiesListNoModelOfPictures) {
+  grpc::ClientContext context;
+  v1::GetVideoCapabilitiesResponse capabilities;
+  ASSERT_TRUE(videos_->GetVideoCapabilities(&context, {}, &capabilities).ok());
+  EXPECT_EQ(capabilities.models_size(), 0);
+  EXPECT_EQ(capabilities.version(), "test");
+  EXPECT_EQ(capabilities.backend(), "fake");
+}
+
+}  // namespace
+}  // namespace latentd::server::calls

@@ -1,0 +1,219 @@
+#include "server/generation/video_conversion.h"
+
+#include <gmock/gmock.h>
+#include <google/protobuf/util/message_differencer.h>
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+
+#include "core/pipeline/spec/video_fields.h"
+#include "server/generation/field_conversion.h"
+#include "server/generation/outbox.h"
+#include "server/generation/response_conversion.h"
+
+namespace latentd::server::generation {
+namespace {
+
+namespace v1 = ::latent::v1;
+using google::protobuf::FieldDescriptor;
+using google::protobuf::util::MessageDifferencer;
+using ::testing::AnyOf;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+// Fields of the call, and files.
+const std::set<std::string> kVideoWithoutRow = {"request_id", "image", "output", "priority"};
+
+v1::GenerateVideoRequest FullVideo() {
+  v1::GenerateVideoRequest request;
+  request.set_width(576);
+  request.set_height(1024);
+  request.set_num_frames(14);
+  request.set_num_inference_steps(20);
+  request.set_min_guidance_scale(0);
+  request.set_max_guidance_scale(2.5);
+  request.set_fps(12);
+  request.set_motion_bucket_id(0);
+  request.set_noise_aug_strength(0);
+  request.set_decode_chunk_size(7);
+  for (const double sigma : {5.0, 1.0, 0.0}) request.add_sigmas(sigma);
+  request.set_seed(3);
+  for (const uint64_t seed : {4, 5}) request.add_seeds(seed);
+  request.set_num_videos_per_prompt(2);
+  request.set_bucket_policy(v1::BUCKET_POLICY_COLD_OK);
+  request.set_model("video");
+  request.set_batch_invariant(true);
+  return request;
+}
+
+TEST(VideoFieldTableTest, EveryOtherFieldOfARequestHasARow) {
+  std::set<std::string> fields, rows = kVideoWithoutRow;
+  for (int i = 0; i < v1::GenerateVideoRequest::descriptor()->field_count(); ++i) {
+    fields.insert(v1::GenerateVideoRequest::descriptor()->field(i)->name());
+  }
+  for (const pipeline::Field& row : pipeline::VideoFields()) {
+    EXPECT_TRUE(rows.emplace(row.name).second) << row.name;
+  }
+  EXPECT_EQ(rows, fields);
+}
+
+TEST(VideoFieldTableTest, LimitsAreNumbersOfTheCapabilities) {
+  for (const pipeline::Field& row : pipeline::VideoFields()) {
+    for (const absl::string_view limit : row.limits) {
+      const auto* field =
+          v1::GetVideoCapabilitiesResponse::descriptor()->FindFieldByName(std::string(limit));
+      ASSERT_NE(field, nullptr) << limit;
+      EXPECT_THAT(field->cpp_type(),
+                  AnyOf(FieldDescriptor::CPPTYPE_INT32, FieldDescriptor::CPPTYPE_DOUBLE));
+    }
+  }
+}
+
+// Zeros too, which are values of these.
+TEST(VideoConversionTest, EveryFieldComesBack) {
+  const v1::GenerateVideoRequest request = FullVideo();
+  pipeline::PictureSpec spec;
+  SetFields(request, spec);
+  EXPECT_EQ(spec.width, 576);
+  EXPECT_EQ(spec.num_images_per_prompt, 2);
+  EXPECT_EQ(spec.video->num_frames, 14);
+  EXPECT_EQ(spec.video->fps, 12);
+  EXPECT_EQ(spec.video->motion_bucket_id, 0);
+  EXPECT_EQ(spec.video->decode_chunk_size, 7);
+  v1::GenerateVideoRequest back;
+  SetFields(spec, back);
+  EXPECT_TRUE(MessageDifferencer::Equals(back, request)) << back.DebugString();
+}
+
+TEST(VideoConversionTest, WhatIsNotSetHasItsDefault) {
+  const ConvertedRequest converted = ToSpec(v1::GenerateVideoRequest());
+  EXPECT_THAT(converted.violations, IsEmpty());
+  const pipeline::PictureSpec& spec = converted.spec.picture;
+  EXPECT_EQ(spec.width, std::nullopt);
+  EXPECT_EQ(spec.seed, std::nullopt);
+  EXPECT_EQ(spec.video->num_frames, std::nullopt);
+  EXPECT_EQ(spec.video->fps, pipeline::VideoSpec().fps);
+  EXPECT_EQ(spec.video->max_guidance_scale, pipeline::VideoSpec().max_guidance_scale);
+  EXPECT_EQ(converted.spec.output.format, image::Format::kPng);
+}
+
+TEST(VideoConversionTest, TheImageIsAnInput) {
+  v1::GenerateVideoRequest request;
+  request.set_request_id("a");
+  request.set_image("bytes");
+  request.set_priority(2);
+  request.mutable_output()->set_format(v1::FORMAT_JPEG);
+  request.mutable_output()->set_quality(40);
+  const ConvertedRequest converted = ToSpec(request);
+  EXPECT_THAT(converted.violations, IsEmpty());
+  EXPECT_EQ(converted.spec.request_id, "a");
+  EXPECT_EQ(converted.spec.inputs->image, "bytes");
+  EXPECT_EQ(converted.spec.priority, 2);
+  EXPECT_EQ(converted.spec.output.format, image::Format::kJpeg);
+  EXPECT_EQ(converted.spec.output.quality, 40);
+}
+
+TEST(VideoConversionTest, WrongFormIsNamed) {
+  v1::GenerateVideoRequest request;
+  request.set_request_id("a b");
+  request.mutable_output()->set_quality(40);
+  std::vector<std::string> fields;
+  for (const FieldViolation& violation : ToSpec(request).violations) {
+    fields.push_back(violation.field);
+  }
+  EXPECT_THAT(fields, ElementsAre("request_id", "output.quality"));
+}
+
+class VideoEventTest : public ::testing::Test {
+ protected:
+  v1::VideoEvent EventOf(engine::Event event) {
+    outbox_.Add(std::move(event), absl::UnixEpoch());
+    const std::optional<OutgoingEvent> next = outbox_.Next();
+    return next ? ToVideoEvent(*next) : v1::VideoEvent();
+  }
+
+  Outbox outbox_{"id", {.format = image::Format::kWebp, .quality = 70}};
+};
+
+TEST_F(VideoEventTest, EventsAreThoseOfAVideo) {
+  EXPECT_EQ(EventOf(engine::Queued{.position = 3}).queued().position(), 3);
+  const v1::VideoEvent started = EventOf(engine::Started{{64, 32, 5}});
+  EXPECT_EQ(started.request_id(), "id");
+  EXPECT_EQ(started.started().executed_size().width(), 64);
+  EXPECT_EQ(started.started().executed_size().height(), 32);
+  EXPECT_EQ(started.started().executed_size().num_frames(), 5);
+  const v1::VideoProgress progress = EventOf(engine::Progress{.image_index = 1,
+                                                              .stage = engine::Stage::kDecode,
+                                                              .step = 2,
+                                                              .total_steps = 2,
+                                                              .model = "video"})
+                                         .progress();
+  EXPECT_EQ(progress.video_index(), 1);
+  EXPECT_EQ(progress.stage(), v1::STAGE_DECODE);
+  EXPECT_EQ(progress.step(), 2);
+  EXPECT_EQ(progress.model(), "video");
+}
+
+TEST_F(VideoEventTest, AFrameComesInChunks) {
+  const std::string bytes(kChunkBytes + 10, 'x');
+  outbox_.Add(engine::Image{.index = 1, .seed = 9, .size = {64, 32}, .bytes = bytes, .frame = 3},
+              absl::UnixEpoch());
+  for (const int64_t offset : {int64_t{0}, static_cast<int64_t>(kChunkBytes)}) {
+    const std::optional<OutgoingEvent> next = outbox_.Next();
+    ASSERT_TRUE(next);
+    const v1::FrameChunk chunk = ToVideoEvent(*next).frame_chunk();
+    EXPECT_EQ(chunk.video_index(), 1);
+    EXPECT_EQ(chunk.frame(), 3);
+    EXPECT_EQ(chunk.seed(), 9u);
+    EXPECT_EQ(chunk.size().height(), 32);
+    EXPECT_EQ(chunk.offset(), offset);
+    EXPECT_EQ(chunk.total_bytes(), static_cast<int64_t>(bytes.size()));
+    EXPECT_EQ(chunk.data(), "");  // sent from where it is
+  }
+  EXPECT_FALSE(outbox_.Next());
+}
+
+TEST_F(VideoEventTest, CompletedSaysWhatWasUsed) {
+  engine::Completed completed;
+  SetFields(FullVideo(), completed.effective);
+  completed.executed_size = {576, 1024, 14};
+  completed.warnings = {"a warning"};
+  completed.timings.total = absl::Seconds(2);
+  const v1::VideoCompleted told = EventOf(std::move(completed)).completed();
+  EXPECT_EQ(told.parameters().motion_bucket_id(), 0);
+  EXPECT_EQ(told.parameters().num_frames(), 14);
+  EXPECT_EQ(told.parameters().output().format(), v1::FORMAT_WEBP);
+  EXPECT_EQ(told.parameters().output().quality(), 70);
+  EXPECT_EQ(told.executed_size().num_frames(), 14);
+  EXPECT_EQ(told.timings().total().seconds(), 2);
+  EXPECT_THAT(told.warnings(), ElementsAre("a warning"));
+}
+
+TEST(VideoCapabilitiesTest, ListWhatDrawsVideosAlone) {
+  engine::Capabilities capabilities;
+  capabilities.models = {{.component = "base"},
+                         {.component = "video",
+                          .default_size = {1024, 576, 25},
+                          .draws_videos = true,
+                          .decode_chunk = 7}};
+  capabilities.buckets = {{.model = "base", .size = {64, 64}, .ready = true},
+                          {.model = "video", .size = {1024, 576, 25}, .ready = true}};
+  const v1::GetVideoCapabilitiesResponse told = ToVideoProto(capabilities, "");
+  ASSERT_EQ(told.models_size(), 1);
+  EXPECT_EQ(told.models(0).name(), "video");
+  EXPECT_EQ(told.models(0).default_size().num_frames(), 25);
+  EXPECT_EQ(told.models(0).default_decode_chunk_size(), 7);
+  ASSERT_EQ(told.buckets_size(), 1);
+  EXPECT_EQ(told.buckets(0).size().num_frames(), 25);
+  EXPECT_TRUE(told.buckets(0).ready());
+  EXPECT_EQ(told.max_frames(), pipeline::kMostFramesOfVideo);
+  const v1::GetCapabilitiesResponse pictures = ToProto(capabilities, "");
+  ASSERT_EQ(pictures.models_size(), 1);
+  EXPECT_EQ(pictures.models(0).component(), "base");
+  ASSERT_EQ(pictures.buckets_size(), 1);
+  EXPECT_EQ(pictures.buckets(0).model(), "base");
+}
+
+}  // namespace
+}  // namespace latentd::server::generation
