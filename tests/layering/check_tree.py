@@ -192,7 +192,7 @@ def check_cmake(root):
         libraries = layers[directory].includes - {"proto"}
         allowed = {layer_of(f"{name}/any.h", layers).directory for name in libraries} | layers[directory].includes
         for name in linked:
-            folder = tree_path(re.sub(r"^(adapters|backends|device|pipeline|server|weights)_", r"\1/", name))
+            folder = tree_path(re.sub(r"^(adapters|backends|device|image|pipeline|server|weights)_", r"\1/", name))
             if folder not in allowed:
                 yield f"{directory}/CMakeLists.txt: {directory} may not link {folder}"
 

@@ -1,0 +1,42 @@
+// A format of videos, as the writer of a file (video_file.h) sees it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "core/image/pixels/pixels.h"
+
+namespace latentd::image {
+
+// The format of one video's file, whose size, number of frames and speed it was made for. It keeps
+// nothing of a file, so that a call that fails leaves nothing behind in it. Thread-safe. Methods
+// throw std::bad_alloc.
+class VideoContainer {
+ public:
+  virtual ~VideoContainer() = default;
+
+  // The most bytes that a file may have before End.
+  virtual uint64_t MostBytes() const { return std::numeric_limits<uint64_t>::max(); }
+
+  // All bytes that a file will have, where they are known beforehand; else 0.
+  virtual size_t ExpectedBytes() const { return 0; }
+
+  // REQUIRES: `file` is empty, as it is for the first of the others.
+  virtual void Begin(std::string& file) const = 0;
+
+  // One frame's pixels as the format has them, wherever in the video it is. REQUIRES: its size is
+  // the video's.
+  virtual absl::StatusOr<std::string> Encode(const Image& frame) const = 0;
+
+  // Puts an encoded frame behind those before it, which are `number`.
+  virtual void Append(int number, absl::string_view encoded, std::string& file) const = 0;
+
+  // REQUIRES: `file` has all frames.
+  virtual void End(std::string& file) const = 0;
+};
+
+}  // namespace latentd::image
