@@ -230,7 +230,7 @@ bool Queue::GoesBeforeTheStep(UnitKind kind, const Entry& entry, const Unit& ste
     return between.prepared != 0 && between.prepared != entry.request;
   };
   if (!has_run()) return true;
-  const absl::Duration cost = costs_.Of(kind, lane, entry.need.text_times());
+  const absl::Duration cost = costs_.Of(kind, lane, entry.need.rows_of(kind));
   const absl::Duration taken = costs_.Of(UnitKind::kStep, lane, RowsOf(step));
   return cost > absl::ZeroDuration() && between.expected + cost <= taken;
 }
@@ -318,7 +318,9 @@ void Queue::BeginTurn(const Unit& unit) {
 }
 
 int Queue::RowsOf(const Unit& unit) const {
-  if (unit.kind == UnitKind::kText) return EntryOf(unit.pictures.front()).need.text_times();
+  if (unit.kind != UnitKind::kStep) {
+    return EntryOf(unit.pictures.front()).need.rows_of(unit.kind);
+  }
   int rows = 0;
   for (PictureId picture : unit.pictures) rows += EntryOf(picture).need.next_rows();
   return rows;

@@ -1,6 +1,7 @@
 #include "core/pipeline/pipeline.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <iterator>
 #include <set>
 #include <utility>
@@ -138,15 +139,16 @@ const LoadedModel* WithTinyVae(const std::vector<PlannedStage>& stages) {
   return last;
 }
 
-int64_t SquaredDistance(const Size& a, const Size& b) {
+// Distance of their sides, squared, and of their frames, where sides are as near.
+std::pair<int64_t, int> DistanceOf(const Size& a, const Size& b) {
   const int64_t x = a.width - b.width, y = a.height - b.height;
-  return x * x + y * y;
+  return {x * x + y * y, std::abs(a.frames - b.frames)};
 }
 
 // The first of those that are nearest; `own` where there are none.
 Size NearestOf(const std::vector<Size>& sizes, const Size& own) {
   const auto nearer = [&](const Size& a, const Size& b) {
-    return SquaredDistance(a, own) < SquaredDistance(b, own);
+    return DistanceOf(a, own) < DistanceOf(b, own);
   };
   const auto nearest = std::min_element(sizes.begin(), sizes.end(), nearer);
   return nearest == sizes.end() ? own : *nearest;

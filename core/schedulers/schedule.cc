@@ -66,7 +66,8 @@ void CheckSigmas(const SchedulerConfig& config, const std::vector<double>& sigma
   } else if (sigmas.size() < 2 ||
              sigmas.size() > static_cast<size_t>(config.num_train_timesteps) + 1) {
     mistake = absl::StrCat("must be from 2 to ", config.num_train_timesteps + 1, " numbers");
-  } else if (!std::isfinite(sigmas.front()) || !Falls(sigmas) || sigmas.back() < 0) {
+  } else if (!std::isfinite(static_cast<float>(sigmas.front())) || !Falls(sigmas) ||
+             sigmas.back() < 0) {
     mistake = "must fall, be finite and not negative";
   }
   if (!mistake.empty()) violations.push_back({"sigmas", std::move(mistake)});

@@ -18,10 +18,12 @@ constexpr double kPays = 0.9;
 
 }  // namespace
 
-Costs::Shape::Shape(UnitKind unit, const Lane& lane, int evaluated) : kind(unit) {
-  if (kind == UnitKind::kStep || kind == UnitKind::kText) network = lane.network;
+Costs::Shape::Shape(UnitKind unit, const Lane& lane, int takes) : kind(unit) {
+  const bool is_video = lane.frames > 1;
+  if (kind == UnitKind::kStep || kind == UnitKind::kText || is_video) network = lane.network;
   if (kind != UnitKind::kText) pixels = int64_t{lane.width} * lane.height;
-  if (kind == UnitKind::kStep || kind == UnitKind::kText) rows = evaluated;
+  if (kind == UnitKind::kStep) pixels *= lane.frames;
+  if (kind != UnitKind::kEncode && kind != UnitKind::kPreview) rows = takes;
 }
 
 void Costs::Measure(UnitKind kind, const Lane& lane, int rows, absl::Duration took) {
@@ -95,9 +97,9 @@ bool Costs::HasMeasuredStep(const Lane& lane, int rows) const {
   return found != times_.end() && found->second.measured >= kEnough;
 }
 
-absl::Duration Costs::Of(absl::Span<const UnitKind> kinds, const Ahead& ahead) const {
+absl::Duration Costs::Of(absl::Span<const OtherUnit> units, const Ahead& ahead) const {
   absl::Duration time;
-  for (const UnitKind kind : kinds) time += Of(kind, ahead.stages.front().lane);
+  for (const OtherUnit& unit : units) time += Of(unit.kind, ahead.stages.front().lane, unit.rows);
   return time;
 }
 

@@ -18,8 +18,8 @@ namespace latentd::batching {
 
 class Costs {
  public:
-  // A unit took this; an evaluation computed that many rows, and text took the time of that many
-  // plain prompts (Ahead::Stage::text).
+  // A unit took this; an evaluation computed that many rows, text took the time of that many
+  // plain prompts (Ahead::Stage::text), and a decode had that many frames (OtherUnit::rows).
   void Measure(UnitKind kind, const Lane& lane, int rows, absl::Duration took);
 
   // Time of a unit, of that many rows likewise; an evaluation, computed with the least number of
@@ -27,7 +27,7 @@ class Costs {
   // that comes nearest. Zero: unknown.
   absl::Duration Of(UnitKind kind, const Lane& lane, int rows = 1) const;
   // Time of units of a picture, none of them an evaluation, in the stage that it is in.
-  absl::Duration Of(absl::Span<const UnitKind> kinds, const Ahead& ahead) const;
+  absl::Duration Of(absl::Span<const OtherUnit> units, const Ahead& ahead) const;
 
   // How many of the first of pictures, whose next evaluations in the lane take these rows, are best
   // evaluated together: more only where that makes a row cheaper by a tenth. One at least, and of
@@ -43,7 +43,8 @@ class Costs {
   absl::Duration Shared(const Ahead& ahead, int evaluated) const;
 
  private:
-  // Prompts are as long at every size; what the VAE does is the same for each UNet.
+  // Prompts are as long at every size; what the VAE does is the same for each UNet, but a VAE of
+  // videos is its network's own.
   struct Shape {
     Shape(UnitKind kind, const Lane& lane, int rows);
     // Amount of work, with which a unit's time grows.
@@ -51,7 +52,7 @@ class Costs {
 
     UnitKind kind;
     int network = 0;
-    int64_t pixels = 1;
+    int64_t pixels = 1;  // an evaluation has those of all frames
     int rows = 1;
 
     bool operator==(const Shape&) const = default;

@@ -80,7 +80,10 @@ ForecastPicture PictureOf(const Entry& entry, absl::Time from) {
   // The first picture of a request encodes for the others too.
   if (entry.is_first_of_request()) return picture;
   for (Ahead::Stage& stage : picture.ahead.stages) stage.text = 0;
-  picture.ahead.before.clear();
+  auto& before = picture.ahead.before;
+  before.erase(std::remove_if(before.begin(), before.end(),
+                              [](const OtherUnit& unit) { return !unit.is_own; }),
+               before.end());
   return picture;
 }
 

@@ -14,7 +14,7 @@ int SizeOf(double work) { return std::ilogb(work); }
 double WorkOf(const Ahead& ahead) {
   if (!ahead.is_known()) return 0;
   const auto pixels = [](const Lane& lane) {
-    return static_cast<double>(lane.width) * lane.height;
+    return static_cast<double>(lane.width) * lane.height * lane.frames;
   };
   double work = kTextAndDecode * pixels(ahead.stages.front().lane);
   for (const Ahead::Stage& stage : ahead.stages) {

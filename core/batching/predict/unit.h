@@ -57,6 +57,17 @@ struct StepRun {
   bool operator==(const StepRun&) const = default;
 };
 
+// A unit of a picture that is no evaluation.
+struct OtherUnit {
+  OtherUnit(UnitKind of, int takes = 1) : kind(of), rows(takes) {}  // NOLINT: a kind is one too
+
+  UnitKind kind;
+  int rows;             // its work: frames that are decoded together; else 1
+  bool is_own = false;  // each picture of a request has one; else the first one's is for all
+
+  bool operator==(const OtherUnit&) const = default;
+};
+
 // Remaining work of a picture, its next unit included.
 struct Ahead {
   // Else it is not known yet.
@@ -86,7 +97,7 @@ struct Ahead {
   };
   std::array<Stage, 2> stages;  // from the one that it is in; an ensemble has two
   // Its other units: before the first step, and after the last.
-  absl::InlinedVector<UnitKind, 2> before, after;
+  absl::InlinedVector<OtherUnit, 2> before, after;
 
   bool operator==(const Ahead&) const = default;
 };
@@ -104,8 +115,12 @@ struct Need {
   // infinite future: not known.
   absl::Time ready = absl::InfinitePast();
 
-  // Time that its prompts take to be encoded, in that of plain ones.
-  int text_times() const { return std::max(1, ahead.stages.front().text); }
+  // Work of its next unit of a kind that is no evaluation: prompts take the time of so many plain
+  // ones, a decode has so many frames.
+  int rows_of(UnitKind of) const {
+    if (of == UnitKind::kText) return std::max(1, ahead.stages.front().text);
+    return of == UnitKind::kDecode && !ahead.after.empty() ? ahead.after.front().rows : 1;
+  }
   // Rows of its lane: from now on, at most; and by its next evaluation.
   int most_rows() const { return ahead.stages.front().most_rows(); }
   int next_rows() const { return ahead.stages.front().next_rows(); }

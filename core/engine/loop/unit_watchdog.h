@@ -34,7 +34,8 @@ class UnitWatchdog {
     Stage stage = Stage::kText;
     std::string model;
     pipeline::Size size;  // executed
-    int rows = 1;         // rows of all its pictures, of text in the time of plain prompts
+    int rows = 1;         // rows of all its pictures, of text in the time of plain prompts;
+                          // or frames of a decode
   };
 
   // `clock` must outlive the watchdog.
@@ -51,9 +52,9 @@ class UnitWatchdog {
   // Sizes are the clients' choice; when it knows that many it forgets them.
   static constexpr size_t kMostKinds = 1000;
 
-  using Kind = std::tuple<Stage, std::string, int, int, int>;
+  using Kind = std::tuple<Stage, std::string, int, int, int, int>;
   static Kind KindOf(const Unit& unit) {
-    return {unit.stage, unit.model, unit.size.width, unit.size.height, unit.rows};
+    return {unit.stage, unit.model, unit.size.width, unit.size.height, unit.size.frames, unit.rows};
   }
   using Durations = std::map<Kind, absl::Duration>;
   static void Note(const Kind& kind, absl::Duration took, Durations& longest);

@@ -14,8 +14,12 @@ namespace latentd::engine {
 
 namespace {
 
-// Work of the unit, in rows: text takes the time of so many plain prompts for each.
+// Work of the unit, in rows: text takes the time of so many plain prompts for each, and a decode
+// has so many frames.
 int RowsOf(batching::UnitKind kind, const JobPictures& pictures) {
+  if (kind == batching::UnitKind::kDecode) {
+    return pictures.front().picture().ahead().after.front().rows;
+  }
   int rows = 0;
   for (const JobPicture& picture : pictures) rows += picture.picture().next_rows();
   if (kind != batching::UnitKind::kText) return rows;
@@ -41,9 +45,9 @@ bool HadWork(const pipeline::PendingUnit& done) {
 int RowsToLearnFrom(const pipeline::PendingUnit& done) {
   if (!done.done->Wait().ok()) return 0;
   if (done.kind == batching::UnitKind::kStep) return done.computed_rows;
-  if (done.kind == batching::UnitKind::kText)
-    return done.parts.front().encodes_all ? done.parts.front().text_times : 0;
-  return HadWork(done) ? 1 : 0;
+  const pipeline::UnitPart& part = done.parts.front();
+  const bool teaches = done.kind == batching::UnitKind::kText ? part.encodes_all : HadWork(done);
+  return teaches ? part.amount : 0;
 }
 
 bool IsFirstOfJob(const UnitInFlight& done, size_t part) {

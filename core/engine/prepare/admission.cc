@@ -265,7 +265,8 @@ absl::Status Admission::ColdBucket(const pipeline::Plan& plan, const absl::Statu
 }
 
 absl::Status Admission::CheckCold(const pipeline::Plan& plan) const {
-  if (!plan.spec.output_embeds) RETURN_IF_ERROR(CheckRoom(BucketOf(plan)));
+  const bool needs_buckets_graphs = !plan.spec.output_embeds && IsInBucketsChunks(plan);
+  if (needs_buckets_graphs) RETURN_IF_ERROR(CheckRoom(BucketOf(plan)));
   if (MayCompile(plan)) return CheckNotRefused(plan);
   const absl::Status compiled = models_.buckets->CheckKnownCompiled(plan);
   return compiled.ok() ? compiled : ColdBucket(plan, compiled);
@@ -328,7 +329,6 @@ absl::Status Admission::CheckRoom(const ModelBucket& bucket) const {
   return absl::OkStatus();
 }
 
-// True of images, and of videos that are decoded in the chunks that their bucket has graphs for.
 bool Admission::IsInBucketsChunks(const pipeline::Plan& plan) const {
   if (!plan.spec.video) return true;
   const pipeline::ModelRow& model = plan.stages.front().model->row();
@@ -357,7 +357,6 @@ absl::Status Admission::CheckFitsAsAsked(const pipeline::Plan& plan, const Graph
                                          absl::FunctionRef<bool()> is_wanted) {
   const pipeline::Size size = plan.executed_size;
   if (IsServed(plan)) return absl::OkStatus();
-  RETURN_IF_ERROR(CheckNotRefused(plan));
   const compiler::GraphLabel label = LabelOf(plan);
   const auto check_room = [&](const backends::MemoryNeeds& needs) {
     return store_.CheckRoom(label, needs, evict_unused_since);
@@ -388,6 +387,7 @@ absl::Status Admission::CheckFitsAsAsked(const pipeline::Plan& plan, const Graph
 int Admission::ChunkThatFits(const pipeline::Plan& plan, uint64_t evict_unused_since,
                              absl::FunctionRef<bool()> is_wanted) {
   pipeline::Plan smaller = plan;
+  std::vector<RefusedSizes::Graphs> refused = {plan.graphs};
   pipeline::StepShape shape{plan.rows, static_cast<int>(plan.latents.height),
                             static_cast<int>(plan.latents.width)};
   shape.frames = plan.executed_size.frames;
@@ -397,7 +397,11 @@ int Admission::ChunkThatFits(const pipeline::Plan& plan, uint64_t evict_unused_s
     const absl::StatusOr<GraphHandles> graphs =
         models_.pipeline->HandlesOf(smaller, pipeline::ModelGraphs::IfUnknown::kBuild);
     if (!graphs.ok()) return 0;
-    if (CheckFitsAsAsked(smaller, *graphs, evict_unused_since, is_wanted).ok()) return chunk;
+    if (CheckFitsAsAsked(smaller, *graphs, evict_unused_since, is_wanted).ok()) {
+      for (const RefusedSizes::Graphs& larger : refused) refused_.SetChunk(larger, chunk);
+      return chunk;
+    }
+    refused.push_back(smaller.graphs);
   }
   return 0;
 }
@@ -405,11 +409,11 @@ int Admission::ChunkThatFits(const pipeline::Plan& plan, uint64_t evict_unused_s
 absl::Status Admission::CheckFits(const pipeline::Plan& plan, const GraphHandles& graphs,
                                   uint64_t evict_unused_since,
                                   absl::FunctionRef<bool()> is_wanted) {
+  const absl::Status known = CheckNotRefused(plan);
+  if (!known.ok()) return known;
   absl::Status fits = CheckFitsAsAsked(plan, graphs, evict_unused_since, is_wanted);
   if (!plan.spec.video || !absl::IsResourceExhausted(fits)) return fits;
-  const int chunk = ChunkThatFits(plan, evict_unused_since, is_wanted);
-  refused_.SetChunk(plan.graphs, chunk);
-  return WithChunk(fits, chunk);
+  return WithChunk(fits, ChunkThatFits(plan, evict_unused_since, is_wanted));
 }
 
 }  // namespace latentd::engine

@@ -116,6 +116,9 @@ class Admission {
   // `slack` the last time. OK where it was never loaded. REQUIRES: CheckCold is OK.
   absl::Status CheckLoadTime(const pipeline::Plan& plan, absl::Duration slack) const;
 
+  // True of images, and of videos that are decoded in the chunks that their bucket has graphs for.
+  bool IsInBucketsChunks(const pipeline::Plan& plan) const;
+
  private:
   bool CompilesForRequests() const;
   // Reason why it does not compile, with the flag that says so.
@@ -124,7 +127,6 @@ class Admission {
   std::string ForRequestText(const pipeline::Plan& plan) const;
   // True if each bucket has what the plan's prompts are read by.
   bool ReadsPrompts(const pipeline::Plan& plan) const;
-  bool IsInBucketsChunks(const pipeline::Plan& plan) const;
   std::string ForChunksText(const pipeline::Plan& plan) const;
   bool IsServed(const pipeline::Plan& plan) const;
   std::vector<FieldViolation> FindViolations(const GenerateSpec& spec) const;

@@ -165,7 +165,7 @@ absl::Status ColdRequests::Begin(Job& job, const Preparer::Ended& ended) {
   ASSIGN_OR_RETURN(auto pictures,
                    parts_.models.pipeline->Start(job.plan, *std::move(inputs), ended.purpose));
   Keep(*job.plan, pictures.front()->request->graphs);  // graphs for previews too
-  buckets.SetOutcome(bucket, absl::OkStatus());
+  if (parts_.admission.IsInBucketsChunks(*job.plan)) buckets.SetOutcome(bucket, absl::OkStatus());
   parts_.loop.Begin(job, std::move(pictures));
   if (job.plan->adapters == 0) {
     parts_.begun(bucket);

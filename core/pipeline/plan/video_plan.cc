@@ -1,6 +1,8 @@
 #include "core/pipeline/plan/video_plan.h"
 
 #include <algorithm>
+#include <cstdlib>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -11,6 +13,7 @@
 #include "core/image/decode.h"
 #include "core/pipeline/lanes/step_lane.h"
 #include "core/pipeline/spec/limits.h"
+#include "core/pipeline/spec/video_fields.h"
 
 namespace latentd::pipeline {
 namespace {
@@ -70,15 +73,30 @@ void AddFields(const absl::Status& status, const char* otherwise, FoundFields& f
   if (fields.empty()) AddField(found, otherwise, status.message());
 }
 
+// Frames of the bucket with these sides, of several the one that comes nearest to the default.
+int FramesOf(const ModelRow& model, int width, int height) {
+  const int by_default = model.default_size.frames;
+  std::optional<int> frames;
+  for (const Size& bucket : model.buckets) {
+    if (bucket.width != width || bucket.height != height) continue;
+    const int distance = std::abs(bucket.frames - by_default);
+    if (!frames || distance < std::abs(*frames - by_default)) frames = bucket.frames;
+  }
+  return frames.value_or(by_default);
+}
+
 // The video's spec, with those fields that images have too.
 VideoSpec WholeVideoSpec(const PictureSpec& spec, const ModelRow& model) {
   VideoSpec video = *spec.video;
   video.width = spec.width.value_or(model.default_size.width);
   video.height = spec.height.value_or(model.default_size.height);
-  if (!video.num_frames) video.num_frames = model.default_size.frames;
+  if (!video.num_frames) video.num_frames = FramesOf(model, video.width, video.height);
   video.num_inference_steps = spec.num_inference_steps.value_or(model.defaults.steps);
   video.sigmas = spec.sigmas;
-  if (!video.decode_chunk_size) video.decode_chunk_size = DefaultChunk(model, *video.num_frames);
+  if (!video.decode_chunk_size) {
+    const int frames = std::clamp(*video.num_frames, 1, kMostFramesOfVideo);
+    video.decode_chunk_size = DefaultChunk(model, frames);
+  }
   return video;
 }
 
@@ -148,11 +166,6 @@ int DefaultChunk(const ModelRow& model, int frames) {
 
 int ChunkAt(const VideoSpec& resolved, int first) {
   return std::min(*resolved.decode_chunk_size, *resolved.num_frames - first);
-}
-
-int ChunksAhead(const VideoSpec& resolved, int first) {
-  const int chunk = *resolved.decode_chunk_size;
-  return (*resolved.num_frames - first + chunk - 1) / chunk;
 }
 
 absl::Status ResolveVideoSpec(const LoadedModel& model, const Traits& traits, const Inputs& inputs,

@@ -29,7 +29,6 @@ void CompleteVideoPlan(const LoadedModel& model, const std::vector<int>& row_cou
 
 // Frames of each chunk of the video that begins with its frame `first`; 0: there are none.
 int ChunkAt(const VideoSpec& resolved, int first);
-int ChunksAhead(const VideoSpec& resolved, int first);
 
 // Graphs that a video cannot be drawn without, of latents and steps of that shape, which is decoded
 // in chunks of so many frames.

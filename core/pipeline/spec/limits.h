@@ -8,7 +8,7 @@
 namespace latentd::pipeline {
 
 // Models of one server.
-inline constexpr int kMaxModels = 32;
+inline constexpr int kMaxModels = 33;
 
 inline constexpr int kMinSide = 64;
 inline constexpr int kMaxSide = 2048;

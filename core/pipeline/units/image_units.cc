@@ -191,7 +191,7 @@ absl::Status EnqueueText(Picture& picture, device::Stream& stream, UnitPart& par
   Request& request = *picture.request;
   part.encodes_all =
       picture.EncodesText(picture.stage_index) && !picture.stage().planned.reads_embeds();
-  part.text_times = picture.stage().planned.text_times();
+  part.amount = picture.stage().planned.text_times();
   if (request.spec().output_embeds) {
     ASSIGN_OR_RETURN(part.embeds, EncodeToHost(picture.stage(), stream, part.work));
     picture.next = UnitKind::kWait;

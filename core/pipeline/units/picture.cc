@@ -71,13 +71,24 @@ batching::Ahead Picture::ahead() const {
     if (one.kind == UnitKind::kStep || one.kind == UnitKind::kText) {
       ahead.stages[one.stage - stage_index] = StepsAhead(one.stage);
     } else {
-      auto& others = batching::FollowsSteps(one.kind) ? ahead.after : ahead.before;
-      const bool in_chunks = video != nullptr && one.kind == UnitKind::kDecode;
-      const int times = in_chunks ? ChunksAhead(*plan().spec.video, video->decoded) : 1;
-      others.insert(others.end(), static_cast<size_t>(times), one.kind);
+      OthersAhead(one.kind, ahead);
     }
   }
   return ahead;
+}
+
+void Picture::OthersAhead(UnitKind kind, batching::Ahead& ahead) const {
+  auto& others = batching::FollowsSteps(kind) ? ahead.after : ahead.before;
+  if (video == nullptr) return others.push_back(kind);
+  if (kind != UnitKind::kDecode) {
+    others.push_back(kind);
+    others.back().is_own = true;
+    return;
+  }
+  const VideoSpec& spec = *plan().spec.video;
+  for (int done = video->decoded; done < *spec.num_frames; done += ChunkAt(spec, done)) {
+    others.push_back({kind, ChunkAt(spec, done)});
+  }
 }
 
 batching::Ahead::Stage Picture::StepsAhead(size_t index) const {

@@ -149,6 +149,8 @@ struct Picture {
  private:
   Lane LaneOf(const PlannedStage& stage) const;
   batching::Ahead::Stage StepsAhead(size_t stage) const;
+  // Adds what is left of a unit that is no evaluation.
+  void OthersAhead(UnitKind kind, batching::Ahead& ahead) const;
 };
 
 }  // namespace latentd::pipeline

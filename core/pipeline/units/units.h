@@ -28,7 +28,8 @@ struct UnitPart {
   // A kText that runs text encoders for all that the picture reads: no row of it is embeddings, and
   // no other picture of the request has had them encoded.
   bool encodes_all = false;
-  int text_times = 1;  // PlannedStage::text_times, where it encodes all
+  // Its work: of a kText that encodes all PlannedStage::text_times, of a kDecode its frames.
+  int amount = 1;
 
   PendingWork work;
   Prediction prediction;  // from a step, where a preview of it is due; for a preview, what it draws

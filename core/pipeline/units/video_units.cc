@@ -35,15 +35,16 @@ std::string NetworkOf(const Picture& picture, const char* component) {
   return absl::StrCat("the ", picture.model().name, "'s ", component);
 }
 
-// As it is decoded, turned as EXIF says, and on its way to two other sizes.
-absl::StatusOr<image::Image> ReadVideoImage(Request& request) {
+// For the image as it is decoded, turned as EXIF says, and on its way to two other sizes.
+absl::StatusOr<MemoryRoom> RoomForImage(const std::string& file) {
   constexpr int64_t kBytesOfPixel = 3 + 2 * 3 * int64_t{sizeof(float)};
-  const std::string& file = request.inputs->image;
   const image::Dimensions size = image::ReadDimensions(file).value_or(image::Dimensions());
-  ASSIGN_OR_RETURN(const MemoryRoom room, MemoryRoom::Take(kBytesOfPixel * size.width * size.height,
-                                                           "the image of a video"));
+  return MemoryRoom::Take(kBytesOfPixel * size.width * size.height, "the image of a video");
+}
+
+absl::StatusOr<image::Image> ReadVideoImage(Request& request) {
   image::PassedOver passed_over;
-  absl::StatusOr<image::Image> decoded = image::Decode(file, passed_over);
+  absl::StatusOr<image::Image> decoded = image::Decode(request.inputs->image, passed_over);
   if (absl::IsInvalidArgument(decoded.status())) {
     return InvalidFields({{"image", std::string(decoded.status().message())}});
   }
@@ -149,6 +150,7 @@ absl::Status EnqueueVideoText(Picture& picture, device::Stream& stream, UnitPart
   auto& conditioning = request.conditioning.front();
   if (!conditioning) {
     const families::VideoFamily& family = FamilyOf(picture);
+    ASSIGN_OR_RETURN(const MemoryRoom room, RoomForImage(request.inputs->image));
     ASSIGN_OR_RETURN(const image::Image image, ReadVideoImage(request));
     const Size size = picture.executed_size();
     ASSIGN_OR_RETURN(request.video_image, family.vae_pixels(image, size.width, size.height));
@@ -204,6 +206,7 @@ absl::Status EnqueueVideoDecode(Picture& picture, device::Stream& stream, UnitPa
        video.redoes_chunk ? "frames decoded again in float32" : "decoded frames",
        NetworkOf(picture, "vae")});
   part.pixels = outputs.at("pixels");
+  part.amount = count;
   picture.next = UnitKind::kWait;
   return absl::OkStatus();
 }

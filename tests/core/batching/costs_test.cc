@@ -1,6 +1,9 @@
 #include "core/batching/predict/costs.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "core/batching/predict/entry.h"
 
 namespace latentd::batching {
 namespace {
@@ -129,6 +132,45 @@ TEST(CostsTest, AloneAreThoseOfAllUnitsThatAreLeft) {
                     .before = {UnitKind::kEncode},
                     .after = {UnitKind::kDecode}};
   EXPECT_EQ(costs.Alone(ahead), Ms(1 + 30 + 200 + 1000 + 10000));
+}
+
+TEST(CostsTest, OfVideosAreNotThoseOfPicturesOfTheirSize) {
+  constexpr Lane kVideo{.network = 5, .width = kSmall.width, .height = kSmall.height, .frames = 8};
+  Costs costs;
+  for (const UnitKind kind : {UnitKind::kEncode, UnitKind::kDecode}) {
+    costs.Measure(kind, kSmall, 1, Ms(7));
+    EXPECT_EQ(costs.Of(kind, kVideo), absl::ZeroDuration());
+    costs.Measure(kind, kVideo, 1, Ms(100));
+    EXPECT_EQ(costs.Of(kind, kSmall), Ms(7));
+  }
+}
+
+TEST(CostsTest, OfStepsGrowWithFrames) {
+  Lane video{.network = 5, .width = 64, .height = 64, .frames = 8};
+  Costs costs;
+  costs.Measure(UnitKind::kStep, video, 2, Ms(100));
+  video.frames = 16;
+  EXPECT_EQ(costs.Of(UnitKind::kStep, video, 2), Ms(200));
+  EXPECT_FALSE(costs.HasMeasured({.stages = {{{video, 0, {{1, 2}}}}}}));
+}
+
+TEST(CostsTest, OfADecodeAreByTheFramesOfItsChunk) {
+  constexpr Lane kVideo{.network = 5, .width = 64, .height = 64, .frames = 10};
+  Costs costs;
+  costs.Measure(UnitKind::kDecode, kVideo, 4, Ms(40));
+  costs.Measure(UnitKind::kDecode, kVideo, 2, Ms(30));
+  const Ahead ahead{
+      .stages = {{{kVideo}}},
+      .after = {{UnitKind::kDecode, 4}, {UnitKind::kDecode, 4}, {UnitKind::kDecode, 2}}};
+  EXPECT_EQ(costs.Alone(ahead), Ms(40 + 40 + 30));
+}
+
+TEST(CostsTest, OfAnEncodeAreThoseOfTheRequestsFirstOrOfEach) {
+  Entry second{.picture = 2, .request = 1};
+  second.need.ahead.before = {UnitKind::kEncode};
+  EXPECT_THAT(PictureOf(second).ahead.before, ::testing::IsEmpty());
+  second.need.ahead.before.front().is_own = true;
+  EXPECT_THAT(PictureOf(second).ahead.before, ::testing::SizeIs(1));
 }
 
 TEST(CostsTest, OfPreviewsCount) {

@@ -35,6 +35,12 @@ TEST(WorkTest, IsWhatStepsComputeAndALittleMore) {
   EXPECT_EQ(WorkOf(Ahead()), 0);
 }
 
+TEST(WorkTest, OfAVideoIsThatOfAllItsFrames) {
+  Ahead video = AheadOf(10, 2);
+  video.stages[0].lane.frames = 25;
+  EXPECT_EQ(WorkOf(video) / WorkOf(AheadOf(10, 2)), 25);
+}
+
 TEST(WhoPassesTest, IsWhoAsksForLeast) {
   EXPECT_EQ(WhoPasses({}), std::nullopt);
   EXPECT_EQ(WhoPasses({{{100, true, true}, {4, false, true}, {30, false, true}}}), 1);

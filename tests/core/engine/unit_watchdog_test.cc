@@ -65,6 +65,9 @@ TEST_F(UnitWatchdogTest, MeasuresStagesModelsAndSizesApart) {
   UnitWatchdog::Unit wide = kStep;
   wide.size = {2048, 512};
   ExpectLimit(wide, absl::Minutes(30));
+  UnitWatchdog::Unit video = kStep;
+  video.size.frames = 25;
+  ExpectLimit(video, absl::Minutes(30));
   UnitWatchdog::Unit of_another_request = kStep;
   of_another_request.request_id = "request-2";
   ExpectLimit(of_another_request, absl::Seconds(200));

@@ -264,6 +264,19 @@ TEST_F(VideoRoomTest, NamesTheChunkThatFits) {
   EXPECT_THAT(admission_.CheckCold(*all),
               StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("decode_chunk_size 4")));
   EXPECT_OK(admission_.CheckCold(*PlanWith(4)));
+  // Once more, from a request that waited beside it: the chunk is said once.
+  const absl::Status again = CheckFits(*all);
+  EXPECT_EQ(again.message(), admission_.CheckCold(*all).message());
+}
+
+TEST_F(VideoRoomTest, NamesTheChunkThatFitsForThoseThatWereTriedToo) {
+  budget_.Open({.bytes = (TotalOf(*PlanWith(4)) + TotalOf(*PlanWith(2))) / 2,
+                .configured = {},
+                .state_bytes = [](pipeline::Size, int) { return 0; }});
+  EXPECT_THAT(CheckFits(*PlanWith(8)), StatusIs(absl::StatusCode::kResourceExhausted,
+                                                HasSubstr("with decode_chunk_size 2")));
+  EXPECT_THAT(GetFacts(admission_.CheckCold(*PlanWith(4))),
+              ::testing::Contains(ErrorFact{"decode_chunk_size", "2"}));
 }
 
 }  // namespace

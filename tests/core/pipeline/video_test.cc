@@ -106,6 +106,26 @@ TEST_F(VideoTest, HasTheDefaultsOfItsModelAndBucket) {
   EXPECT_EQ(unset->spec.num_inference_steps, 25);
 }
 
+TEST_F(VideoTest, HasTheFramesOfTheBucketOfItsSides) {
+  ModelSource source = VideoSource();
+  source.buckets = {{64, 64, 100}, {64, 64, 2}, {72, 64, 7}};
+  const Rig rig({.models = {source}});
+  Asked asked = SmallVideo();
+  asked.executed_size = Size{64, 64, 2};
+  ASSERT_OK_AND_ASSIGN(const SharedPlan nearest, rig.Resolve(asked));
+  EXPECT_EQ(nearest->spec.video->num_frames, 2);
+  asked.width = 72;
+  asked.executed_size = Size{72, 64, 7};
+  ASSERT_OK_AND_ASSIGN(const SharedPlan wide, rig.Resolve(asked));
+  EXPECT_EQ(wide->spec.video->num_frames, 7);
+}
+
+TEST_F(VideoTest, IsRefusedForItsFramesAlone) {
+  Asked asked = SmallVideo();
+  asked.video->num_frames = 0;
+  EXPECT_THAT(VideoFieldsOf(Refusal(asked)), ElementsAre("num_frames"));
+}
+
 TEST_F(VideoTest, IsRefusedWithEveryFieldAtFault) {
   Asked asked = SmallVideo();
   asked.inputs.image = "no image";
@@ -169,14 +189,15 @@ TEST_F(VideoTest, IsDecodedInChunks) {
   const std::unique_ptr<Picture> video = rig_->Start(asked);
   EXPECT_THAT(video->request->chunks, SizeIs(2));
   while (video->next != UnitKind::kDecode) ASSERT_OK(testing::RunUnit(*video));
-  std::vector<size_t> chunks, left;
+  std::vector<size_t> chunks;
+  std::vector<int> left;
   while (video->next != UnitKind::kDone) {
-    left.push_back(video->ahead().after.size());
+    for (const batching::OtherUnit& one : video->ahead().after) left.push_back(one.rows);
     ASSERT_OK(testing::RunUnit(*video));
     chunks.push_back(std::exchange(video->video->frames, {}).size());
   }
   EXPECT_THAT(chunks, ElementsAre(2, 2, 1));
-  EXPECT_THAT(left, ElementsAre(3, 2, 1));
+  EXPECT_THAT(left, ElementsAre(2, 2, 1, 2, 1, 1));
 }
 
 TEST_F(VideoTest, OfSeveralIsEachThatOfItsSeed) {
