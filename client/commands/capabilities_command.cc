@@ -118,24 +118,20 @@ void Print(const v1::GetCapabilitiesResponse& c, const std::string& server) {
   }
 }
 
-std::string VideoSizeText(const v1::VideoSize& size) {
-  return absl::StrCat(size.width(), "x", size.height(), "x", size.num_frames());
-}
-
 void PrintVideos(const v1::GetVideoCapabilitiesResponse& c) {
   for (const v1::VideoModelInfo& model : c.models()) {
     const int chunk = model.default_decode_chunk_size();
     Row(model.name(),
         absl::StrCat(model.checkpoint(), " (", model.class_name(), ", ", model.family(),
-                     "); draws videos: latent animate; by default ",
-                     VideoSizeText(model.default_size()), ", ", model.default_steps(), " steps, ",
+                     "); draws videos: latent animate; by default ", SizeText(model.default_size()),
+                     ", ", model.default_steps(), " steps, ",
                      chunk == 0 ? "all frames" : absl::StrCat(chunk, " frames"),
                      " decoded together"));
     std::vector<std::string> buckets;
     for (const v1::VideoBucket& bucket : c.buckets()) {
       if (bucket.model() != model.name()) continue;
       buckets.push_back(
-          absl::StrCat(VideoSizeText(bucket.size()), bucket.ready() ? "" : " (not ready)"));
+          absl::StrCat(SizeText(bucket.size()), bucket.ready() ? "" : " (not ready)"));
     }
     Row("", absl::StrCat("buckets ", absl::StrJoin(buckets, ", ")));
   }

@@ -1,7 +1,8 @@
 #include "client/options/graph_selection.h"
 
-#include <utility>
+#include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -13,15 +14,20 @@ namespace {
 using ::latent::v1::GraphSelector;
 
 absl::Status AddBucket(GraphSelector& selector, const std::string& text) {
-  const std::pair<std::string, std::string> sides = absl::StrSplit(text, absl::MaxSplits('x', 1));
-  int width = 0, height = 0;
-  if (!absl::SimpleAtoi(sides.first, &width) || !absl::SimpleAtoi(sides.second, &height) ||
-      width <= 0 || height <= 0) {
-    return absl::InvalidArgumentError("must be WIDTHxHEIGHT, such as 1024x1024");
+  std::vector<int> numbers;
+  for (const absl::string_view part : absl::StrSplit(text, 'x')) {
+    int& number = numbers.emplace_back();
+    if (!absl::SimpleAtoi(part, &number)) number = 0;
   }
-  ::latent::v1::Size& bucket = *selector.add_buckets();
-  bucket.set_width(width);
-  bucket.set_height(height);
+  const bool are_positive = absl::c_all_of(numbers, [](int number) { return number > 0; });
+  if (numbers.size() < 2 || numbers.size() > 3 || !are_positive) {
+    return absl::InvalidArgumentError(
+        "must be WIDTHxHEIGHT, such as 1024x1024, of videos WIDTHxHEIGHTxFRAMES");
+  }
+  ::latent::v1::BucketSize& bucket = *selector.add_buckets();
+  bucket.set_width(numbers[0]);
+  bucket.set_height(numbers[1]);
+  if (numbers.size() == 3) bucket.set_num_frames(numbers[2]);
   return absl::OkStatus();
 }
 
@@ -55,7 +61,7 @@ OptionGroup SelectionOptions(GraphSelector& selector) {
             "of these only what that model uses, base or refiner; alone, all of it; may be\n"
             "repeated",
             add_model, /*repeats=*/true},
-           {"bucket", "WIDTHxHEIGHT",
+           {"bucket", "WIDTHxHEIGHT[xFRAMES]",
             "every graph that it needs, shared ones too (evict and unpin leave those that\n"
             "another bucket needs); may be repeated",
             add_bucket, /*repeats=*/true}}};

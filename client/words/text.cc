@@ -42,6 +42,12 @@ std::string SizeText(const ::latent::v1::Size& size) {
   return size.width() == 0 ? "-" : latentd::SizeText(size.width(), size.height());
 }
 
+std::string SizeText(const ::latent::v1::BucketSize& size) {
+  if (size.width() == 0) return "-";
+  const std::string sides = latentd::SizeText(size.width(), size.height());
+  return size.num_frames() == 0 ? sides : absl::StrCat(sides, "x", size.num_frames());
+}
+
 std::string TableText(const std::vector<std::vector<std::string>>& rows) {
   std::vector<size_t> widths;
   for (const auto& row : rows) {

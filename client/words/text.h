@@ -22,6 +22,8 @@ std::string AgoText(absl::Time time, absl::Time now);
 
 // "256x320"; "-" where there is none.
 std::string SizeText(const ::latent::v1::Size& size);
+// The same of a bucket: "1024x576x25" where it has frames.
+std::string SizeText(const ::latent::v1::BucketSize& size);
 
 // True if the buckets are of more than one model.
 template <typename Buckets>

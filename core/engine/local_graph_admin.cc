@@ -60,6 +60,21 @@ absl::Status CheckSizes(const BucketGraphs& buckets, const std::vector<pipeline:
   return violations.empty() ? absl::OkStatus() : InvalidFields(violations);
 }
 
+// A bucket has frames where its model draws videos, and only there.
+absl::Status CheckFrames(const pipeline::ModelTable& table, const std::vector<ModelBucket>& asked) {
+  for (const ModelBucket& bucket : asked) {
+    const pipeline::ModelRow& model = table[bucket.model];
+    if (model.draws_videos == (bucket.size.frames > 1)) continue;
+    if (absl::c_linear_search(model.buckets, bucket.size)) continue;  // of videos of one frame
+    return InvalidFields(
+        {{"selector.buckets",
+          absl::StrCat(pipeline::SizeText(bucket.size), ": ", model.name,
+                       model.draws_videos ? " draws videos: say how many frames (num_frames)"
+                                          : " draws pictures, which have no frames")}});
+  }
+  return absl::OkStatus();
+}
+
 // True if the names have the leader and all that it hands over to.
 bool AreAllNamed(const pipeline::Pipeline& pipeline, pipeline::ModelId leader,
                  const std::vector<std::string>& names) {
@@ -268,6 +283,7 @@ absl::StatusOr<WarmPlan> LocalGraphAdmin::PlanWarm(size_t device,
   const BucketGraphs& buckets = devices_[device].buckets();
   WarmPlan plan{.buckets = BucketsToWarm(device, selector)};
   RETURN_IF_ERROR(CheckSizes(buckets, selector.buckets));
+  RETURN_IF_ERROR(CheckFrames(devices_[device].models.pipeline->table(), plan.buckets));
   RETURN_IF_ERROR(buckets.CheckRoomFor(plan.buckets));
   for (const ModelBucket& bucket : plan.buckets) {
     ASSIGN_OR_RETURN(const GraphHandles graphs, buckets.GraphsOf(bucket, RowCounts::kAll));

@@ -50,11 +50,12 @@ void CheckComponents(const v1::GraphSelector& selector, std::vector<FieldViolati
 
 void CheckBuckets(const v1::GraphSelector& selector, std::vector<FieldViolation>& violations) {
   for (int i = 0; i < selector.buckets_size(); ++i) {
-    const v1::Size& size = selector.buckets(i);
-    if (size.width() > 0 && size.height() > 0) continue;
-    violations.push_back({absl::StrCat("selector.buckets[", i, "]"),
-                          absl::StrCat("width and height must be positive, not ", size.width(),
-                                       " and ", size.height())});
+    const v1::BucketSize& size = selector.buckets(i);
+    if (size.width() > 0 && size.height() > 0 && size.num_frames() >= 0) continue;
+    violations.push_back(
+        {absl::StrCat("selector.buckets[", i, "]"),
+         absl::StrCat("width and height must be positive and num_frames not negative, not ",
+                      size.width(), ", ", size.height(), " and ", size.num_frames())});
   }
 }
 
@@ -95,7 +96,7 @@ absl::StatusOr<engine::GraphSelector> ToSelector(const google::protobuf::Message
   for (const std::string& id : selector.ids()) read.ids.push_back(absl::AsciiStrToLower(id));
   read.models.assign(selector.models().begin(), selector.models().end());
   read.components.assign(selector.components().begin(), selector.components().end());
-  for (const v1::Size& size : selector.buckets())
+  for (const v1::BucketSize& size : selector.buckets())
     read.buckets.push_back(generation::FromProto(size));
   return read;
 }

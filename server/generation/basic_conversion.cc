@@ -1,5 +1,6 @@
 #include "server/generation/basic_conversion.h"
 
+#include <algorithm>
 #include <cstdlib>
 
 namespace latentd::server::generation {
@@ -40,5 +41,17 @@ latent::v1::Size ToProto(pipeline::Size size) {
 }
 
 pipeline::Size FromProto(const latent::v1::Size& size) { return {size.width(), size.height()}; }
+
+latent::v1::BucketSize ToBucketSize(const pipeline::Size& size) {
+  latent::v1::BucketSize proto;
+  proto.set_width(size.width);
+  proto.set_height(size.height);
+  if (size.frames > 1) proto.set_num_frames(size.frames);
+  return proto;
+}
+
+pipeline::Size FromProto(const latent::v1::BucketSize& size) {
+  return {size.width(), size.height(), std::max(1, size.num_frames())};
+}
 
 }  // namespace latentd::server::generation

@@ -22,5 +22,7 @@ google::protobuf::Timestamp ToProto(absl::Time time);
 
 latent::v1::Size ToProto(pipeline::Size size);
 pipeline::Size FromProto(const latent::v1::Size& size);
+latent::v1::BucketSize ToBucketSize(const pipeline::Size& size);
+pipeline::Size FromProto(const latent::v1::BucketSize& size);
 
 }  // namespace latentd::server::generation

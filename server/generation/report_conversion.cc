@@ -79,7 +79,7 @@ v1::Graph ToProto(const engine::GraphEntry& entry) {
   proto.set_model(entry.model);
   proto.set_component(entry.component);
   proto.set_part(entry.part);
-  if (entry.bucket != pipeline::Size()) *proto.mutable_bucket() = ToProto(entry.bucket);
+  if (entry.bucket != pipeline::Size()) *proto.mutable_bucket() = ToBucketSize(entry.bucket);
   proto.set_rows(entry.rows);
   proto.set_fallback(entry.fallback);
   proto.mutable_users()->Add(entry.users.begin(), entry.users.end());
@@ -155,7 +155,7 @@ v1::ServerStatus ToProto(const engine::ServerStatus& status, const std::string& 
   proto.set_graphs_total(status.graphs_total);
   for (const engine::ServerStatus::Bucket& bucket : status.buckets) {
     v1::BucketStatus& added = *proto.add_buckets();
-    *added.mutable_size() = ToProto(bucket.size);
+    *added.mutable_size() = ToBucketSize(bucket.size);
     added.set_ready(bucket.ready);
     added.set_reason(bucket.reason);
     added.set_model(bucket.model);

@@ -20,10 +20,9 @@ namespace {
 
 namespace v1 = ::latent::v1;
 
-v1::VideoSize ToVideoSize(const pipeline::Size& size) {
-  v1::VideoSize proto;
-  proto.set_width(size.width);
-  proto.set_height(size.height);
+// A video of one frame has frames.
+v1::BucketSize ToVideoSize(const pipeline::Size& size) {
+  v1::BucketSize proto = ToBucketSize(size);
   proto.set_num_frames(size.frames);
   return proto;
 }

@@ -31,6 +31,13 @@ TEST(GraphSelectionTest, IdsComponentsAndBucketsAddUp) {
   EXPECT_FALSE(selector.all());
 }
 
+TEST(GraphSelectionTest, ABucketOfVideosHasFrames) {
+  GraphSelector selector;
+  EXPECT_OK(Select({"--bucket", "1024x576x25", "--bucket", "64x64"}, selector));
+  EXPECT_EQ(selector.buckets(0).num_frames(), 25);
+  EXPECT_EQ(selector.buckets(1).num_frames(), 0);
+}
+
 TEST(GraphSelectionTest, NothingIsNotEverything) {
   GraphSelector selector;
   EXPECT_THAT(Select({}, selector).message(), HasSubstr("say which graphs"));
@@ -44,7 +51,7 @@ TEST(GraphSelectionTest, ASizeIsNoId) {
 }
 
 TEST(GraphSelectionTest, ABadBucketSaysWhatIsRight) {
-  for (const char* bad : {"256", "x", "0x8", "axb", "256x", "-8x8"}) {
+  for (const char* bad : {"256", "x", "0x8", "axb", "256x", "-8x8", "8x8x0", "8x8x2x2"}) {
     GraphSelector selector;
     EXPECT_THAT(Select({"--bucket", bad}, selector).message(), HasSubstr("WIDTHxHEIGHT")) << bad;
   }

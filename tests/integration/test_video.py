@@ -146,6 +146,21 @@ class VideoTest(VideoTestCase):
             self.assertEqual((data[:4], data[8:12]), (b"RIFF", b"WEBP"))
         self.assertEqual(events[-1].completed.parameters.output.quality, 50)
 
+    def test_operators_name_its_bucket_with_its_frames(self):
+        sizes = [(bucket.size.width, bucket.size.num_frames, bucket.model)
+                 for bucket in self.api.call("Admin", "GetServerStatus").buckets]
+        self.assertEqual(sorted(sizes), [(64, 0, "base"), (64, 5, "video")])
+
+        def warm(model, **frames):
+            selector = {"models": [model], "buckets": [{"width": 64, "height": 64, **frames}]}
+            return list(self.api.call("GraphCache", "WarmBuckets", selector=selector))
+
+        self.assertTrue(warm("video", num_frames=5))
+        for model, frames, words in (("video", {}, "say how many frames"), ("base", {"num_frames": 5}, "no frames")):
+            with self.subTest(model), self.assertRaises(grpc.RpcError) as caught:
+                warm(model, **frames)
+            self.assertIn(words, violations(caught.exception)["selector.buckets"])
+
     def test_all_bad_fields_are_named_at_once_with_their_limits(self):
         error = self.refusal(self.api, image=b"", width=63, num_frames=0, num_inference_steps=0, max_guidance_scale=31.0,
                              fps=0, motion_bucket_id=1024, noise_aug_strength=-0.1, decode_chunk_size=0, priority=9)

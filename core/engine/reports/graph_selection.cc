@@ -86,7 +86,8 @@ absl::Status AddByBucket(pipeline::Size bucket, const std::vector<GraphStatus>& 
                          const std::vector<BucketNeeds>& served, Ids& chosen) {
   Ids found;
   for (const GraphStatus& info : all) {
-    if (info.label.width == bucket.width && info.label.height == bucket.height) {
+    if (info.label.width == bucket.width && info.label.height == bucket.height &&
+        info.label.frames == bucket.frames) {
       found.insert(info.id);
     }
   }

@@ -20,7 +20,8 @@ export function fillTable(table, heads, rows) {
     ...rows.map((row) => element("tr", {}, ...row.map(cell))));
 }
 
-export const sizeText = (size) => `${size?.width ?? 0}x${size?.height ?? 0}`;
+export const sizeText = (size) =>
+  `${size?.width ?? 0}x${size?.height ?? 0}${size?.num_frames ? `x${size.num_frames}` : ""}`;
 
 export function blobOf(base64, type) {
   return new Blob([Uint8Array.from(atob(base64), (character) => character.charCodeAt(0))], {type});
