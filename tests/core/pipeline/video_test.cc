@@ -111,6 +111,7 @@ TEST_F(VideoTest, HasTheFramesOfTheBucketOfItsSides) {
   source.buckets = {{64, 64, 100}, {64, 64, 2}, {72, 64, 7}};
   const Rig rig({.models = {source}});
   Asked asked = SmallVideo();
+  asked.width = 64;
   asked.executed_size = Size{64, 64, 2};
   ASSERT_OK_AND_ASSIGN(const SharedPlan nearest, rig.Resolve(asked));
   EXPECT_EQ(nearest->spec.video->num_frames, 2);
