@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/cleanup/cleanup.h"
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
@@ -175,7 +176,6 @@ class HttpServer::Port {
         continue;
       }
       if (CatchOutOfMemory([&] { Take(descriptor); }).ok()) continue;
-      close(descriptor);
       service_.metrics.CountRefused(HttpMetrics::Refusal::kMemory);
     }
     Wait();
@@ -188,26 +188,35 @@ class HttpServer::Port {
     });
   }
 
+  // Closes it where it throws std::bad_alloc, too.
   void Take(int descriptor) {
+    absl::Cleanup close_it = [descriptor] { close(descriptor); };
     std::shared_ptr<asio::ssl::context> context;
     if (tls_.has_value()) {
       context = tls_->Get();
       if (context == nullptr) {
-        close(descriptor);
         service_.metrics.CountRefused(HttpMetrics::Refusal::kTls);
         return;
       }
     }
+    MakePlace();
+    std::move(close_it).Cancel();
     const auto connection =
         Connection::Start(service_, {io_, readers_, listings_}, descriptor, context);
     if (connection == nullptr) return;
     absl::MutexLock lock(&mutex_);
-    // Connections that are gone leave the list whenever it has doubled.
-    if (connections_.size() >= sweep_at_) {
-      std::erase_if(connections_, [](const auto& old) { return old.expired(); });
-      sweep_at_ = std::max<size_t>(kAcceptedAtOnce, 2 * connections_.size());
-    }
     connections_.push_back(connection);
+  }
+
+  // For one more connection, so that none is there which is not listed. Connections that are gone
+  // leave the list whenever it has doubled.
+  void MakePlace() {
+    absl::MutexLock lock(&mutex_);
+    if (connections_.size() < sweep_at_) return;
+    std::erase_if(connections_, [](const auto& old) { return old.expired(); });
+    const size_t sweep_at = std::max<size_t>(kAcceptedAtOnce, 2 * connections_.size());
+    connections_.reserve(sweep_at);
+    sweep_at_ = sweep_at;
   }
 
   std::vector<std::shared_ptr<Connection>> Alive() const {
@@ -238,7 +247,7 @@ class HttpServer::Port {
   std::vector<std::thread> threads_;
   mutable absl::Mutex mutex_;
   std::vector<std::weak_ptr<Connection>> connections_ ABSL_GUARDED_BY(mutex_);
-  size_t sweep_at_ ABSL_GUARDED_BY(mutex_) = kAcceptedAtOnce;
+  size_t sweep_at_ ABSL_GUARDED_BY(mutex_) = 0;  // there is place for as many
 };
 
 absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Listen(

@@ -18,6 +18,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/errors/out_of_memory.h"
 #include "server/http/exchange/target.h"
@@ -252,14 +253,13 @@ class StreamWire final : public Wire {
 std::shared_ptr<Wire> Wire::Make(asio::io_context& io, int descriptor,
                                  std::shared_ptr<asio::ssl::context> tls,
                                  const HttpMetrics& metrics) {
+  absl::Cleanup close_it = [descriptor] { close(descriptor); };
   Tcp::socket socket(asio::make_strand(io));
   Error error;
   // The family that it is told is of no matter for what is done with it.
   socket.assign(Tcp::v4(), descriptor, error);
-  if (error) {
-    close(descriptor);
-    return nullptr;
-  }
+  if (error) return nullptr;
+  std::move(close_it).Cancel();  // it is the socket's
   socket.set_option(Tcp::no_delay(true), error);
   if (tls == nullptr) {
     return std::make_shared<StreamWire<PlainStream>>(std::move(socket), nullptr, metrics);

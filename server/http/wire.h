@@ -44,8 +44,8 @@ class Wire : public std::enable_shared_from_this<Wire> {
   using DoneHandler = std::function<void(bool done)>;
 
   // Takes the socket of `descriptor`, which never blocks; null, and it is closed, where that fails.
-  // `tls`: null for plain text. `metrics`, which count it as open until it is closed, and its
-  // bytes, outlive it, as `io` does.
+  // It is closed where this throws std::bad_alloc, too. `tls`: null for plain text. `metrics`,
+  // which count it as open until it is closed, and its bytes, outlive it, as `io` does.
   static std::shared_ptr<Wire> Make(boost::asio::io_context& io, int descriptor,
                                     std::shared_ptr<boost::asio::ssl::context> tls,
                                     const HttpMetrics& metrics);
