@@ -278,7 +278,7 @@ class WireConnection final : public Connection,
       if (!piece) return;
       if (piece->broken) Gone();
       if (!wire_->is_closed()) return Write(*std::move(piece));
-      if (piece->last && call_ != nullptr) EndCall();  // Gone may have ended it
+      if (piece->last && call_ != nullptr) EndCall(/*left=*/true);  // Gone may have ended it
     }
   }
 
@@ -304,20 +304,26 @@ class WireConnection final : public Connection,
   void WritePiece(std::string bytes, bool last) {
     wire_->Write(std::move(bytes), Then([this, last](bool sent) { PieceIsWritten(sent, last); }));
     writes_ = true;
+    writes_last_ = last;
   }
 
   void PieceIsWritten(bool sent, bool last) {
     writes_ = false;
+    writes_last_ = false;
     if (call_ != nullptr) call_->Written();
+    if (sent && last) return CallIsAnswered();
     if (!sent || wire_->is_closed()) {
       Gone();
+      if (last) LeaveCall();
       return Pump();  // it may have gone while the piece was being written
     }
-    if (!last) {
-      Arm(kCommentPause);
-      return Pump();
-    }
-    EndCall();
+    Arm(kCommentPause);
+    Pump();
+  }
+
+  // The client has all of the answer, whether it has gone since or not.
+  void CallIsAnswered() {
+    EndCall(/*left=*/false);
     chunked_ = false;
     AnswerIsSent();
   }
@@ -334,15 +340,20 @@ class WireConnection final : public Connection,
     Arm(kCommentPause);
   }
 
-  void EndCall() {
+  void EndCall(bool left) {
     const std::shared_ptr<HttpCall> call = std::exchange(call_, nullptr);
-    call->End(wire_->is_closed());
+    call->End(left);
   }
 
-  // The client is there no more, or is to be left: its request is cancelled.
+  // The client is there no more, or is to be left: its request is cancelled. If the end of its
+  // answer is under way, it is known only then whether it has all of it.
   void Gone() {
     if (wire_->is_closed()) return;
     wire_->Close();
+    if (!writes_last_) LeaveCall();
+  }
+
+  void LeaveCall() {
     if (call_ == nullptr) return;
     call_->Left();
     Pump();
@@ -362,9 +373,10 @@ class WireConnection final : public Connection,
   std::shared_ptr<HttpCall> call_;
   bool keep_alive_ = false;
   bool chunked_ = false;
-  bool is_idle_ = false;     // no request has begun
-  bool reads_body_ = false;  // and it may still become a request
-  bool writes_ = false;      // a piece of the call's is under way
+  bool is_idle_ = false;      // no request has begun
+  bool reads_body_ = false;   // and it may still become a request
+  bool writes_ = false;       // a piece of the call's is under way
+  bool writes_last_ = false;  // and it is the call's last
 };
 
 void WireConnection::Begin() {
@@ -387,7 +399,11 @@ void WireConnection::Close() {
 std::shared_ptr<Connection> Connection::Start(Service& service, Threads threads, int descriptor,
                                               std::shared_ptr<boost::asio::ssl::context> tls) {
   std::shared_ptr<Wire> wire = Wire::Make(threads.io, descriptor, std::move(tls), service.metrics);
-  if (wire == nullptr) return nullptr;
+  return wire == nullptr ? nullptr : Start(service, threads, std::move(wire));
+}
+
+std::shared_ptr<Connection> Connection::Start(Service& service, Threads threads,
+                                              std::shared_ptr<Wire> wire) {
   auto connection = std::make_shared<WireConnection>(service, threads, std::move(wire));
   connection->Begin();
   return connection;

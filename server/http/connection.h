@@ -10,6 +10,7 @@
 #include <memory>
 
 #include "server/http/service.h"
+#include "server/http/wire.h"
 
 // Boost's, of which only this directory's .cc files see more.
 namespace boost::asio {
@@ -33,10 +34,14 @@ class Connection {
     boost::asio::thread_pool& listings;
   };
 
-  // `descriptor` is that of a socket without blocking, which the connection closes. `tls`: null for
+  // `descriptor` is that of a socket without blocking, which the connection closes, or this where
+  // it throws std::bad_alloc; null, and it is closed, where it cannot be used. `tls`: null for
   // plain text. The others outlive the connection.
   static std::shared_ptr<Connection> Start(Service& service, Threads threads, int descriptor,
                                            std::shared_ptr<boost::asio::ssl::context> tls);
+  // The same over a wire that is there.
+  static std::shared_ptr<Connection> Start(Service& service, Threads threads,
+                                           std::shared_ptr<Wire> wire);
 
   virtual ~Connection() = default;
 
