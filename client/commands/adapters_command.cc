@@ -8,6 +8,7 @@
 #include "client/commands/commands.h"
 #include "client/commands/interrupt.h"
 #include "client/options/admin_address.h"
+#include "client/options/api_key.h"
 #include "client/options/tls_options.h"
 #include "client/output/json_output.h"
 #include "client/rpc/admin_client.h"
@@ -36,7 +37,7 @@ struct AdaptersOptions {
 std::vector<OptionGroup> AdaptersOptionGroups(AdaptersOptions& options) {
   return {{"Options",
            {JsonOption(options.json), AdminServerOption(options.connection),
-            HelpOption(options.connection)}},
+            ApiKeyOption(options.connection), HelpOption(options.connection)}},
           TlsOptions(options.connection)};
 }
 
@@ -135,7 +136,7 @@ ExitCode RunAdapters(const std::vector<std::string>& arguments) {
   if (!right.ok()) return UsageError(right, "latent adapters");
   BlockStopSignals();
   UseAdminSocket(AdminSocketFolder(), options.connection);
-  AdminClient client(options.connection.server, options.connection.tls);
+  AdminClient client(options.connection.server, options.connection.tls, options.connection.api_key);
   Interrupt interrupt([&client] { client.Cancel(); });
   v1::ListAdaptersResponse response;
   const grpc::Status status = AskOf(client, *words, response);

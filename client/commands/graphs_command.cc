@@ -12,6 +12,7 @@
 #include "client/commands/commands.h"
 #include "client/commands/interrupt.h"
 #include "client/options/admin_address.h"
+#include "client/options/api_key.h"
 #include "client/options/graph_selection.h"
 #include "client/options/tls_options.h"
 #include "client/output/json_output.h"
@@ -97,6 +98,7 @@ std::vector<OptionGroup> OptionsOf(const Verb& verb, GraphsOptions& options) {
   std::vector<Option> more = verb.options(options);
   more.push_back(JsonOption(options.json));
   more.push_back(AdminServerOption(options.connection));
+  more.push_back(ApiKeyOption(options.connection));
   more.push_back(HelpOption(options.connection));
   groups.push_back({"Options", std::move(more)});
   groups.push_back(TlsOptions(options.connection));
@@ -121,7 +123,7 @@ ExitCode RunVerb(const Verb& verb, const std::vector<std::string>& arguments) {
   if (!prepared.ok()) return UsageError(prepared, "latent graphs");
   BlockStopSignals();
   UseAdminSocket(AdminSocketFolder(), options.connection);
-  AdminClient client(options.connection.server, options.connection.tls);
+  AdminClient client(options.connection.server, options.connection.tls, options.connection.api_key);
   Interrupt interrupt([&client] { client.Cancel(); });
   const ExitCode code = verb.run(client, options);
   return interrupt.happened() ? ExitCode::kInterrupted : code;

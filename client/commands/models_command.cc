@@ -8,6 +8,7 @@
 #include "client/commands/commands.h"
 #include "client/commands/interrupt.h"
 #include "client/options/admin_address.h"
+#include "client/options/api_key.h"
 #include "client/options/tls_options.h"
 #include "client/output/json_output.h"
 #include "client/rpc/admin_client.h"
@@ -36,7 +37,7 @@ struct ModelsOptions {
 std::vector<OptionGroup> ModelsOptionGroups(ModelsOptions& options) {
   return {{"Options",
            {JsonOption(options.json), AdminServerOption(options.connection),
-            HelpOption(options.connection)}},
+            ApiKeyOption(options.connection), HelpOption(options.connection)}},
           TlsOptions(options.connection)};
 }
 
@@ -108,7 +109,7 @@ ExitCode RunModels(const std::vector<std::string>& arguments) {
   if (!right.ok()) return UsageError(right, "latent models");
   BlockStopSignals();
   UseAdminSocket(AdminSocketFolder(), options.connection);
-  AdminClient client(options.connection.server, options.connection.tls);
+  AdminClient client(options.connection.server, options.connection.tls, options.connection.api_key);
   Interrupt interrupt([&client] { client.Cancel(); });
   v1::ListModelsResponse response;
   const bool lists = words->empty();

@@ -9,6 +9,7 @@
 #include "client/commands/commands.h"
 #include "client/commands/interrupt.h"
 #include "client/options/admin_address.h"
+#include "client/options/api_key.h"
 #include "client/options/tls_options.h"
 #include "client/output/json_output.h"
 #include "client/output/memory_text.h"
@@ -63,6 +64,7 @@ std::vector<OptionGroup> StatusOptions(ReportOptions& options) {
            {{"watch", "", "again after every change", SetSwitch(options.watch)},
             JsonOption(options.json),
             AdminServerOption(options.connection),
+            ApiKeyOption(options.connection),
             HelpOption(options.connection)}},
           TlsOptions(options.connection)};
 }
@@ -70,7 +72,7 @@ std::vector<OptionGroup> StatusOptions(ReportOptions& options) {
 std::vector<OptionGroup> MemoryOptions(ReportOptions& options) {
   return {{"Options",
            {JsonOption(options.json), AdminServerOption(options.connection),
-            HelpOption(options.connection)}},
+            ApiKeyOption(options.connection), HelpOption(options.connection)}},
           TlsOptions(options.connection)};
 }
 
@@ -124,7 +126,7 @@ ExitCode RunStatus(const std::vector<std::string>& arguments) {
   }
   BlockStopSignals();
   UseAdminSocket(AdminSocketFolder(), options.connection);
-  AdminClient client(options.connection.server, options.connection.tls);
+  AdminClient client(options.connection.server, options.connection.tls, options.connection.api_key);
   Interrupt interrupt([&client] { client.Cancel(); });
   bool connected = false;
   const auto show = [&](const v1::ServerStatus& status) {
@@ -148,7 +150,7 @@ ExitCode RunMemory(const std::vector<std::string>& arguments) {
   }
   BlockStopSignals();
   UseAdminSocket(AdminSocketFolder(), options.connection);
-  AdminClient client(options.connection.server, options.connection.tls);
+  AdminClient client(options.connection.server, options.connection.tls, options.connection.api_key);
   Interrupt interrupt([&client] { client.Cancel(); });
   v1::MemoryReport report;
   const grpc::Status status = client.GetMemoryReport(report);

@@ -8,6 +8,7 @@
 // Thread-safe: calls may run side by side; each blocks until its answer is there.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -26,8 +27,10 @@ namespace v1 = ::latent::v1;
 
 class AdminClient {
  public:
-  // HOST:PORT or unix:PATH of --admin-listen. Connects when first used.
-  explicit AdminClient(const std::string& server, const std::optional<Tls>& tls = std::nullopt);
+  // HOST:PORT or unix:PATH of --admin-listen. Connects when first used. `api_key` goes with each
+  // call; empty: none.
+  explicit AdminClient(const std::string& server, const std::optional<Tls>& tls = std::nullopt,
+                       std::string api_key = "");
 
   grpc::Status ListGraphs(const v1::ListGraphsRequest& request, v1::ListGraphsResponse& response);
   grpc::Status GetGraph(const v1::GetGraphRequest& request, v1::Graph& graph);
@@ -67,6 +70,15 @@ class AdminClient {
   void Cancel() { cancellation_.Cancel(); }
 
  private:
+  // One unary call.
+  template <typename Stub, typename Request, typename Response>
+  grpc::Status Call(Stub& stub,
+                    grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Response*),
+                    const Request& request, Response& response,
+                    std::optional<std::chrono::seconds> timeout = std::nullopt);
+  void ShowKey(grpc::ClientContext& context) const;
+
+  const std::string api_key_;
   std::unique_ptr<v1::GraphCache::Stub> graphs_;
   std::unique_ptr<v1::Admin::Stub> admin_;
   std::unique_ptr<v1::Models::Stub> models_;
