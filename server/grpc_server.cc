@@ -63,19 +63,20 @@ void LogNews(const engine::Hangs& hangs, const engine::Hangs& known) {
   }
 }
 
+// Null where callers need no key.
+generation::KeyCheck KeyCheckOf(tls::ApiKeyFile* keys) {
+  if (keys == nullptr) return nullptr;
+  return [keys](absl::string_view authorization, absl::string_view api_key) {
+    return keys->Check(authorization, api_key);
+  };
+}
+
 }  // namespace
 
 GrpcServer::AdminPlace GrpcServer::PlaceOf(const Options& options) {
   if (!options.admin_listen.empty()) return AdminPlace::kOwnPort;
   if (process::IsUnixSocket(options.listen)) return AdminPlace::kShared;
   return options.admin_folder.empty() ? AdminPlace::kNowhere : AdminPlace::kOwnPort;
-}
-
-generation::KeyCheck GrpcServer::MakeKeyCheck(const Options& options) {
-  if (options.api_key_file.empty()) return nullptr;
-  return [this](absl::string_view authorization, absl::string_view api_key) {
-    return api_keys_->Check(authorization, api_key);
-  };
 }
 
 GrpcServer::GrpcServer(const Options& options, engine::Engine& engine, const Clock& clock)
@@ -91,7 +92,7 @@ GrpcServer::GrpcServer(const Options& options, engine::Engine& engine, const Clo
       public_health_(health_, admin_place_ != AdminPlace::kNowhere),
       admin_health_(health_, /*has_admin=*/true),
       probe_health_(health_, /*has_admin=*/false),
-      environment_{engine, clock, calls_, kept_, options.spans, MakeKeyCheck(options)},
+      environment_{engine, clock, calls_, kept_, options.spans, KeyCheckOf(options.api_keys)},
       image_generation_(environment_, options.version),
       video_generation_(environment_, options.version),
       graph_cache_({engine, clock, admin_calls_, kept_}, options.imports),
@@ -99,6 +100,7 @@ GrpcServer::GrpcServer(const Options& options, engine::Engine& engine, const Clo
           engine, options.version, [this] { return client_memory(); }, options.request_stop),
       models_(engine),
       adapters_(engine),
+      api_keys_(options.api_keys),
       drain_("drain", [this] { FollowDrain(); }) {}
 
 absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const Options& options,
@@ -114,9 +116,6 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const Options& opt
 absl::Status GrpcServer::Listen(const Options& options) {
   if (!options.tls_files.certificate.empty()) {
     ASSIGN_OR_RETURN(tls_, tls::Tls::Open(options.tls_files, clock_, engine_.metrics()));
-  }
-  if (!options.api_key_file.empty()) {
-    ASSIGN_OR_RETURN(api_keys_, tls::ApiKeyFile::Open(options.api_key_file, clock_));
   }
   RETURN_IF_ERROR(ListenForAll(options));
   RETURN_IF_ERROR(ListenForOperators(options));

@@ -56,9 +56,8 @@ class GrpcServer {
     std::string http_defaults;                   // server/http/request/http_defaults.h
     bool http_page = true;                       // the page for people is there
     tls::TlsFiles tls_files;                     // without a certificate: plain text
-    // Keys that callers at `listen` and `http_listen` need one of (server/tls/api_key_file.h);
-    // empty: none.
-    std::string api_key_file;
+    // Keys that callers at `listen` and `http_listen` need one of; outlives the server. Null: none.
+    tls::ApiKeyFile* api_keys = nullptr;
     int64_t max_request_bytes = 32 << 20;
     int64_t received_bytes = 256 << 20;  // at `listen` (server_port.h)
     absl::Duration stall_limit = generation::kStallLimit;
@@ -127,8 +126,6 @@ class GrpcServer {
   static AdminPlace PlaceOf(const Options& options);
 
   GrpcServer(const Options& options, engine::Engine& engine, const Clock& clock);
-  // Null where callers need no key.
-  generation::KeyCheck MakeKeyCheck(const Options& options);
   absl::Status Listen(const Options& options);
   absl::Status ListenForAll(const Options& options);
   absl::Status ListenForOperators(const Options& options);
@@ -165,8 +162,8 @@ class GrpcServer {
   admin::ModelsService models_;
   admin::AdaptersService adapters_;
   // These use what is above.
-  std::unique_ptr<tls::ApiKeyFile> api_keys_;  // null: callers need none
-  std::unique_ptr<tls::Tls> tls_;              // null: plain text
+  tls::ApiKeyFile* const api_keys_;  // null: callers need none
+  std::unique_ptr<tls::Tls> tls_;    // null: plain text
   std::unique_ptr<ServerPort> port_;
   std::unique_ptr<ServerPort> admin_port_;   // null: none of its own
   std::unique_ptr<ServerPort> health_port_;  // null: none

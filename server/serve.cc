@@ -159,10 +159,10 @@ absl::Status CheckCanFillCache(const config::Options& options) {
       "; --cache-dir=DIRECTORY names one"));
 }
 
-// Before checkpoints are read, which takes a while.
-absl::Status CheckApiKeys(const config::Options& options) {
-  if (options.api_key_file.empty()) return absl::OkStatus();
-  return tls::ApiKeyFile::Open(options.api_key_file, SystemClock()).status();
+// Null if callers need none.
+absl::StatusOr<std::unique_ptr<tls::ApiKeyFile>> OpenApiKeys(const config::Options& options) {
+  if (options.api_key_file.empty()) return nullptr;
+  return tls::ApiKeyFile::Open(options.api_key_file, SystemClock());
 }
 
 // Folder for an operators' socket; empty: it is not needed, or cannot be had.
@@ -199,8 +199,8 @@ void SendLastSpans(tracing::SpanSender* spans) {
 }
 
 GrpcServer::Options ServerOptions(const config::Options& options, const std::string& version,
-                                  tracing::SpanSender* spans, process::StopSignals& signals,
-                                  int64_t received_bytes) {
+                                  tls::ApiKeyFile* api_keys, tracing::SpanSender* spans,
+                                  process::StopSignals& signals, int64_t received_bytes) {
   const engine::Config& engine = options.engine;
   // One graph is held in memory on its way; without a cache directory it stays there.
   const int64_t graph_bytes = std::min(engine.graph_memory_bytes, engine.cache_max_bytes);
@@ -215,7 +215,7 @@ GrpcServer::Options ServerOptions(const config::Options& options, const std::str
           .http_defaults = options.http_defaults,
           .http_page = options.http_page,
           .tls_files = options.tls_files,
-          .api_key_file = options.api_key_file,
+          .api_keys = api_keys,
           .max_request_bytes = options.max_request_bytes,
           .received_bytes = received_bytes,
           .stall_limit = options.stall_timeout,
@@ -345,8 +345,8 @@ int ServeUntilStopped(const config::Options& options, const std::string& version
                       const MakeEngine& make_engine) {
   process::ExitTimer exit_timer;
   process::StopSignals signals;
-  const absl::Status keys = CheckApiKeys(options);
-  if (!keys.ok()) return Fail(keys);
+  const auto keys = OpenApiKeys(options);  // before checkpoints are read, which takes a while
+  if (!keys.ok()) return Fail(keys.status());
   const process::ClientMemory of_clients = ClientMemoryFor(options);
   auto engine = make_engine(EngineConfig(options, of_clients), SystemClock());
   if (!engine.ok()) return FailToStart(engine.status());
@@ -356,9 +356,9 @@ int ServeUntilStopped(const config::Options& options, const std::string& version
   if (!limited.ok()) return Fail(limited);
   const auto spans = StartSpans(options.otlp_endpoint, version, (*engine)->metrics());
   if (!spans.ok()) return FailToStart(spans.status());
-  auto server = GrpcServer::Start(
-      ServerOptions(options, version, spans->get(), signals, of_clients.received_bytes), **engine,
-      SystemClock());
+  auto server = GrpcServer::Start(ServerOptions(options, version, keys->get(), spans->get(),
+                                                signals, of_clients.received_bytes),
+                                  **engine, SystemClock());
   if (!server.ok()) return Fail(server.status());
   signals.DrainFirst();
   LogAddresses(**server, options.tls_files, version);

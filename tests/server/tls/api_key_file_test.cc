@@ -30,6 +30,7 @@ std::string Bearer(const std::string& key) { return "Bearer " + key; }
 
 class ApiKeyFileTest : public RunningServer {
  protected:
+  ~ApiKeyFileTest() override { server_.reset(); }  // it uses the keys
   void SetUp() override { PutKeys(absl::StrCat("web ", kWebKey, "\n")); }
 
   void PutKeys(const std::string& text, mode_t mode = 0600) {
@@ -37,7 +38,10 @@ class ApiKeyFileTest : public RunningServer {
     chmod(file_.c_str(), mode);
   }
 
-  void Listen() { Start({.http_listen = "127.0.0.1:0", .api_key_file = file_}); }
+  void Listen() {
+    ASSERT_OK_AND_ASSIGN(keys_, ApiKeyFile::Open(file_, clock_));
+    Start({.http_listen = "127.0.0.1:0", .api_keys = keys_.get()});
+  }
 
   grpc::Status Capabilities(const std::string& name, const std::string& value) {
     grpc::ClientContext context;
@@ -53,6 +57,9 @@ class ApiKeyFileTest : public RunningServer {
 
   const testing::TemporaryDirectory directory_;
   const std::string file_ = directory_.File("keys");
+
+ private:
+  std::unique_ptr<ApiKeyFile> keys_;
 };
 
 TEST_F(ApiKeyFileTest, AKeyComesInThreeWays) {
