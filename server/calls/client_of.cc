@@ -5,7 +5,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "server/generation/caller.h"
-#include "server/generation/request_metrics.h"
+#include "server/generation/shown_key.h"
 
 namespace latentd::server::calls {
 namespace {
@@ -20,35 +20,23 @@ std::string MetadataOf(const grpc::CallbackServerContext& context, const char* n
 
 constexpr char kAuthorization[] = "authorization", kApiKey[] = "x-api-key";
 
-// REQUIRES: calls need a key.
-absl::StatusOr<std::string> CallerByKey(const generation::CallEnvironment& environment,
-                                        const grpc::CallbackServerContext& context) {
-  return environment.caller_of_key(MetadataOf(context, kAuthorization),
-                                   MetadataOf(context, kApiKey));
-}
-
-bool ShowsKey(const grpc::CallbackServerContext& context) {
-  return !MetadataOf(context, kAuthorization).empty() || !MetadataOf(context, kApiKey).empty();
-}
-
 }  // namespace
 
 absl::Status CheckKey(const generation::CallEnvironment& environment,
                       const grpc::CallbackServerContext& context) {
   if (environment.caller_of_key == nullptr) return absl::OkStatus();
-  absl::Status judged = CallerByKey(environment, context).status();
-  if (!judged.ok()) {
-    generation::CountRefusedKey(environment.engine.metrics(), generation::Transport::kGrpc,
-                                ShowsKey(context));
-  }
-  return judged;
+  const std::string authorization = MetadataOf(context, kAuthorization);
+  const std::string api_key = MetadataOf(context, kApiKey);
+  return generation::CheckKey(environment, generation::Transport::kGrpc, {authorization, api_key})
+      .status();
 }
 
 std::string CallerOf(const generation::CallEnvironment& environment,
                      const grpc::CallbackServerContext& context) {
   if (environment.caller_of_key != nullptr) {
     // It may have left the file since it was checked.
-    absl::StatusOr<std::string> caller = CallerByKey(environment, context);
+    absl::StatusOr<std::string> caller = environment.caller_of_key(
+        MetadataOf(context, kAuthorization), MetadataOf(context, kApiKey));
     if (caller.ok()) return *std::move(caller);
   }
   const auto identity = context.auth_context();

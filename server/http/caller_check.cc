@@ -4,21 +4,15 @@
 
 #include "core/base/errors/status_macros.h"
 #include "server/generation/caller.h"
-#include "server/generation/request_metrics.h"
+#include "server/generation/shown_key.h"
 
 namespace latentd::server::http {
 namespace {
 
 absl::StatusOr<std::string> CallerByKey(const generation::CallEnvironment& environment,
                                         const Request& request) {
-  const absl::string_view authorization = request.Find("authorization");
-  const absl::string_view api_key = request.Find("x-api-key");
-  absl::StatusOr<std::string> caller = environment.caller_of_key(authorization, api_key);
-  if (!caller.ok()) {
-    generation::CountRefusedKey(environment.engine.metrics(), generation::Transport::kHttp,
-                                !authorization.empty() || !api_key.empty());
-  }
-  return caller;
+  return generation::CheckKey(environment, generation::Transport::kHttp,
+                              {request.Find("authorization"), request.Find("x-api-key")});
 }
 
 std::string CallerBy(const PeerCertificate& certificate) {
