@@ -9,6 +9,7 @@
 #include "core/base/errors/status_macros.h"
 #include "core/base/process/admin_socket.h"
 #include "core/base/process/memory_room.h"
+#include "server/calls/client_of.h"
 #include "server/generation/response_conversion.h"
 #include "server/http/request/http_defaults.h"
 #include "server/process/logs/log.h"
@@ -66,8 +67,10 @@ void LogNews(const engine::Hangs& hangs, const engine::Hangs& known) {
 // Null where callers need no key.
 generation::KeyCheck KeyCheckOf(tls::ApiKeyFile* keys) {
   if (keys == nullptr) return nullptr;
-  return [keys](absl::string_view authorization, absl::string_view api_key) {
-    return keys->Check(authorization, api_key);
+  return [keys](absl::string_view authorization,
+                absl::string_view api_key) -> absl::StatusOr<generation::KeyHolder> {
+    ASSIGN_OR_RETURN(const auto holder, keys->Check(authorization, api_key));
+    return generation::KeyHolder{absl::StrCat("key:", holder.name), holder.is_operator};
   };
 }
 
@@ -95,13 +98,22 @@ GrpcServer::GrpcServer(const Options& options, engine::Engine& engine, const Clo
       environment_{engine, clock, calls_, kept_, options.spans, KeyCheckOf(options.api_keys)},
       image_generation_(environment_, options.version),
       video_generation_(environment_, options.version),
-      graph_cache_({engine, clock, admin_calls_, kept_}, options.imports),
+      graph_cache_({engine, clock, admin_calls_, kept_}, options.imports, MakeOperatorCheck()),
       admin_(
-          engine, options.version, [this] { return client_memory(); }, options.request_stop),
-      models_(engine),
-      adapters_(engine),
+          engine, options.version, [this] { return client_memory(); }, options.request_stop,
+          MakeOperatorCheck()),
+      models_(engine, MakeOperatorCheck()),
+      adapters_(engine, MakeOperatorCheck()),
       api_keys_(options.api_keys),
       drain_("drain", [this] { FollowDrain(); }) {}
+
+admin::OperatorCheck GrpcServer::MakeOperatorCheck() const {
+  // A port of their own has its file's mode, or asks for certificates.
+  if (admin_place_ != AdminPlace::kShared) return [](const auto&) { return absl::OkStatus(); };
+  return [this](const grpc::CallbackServerContext& context) {
+    return calls::CheckOperator(environment_, context);
+  };
+}
 
 absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::Start(const Options& options,
                                                               engine::Engine& engine,

@@ -126,6 +126,7 @@ class GrpcServer {
   static AdminPlace PlaceOf(const Options& options);
 
   GrpcServer(const Options& options, engine::Engine& engine, const Clock& clock);
+  admin::OperatorCheck MakeOperatorCheck() const;
   absl::Status Listen(const Options& options);
   absl::Status ListenForAll(const Options& options);
   absl::Status ListenForOperators(const Options& options);

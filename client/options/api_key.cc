@@ -31,11 +31,13 @@ absl::StatusOr<std::string> FirstKeyOf(absl::string_view text, absl::string_view
     const std::vector<absl::string_view> words =
         absl::StrSplit(line, absl::ByAnyChar(" \t\r"), absl::SkipEmpty());
     if (words.empty() || words.front().front() == '#') continue;
-    if (words.size() > 2 || !CanBeSent(words.back())) {
+    const bool has_role = words.size() == 3 && words.back() == "operator";
+    const absl::string_view key = words.size() == 1 ? words.front() : words[1];
+    if ((words.size() > 2 && !has_role) || !CanBeSent(key)) {
       return absl::InvalidArgumentError(
-          absl::StrCat(file, ": a line must be a key, or a name and a key"));
+          absl::StrCat(file, ": a line must be a key, or a name, a key and perhaps a role"));
     }
-    if (!absl::StartsWith(words.back(), "sha256:")) return std::string(words.back());
+    if (!absl::StartsWith(key, "sha256:")) return std::string(key);
     has_digest = true;
   }
   return absl::InvalidArgumentError(

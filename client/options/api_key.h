@@ -21,8 +21,8 @@ Option ApiKeyOption(Connection& connection);
 // are applied.
 absl::Status CheckApiKey(const Connection& connection);
 
-// The key of a file that is a key, or has lines "NAME KEY" as --api-key-file of latentd: the first
-// one there. INVALID_ARGUMENT begins with `file`.
+// The key of a file that is a key, or has lines "NAME KEY" and "NAME KEY operator" as
+// --api-key-file of latentd: the first one there. INVALID_ARGUMENT begins with `file`.
 absl::StatusOr<std::string> FirstKeyOf(absl::string_view text, absl::string_view file);
 
 // Returns the words on where the key comes from, for a call that was refused for its key or for the

@@ -11,12 +11,14 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "core/base/errors/status_macros.h"
 
 namespace latentd::tls {
 namespace {
 
 constexpr size_t kMostNameBytes = 64;
 constexpr size_t kLeastKeyBytes = 16, kMostKeyBytes = 512;
+constexpr absl::string_view kOperator = "operator";
 
 std::string DigestOf(absl::string_view key) {
   std::string digest(SHA256_DIGEST_LENGTH, '\0');
@@ -47,33 +49,41 @@ std::string DigestIn(absl::string_view digits) {
   return is_digest ? absl::HexStringToBytes(digits) : "";
 }
 
+// The digest that a line has for its key: the key's, or one that is written there.
+absl::StatusOr<std::string> DigestFor(absl::string_view key) {
+  absl::string_view digits = key;
+  if (absl::ConsumePrefix(&digits, "sha256:")) {
+    std::string digest = DigestIn(digits);
+    if (!digest.empty()) return digest;
+    return absl::InvalidArgumentError("sha256: must have 64 hexadecimal digits behind it");
+  }
+  if (IsKey(key)) return DigestOf(key);
+  return absl::InvalidArgumentError(absl::StrCat("the key must have from ", kLeastKeyBytes, " to ",
+                                                 kMostKeyBytes, " visible characters of ASCII"));
+}
+
 }  // namespace
 
 absl::StatusOr<ApiKeys::Entry> ApiKeys::ParseLine(absl::string_view line) {
   const std::vector<absl::string_view> words =
       absl::StrSplit(line, absl::ByAnyChar(" \t\r"), absl::SkipEmpty());
-  if (words.size() != 2) return absl::InvalidArgumentError("must be a name and a key");
+  const bool has_role = words.size() == 3 && words[2] == kOperator;
+  if (words.size() != 2 && !has_role) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("must be a name and a key, and for operators the word ", kOperator));
+  }
   if (!IsName(words[0])) {
     return absl::InvalidArgumentError("the name may have 64 letters, digits and ._- characters");
   }
-  absl::string_view digits = words[1];
-  if (absl::ConsumePrefix(&digits, "sha256:")) {
-    std::string digest = DigestIn(digits);
-    if (!digest.empty()) return Entry{std::string(words[0]), std::move(digest)};
-    return absl::InvalidArgumentError("sha256: must have 64 hexadecimal digits behind it");
-  }
-  if (!IsKey(words[1])) {
-    return absl::InvalidArgumentError(absl::StrCat("the key must have from ", kLeastKeyBytes,
-                                                   " to ", kMostKeyBytes,
-                                                   " visible characters of ASCII"));
-  }
-  return Entry{std::string(words[0]), DigestOf(words[1])};
+  ASSIGN_OR_RETURN(std::string digest, DigestFor(words[1]));
+  return Entry{{std::string(words[0]), has_role}, std::move(digest)};
 }
 
 absl::Status ApiKeys::Add(Entry entry) {
   for (const Entry& other : entries_) {
     if (other.digest != entry.digest) continue;
-    return absl::InvalidArgumentError(absl::StrCat("the key is that of ", other.name, " too"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("the key is that of ", other.holder.name, " too"));
   }
   entries_.push_back(std::move(entry));
   return absl::OkStatus();
@@ -97,13 +107,14 @@ absl::StatusOr<ApiKeys> ApiKeys::Parse(absl::string_view text, absl::string_view
   return keys;
 }
 
-std::string ApiKeys::NameOf(absl::string_view key) const {
+std::optional<ApiKeys::Holder> ApiKeys::HolderOf(absl::string_view key) const {
   const std::string digest = DigestOf(key);
   const Entry* found = nullptr;
   for (const Entry& entry : entries_) {
     if (CRYPTO_memcmp(entry.digest.data(), digest.data(), digest.size()) == 0) found = &entry;
   }
-  return found == nullptr ? "" : found->name;
+  if (found == nullptr) return std::nullopt;
+  return found->holder;
 }
 
 }  // namespace latentd::tls

@@ -1,6 +1,7 @@
 // Keys that callers show, as passwords: a file says whose each is.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,19 +13,24 @@ namespace latentd::tls {
 // Immutable, thread-safe.
 class ApiKeys {
  public:
-  // Lines "NAME KEY" with blanks between them; empty lines, and those that begin with "#", are
-  // skipped. A name has 1 to 64 letters, digits and ._- characters; a key 16 to 512 visible
-  // characters of ASCII, or it is "sha256:" with the 64 hexadecimal digits of its SHA-256. A name
-  // may have several keys. INVALID_ARGUMENT begins with `file` and the number of the line, and has
-  // no key in it.
+  struct Holder {
+    std::string name;
+    bool is_operator = false;  // may do what those who run the server may, beside drawing
+  };
+
+  // Lines "NAME KEY" or "NAME KEY operator" with blanks between them; empty lines, and those that
+  // begin with "#", are skipped. A name has 1 to 64 letters, digits and ._- characters; a key 16 to
+  // 512 visible characters of ASCII, or it is "sha256:" with the 64 hexadecimal digits of its
+  // SHA-256. A name may have several keys, and each its own role. INVALID_ARGUMENT begins with
+  // `file` and the number of the line, and has no key in it.
   static absl::StatusOr<ApiKeys> Parse(absl::string_view text, absl::string_view file);
 
-  // The caller whose key it is; empty: no caller's. It takes as long whichever it is.
-  std::string NameOf(absl::string_view key) const;
+  // The holder of the key; none: it is no caller's. It takes as long whichever it is.
+  std::optional<Holder> HolderOf(absl::string_view key) const;
 
  private:
   struct Entry {
-    std::string name;
+    Holder holder;
     std::string digest;
   };
 

@@ -53,6 +53,8 @@ grpc::ServerUnaryReactor* AdaptersService::Change(const char* method,
                                                   const grpc::ByteBuffer& bytes,
                                                   grpc::ByteBuffer& response, Act act) {
   return calls::StartOrRefuse(context, [&] {
+    const absl::Status judged = changing_.CheckCaller(context);
+    if (!judged.ok()) return calls::FinishNow(context, judged);
     absl::StatusOr<Request> request = calls::ReadRequest<Request>(bytes);
     if (!request.ok()) return calls::FinishNow(context, request.status());
     return RunOnWorker(changing_, context, method,

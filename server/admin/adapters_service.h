@@ -21,8 +21,8 @@ using AdaptersServiceBase = latent::v1::Adapters::WithRawCallbackMethod_ListAdap
 // Thread-safe.
 class AdaptersService final : public AdaptersServiceBase {
  public:
-  explicit AdaptersService(engine::Engine& engine)
-      : engine_(engine), listing_("adapters-list"), changing_("adapters-change") {}
+  AdaptersService(engine::Engine& engine, const OperatorCheck& check)
+      : engine_(engine), listing_("adapters-list", check), changing_("adapters-change", check) {}
 
   grpc::ServerUnaryReactor* ListAdapters(grpc::CallbackServerContext* context,
                                          const grpc::ByteBuffer* request,

@@ -35,11 +35,13 @@ absl::Status CheckLevel(const v1::SetLogLevelRequest& request) {
 }  // namespace
 
 AdminService::AdminService(engine::Engine& engine, std::string version,
-                           AskClientMemory client_memory, RequestStop request_stop)
+                           AskClientMemory client_memory, RequestStop request_stop,
+                           OperatorCheck check)
     : engine_(engine),
       version_(std::move(version)),
       client_memory_(std::move(client_memory)),
       request_stop_(std::move(request_stop)),
+      check_(std::move(check)),
       watches_([this](const std::string&) { return Status(); }) {}
 
 v1::ServerStatus AdminService::Status() const { return ToProto(engine_.status(), version_); }
@@ -49,15 +51,17 @@ grpc::ServerUnaryReactor* AdminService::GetServerStatus(grpc::CallbackServerCont
                                                         grpc::ByteBuffer* response) {
   return calls::AnswerNow<v1::GetServerStatusRequest, v1::ServerStatus>(
       *context, *request, *response,
-      [this](const v1::GetServerStatusRequest&, v1::ServerStatus& status) {
+      [this, context](const v1::GetServerStatusRequest&, v1::ServerStatus& status) {
+        RETURN_IF_ERROR(check_(*context));
         status = Status();
         return absl::OkStatus();
       });
 }
 
 grpc::ServerWriteReactor<grpc::ByteBuffer>* AdminService::WatchServerStatus(
-    grpc::CallbackServerContext*, const grpc::ByteBuffer* request) {
+    grpc::CallbackServerContext* context, const grpc::ByteBuffer* request) {
   return calls::StartOrRefuseWrite([&]() -> absl::StatusOr<calls::WriteReactor*> {
+    RETURN_IF_ERROR(check_(*context));
     RETURN_IF_ERROR(calls::ReadRequest<v1::WatchServerStatusRequest>(*request).status());
     return watches_.Start("");
   });
@@ -68,7 +72,8 @@ grpc::ServerUnaryReactor* AdminService::GetMemoryReport(grpc::CallbackServerCont
                                                         grpc::ByteBuffer* response) {
   return calls::AnswerNow<v1::GetMemoryReportRequest, v1::MemoryReport>(
       *context, *request, *response,
-      [this](const v1::GetMemoryReportRequest&, v1::MemoryReport& report) {
+      [this, context](const v1::GetMemoryReportRequest&, v1::MemoryReport& report) {
+        RETURN_IF_ERROR(check_(*context));
         report = ToProto(engine_.graphs().memory());
         for (const process::ClientBytes& bytes : client_memory_()) {
           *report.add_clients() = ToProto(bytes);
@@ -82,7 +87,8 @@ grpc::ServerUnaryReactor* AdminService::Drain(grpc::CallbackServerContext* conte
                                               grpc::ByteBuffer* response) {
   return calls::AnswerNow<v1::DrainRequest, v1::DrainResponse>(
       *context, *request, *response,
-      [this, context](const v1::DrainRequest& drain, v1::DrainResponse&) {
+      [this, context](const v1::DrainRequest& drain, v1::DrainResponse&) -> absl::Status {
+        RETURN_IF_ERROR(check_(*context));
         ASSIGN_OR_RETURN(const std::optional<absl::Duration> timeout, ReadTimeout(drain));
         process::Log(v1::INFO, "admin", {{"method", "Drain"}, {"peer", context->peer()}});
         request_stop_(timeout);
@@ -95,7 +101,8 @@ grpc::ServerUnaryReactor* AdminService::SetLogLevel(grpc::CallbackServerContext*
                                                     grpc::ByteBuffer* response) {
   return calls::AnswerNow<v1::SetLogLevelRequest, v1::SetLogLevelResponse>(
       *context, *request, *response,
-      [context](const v1::SetLogLevelRequest& wanted, v1::SetLogLevelResponse& changed) {
+      [this, context](const v1::SetLogLevelRequest& wanted, v1::SetLogLevelResponse& changed) {
+        RETURN_IF_ERROR(check_(*context));
         RETURN_IF_ERROR(CheckLevel(wanted));
         changed.set_previous(process::ChangeLogLevel(wanted.level()));
         process::Log(v1::INFO, "admin",

@@ -35,7 +35,7 @@ using AdminServiceBase = latent::v1::Admin::WithRawCallbackMethod_GetServerStatu
 class AdminService final : public AdminServiceBase {
  public:
   AdminService(engine::Engine& engine, std::string version, AskClientMemory client_memory,
-               RequestStop request_stop);
+               RequestStop request_stop, OperatorCheck check);
 
   // The engine's status has changed.
   void UpdateWatches() { watches_.Update(); }
@@ -64,6 +64,7 @@ class AdminService final : public AdminServiceBase {
   const std::string version_;
   const AskClientMemory client_memory_;
   const RequestStop request_stop_;
+  const OperatorCheck check_;
   calls::Watches<latent::v1::ServerStatus> watches_;
 };
 

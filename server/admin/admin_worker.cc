@@ -12,8 +12,8 @@ constexpr absl::Duration kRetryDelay = absl::Seconds(5);
 
 }  // namespace
 
-AdminWorker::AdminWorker(const std::string& thread_name)
-    : worker_(thread_name, kMaxWaitingWork + 1) {}
+AdminWorker::AdminWorker(const std::string& thread_name, OperatorCheck check)
+    : check_(std::move(check)), worker_(thread_name, kMaxWaitingWork + 1) {}
 
 absl::Status AdminWorker::Add(std::function<void()> work) {
   if (worker_.TryAdd(std::move(work))) return absl::OkStatus();

@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "core/base/threads/worker.h"
+#include "server/admin/operator_check.h"
 
 namespace latentd::server::admin {
 
@@ -16,7 +17,12 @@ inline constexpr size_t kMaxWaitingWork = 16;
 class AdminWorker {
  public:
   // `thread_name` has at most 15 bytes.
-  explicit AdminWorker(const std::string& thread_name);
+  AdminWorker(const std::string& thread_name, OperatorCheck check);
+
+  // Judges the caller of a call whose work is to be added.
+  absl::Status CheckCaller(const grpc::CallbackServerContext& context) const {
+    return check_(context);
+  }
 
   // `work` runs once, later, iff this returns OK; RESOURCE_EXHAUSTED (reason QUEUE_FULL, with a
   // retry delay) where kMaxWaitingWork wait behind one that runs.
@@ -27,6 +33,7 @@ class AdminWorker {
   void Continue(std::function<void()> work);
 
  private:
+  const OperatorCheck check_;
   Worker worker_;  // runs, when it goes, what still waits
 };
 

@@ -51,14 +51,16 @@ void Warm(engine::GraphAdmin& graphs, const engine::GraphSelector& selector, boo
 
 }  // namespace
 
-GraphCacheService::GraphCacheService(generation::CallEnvironment environment, Imports imports)
+GraphCacheService::GraphCacheService(generation::CallEnvironment environment, Imports imports,
+                                     OperatorCheck check)
     : environment_(environment),
       imports_(imports),
+      check_(std::move(check)),
       exports_now_(kMaxExports),
       imports_now_(kMaxImports),
-      preparing_("admin-prepare"),
-      files_("admin-files"),
-      listing_("admin-list") {}
+      preparing_("admin-prepare", check_),
+      files_("admin-files", check_),
+      listing_("admin-list", check_) {}
 
 template <typename Request, typename Act>
 grpc::ServerUnaryReactor* GraphCacheService::ActOn(AdminWorker& worker, absl::string_view method,
@@ -66,6 +68,8 @@ grpc::ServerUnaryReactor* GraphCacheService::ActOn(AdminWorker& worker, absl::st
                                                    const grpc::ByteBuffer& bytes,
                                                    grpc::ByteBuffer& response, Act act) {
   return calls::StartOrRefuse(context, [&] {
+    const absl::Status judged = worker.CheckCaller(context);
+    if (!judged.ok()) return calls::FinishNow(context, judged);
     Request request;
     absl::StatusOr<engine::GraphSelector> selector = ReadSelector(bytes, request);
     if (!selector.ok()) return calls::FinishNow(context, selector.status());
@@ -114,6 +118,7 @@ grpc::ServerUnaryReactor* GraphCacheService::GetGraph(grpc::CallbackServerContex
 grpc::ServerWriteReactor<grpc::ByteBuffer>* GraphCacheService::WarmBuckets(
     grpc::CallbackServerContext* context, const grpc::ByteBuffer* bytes) {
   return calls::StartOrRefuseWrite([&]() -> absl::StatusOr<calls::WriteReactor*> {
+    RETURN_IF_ERROR(check_(*context));
     v1::WarmBucketsRequest request;
     ASSIGN_OR_RETURN(const engine::GraphSelector selector, ReadSelector(*bytes, request));
     const auto stream = WarmStream::Start(environment_, *context);
@@ -177,6 +182,7 @@ grpc::ServerUnaryReactor* GraphCacheService::PinGraphs(grpc::CallbackServerConte
 grpc::ServerWriteReactor<grpc::ByteBuffer>* GraphCacheService::ExportGraphs(
     grpc::CallbackServerContext* context, const grpc::ByteBuffer* bytes) {
   return calls::StartOrRefuseWrite([&]() -> absl::StatusOr<calls::WriteReactor*> {
+    RETURN_IF_ERROR(check_(*context));
     v1::ExportGraphsRequest request;
     ASSIGN_OR_RETURN(engine::GraphSelector selector, ReadSelector(*bytes, request));
     std::shared_ptr<void> ticket = exports_now_.Take();
@@ -188,6 +194,7 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* GraphCacheService::ExportGraphs(
 grpc::ServerReadReactor<grpc::ByteBuffer>* GraphCacheService::ImportGraphs(
     grpc::CallbackServerContext* context, grpc::ByteBuffer* response) {
   return calls::StartOrRefuseRead([&]() -> absl::StatusOr<calls::ReadReactor*> {
+    RETURN_IF_ERROR(check_(*context));
     absl::StatusOr<std::shared_ptr<void>> ticket = AdmitImport();
     if (!ticket.ok()) {
       LogAdminCall("ImportGraphs", context->peer(), ticket.status());

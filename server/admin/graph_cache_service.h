@@ -35,7 +35,7 @@ class GraphCacheService final : public GraphCacheServiceBase {
     ImportLimits limits;
   };
 
-  GraphCacheService(generation::CallEnvironment environment, Imports imports);
+  GraphCacheService(generation::CallEnvironment environment, Imports imports, OperatorCheck check);
 
   grpc::ServerUnaryReactor* ListGraphs(grpc::CallbackServerContext* context,
                                        const grpc::ByteBuffer* request,
@@ -78,6 +78,7 @@ class GraphCacheService final : public GraphCacheServiceBase {
 
   const generation::CallEnvironment environment_;
   const Imports imports_;
+  const OperatorCheck check_;
   Tickets exports_now_;
   Tickets imports_now_;
   AdminWorker preparing_;

@@ -20,8 +20,8 @@ using ModelsServiceBase = latent::v1::Models::WithRawCallbackMethod_ListModels<
 // Thread-safe.
 class ModelsService final : public ModelsServiceBase {
  public:
-  explicit ModelsService(engine::Engine& engine)
-      : engine_(engine), listing_("models-list"), changing_("models-change") {}
+  ModelsService(engine::Engine& engine, const OperatorCheck& check)
+      : engine_(engine), listing_("models-list", check), changing_("models-change", check) {}
 
   grpc::ServerUnaryReactor* ListModels(grpc::CallbackServerContext* context,
                                        const grpc::ByteBuffer* request,

@@ -23,17 +23,20 @@ namespace latentd::server::admin {
 
 // The reactor of the call, which ends with what `work` returns; a call that was cancelled before
 // its turn does no work. Leaves a log line with `method`, unless that is empty: what only reads
-// leaves none. Thread-safe.
+// leaves none. REQUIRES: the worker has judged its caller. Thread-safe.
 grpc::ServerUnaryReactor* RunOnWorker(AdminWorker& worker, grpc::CallbackServerContext& context,
                                       absl::string_view method, std::function<absl::Status()> work);
 
-// The same for a call that only reads: `answer` fills the response. A request that cannot be read
-// never reaches it. `bytes` and `response` are gRPC's, and alive as long as the call.
+// The same for a call that only reads, by an operator: `answer` fills the response. A request that
+// cannot be read never reaches it. `bytes` and `response` are gRPC's, and alive as long as the
+// call.
 template <typename Request, typename Response, typename Answer>
 grpc::ServerUnaryReactor* AnswerOnWorker(AdminWorker& worker, grpc::CallbackServerContext& context,
                                          const grpc::ByteBuffer& bytes, grpc::ByteBuffer& response,
                                          Answer answer) {
   return calls::StartOrRefuse(context, [&] {
+    const absl::Status judged = worker.CheckCaller(context);
+    if (!judged.ok()) return calls::FinishNow(context, judged);
     absl::StatusOr<Request> request = calls::ReadRequest<Request>(bytes);
     if (!request.ok()) return calls::FinishNow(context, request.status());
     return RunOnWorker(

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
+#include "core/base/errors/status_macros.h"
 #include "server/generation/caller.h"
 #include "server/generation/shown_key.h"
 
@@ -20,24 +21,38 @@ std::string MetadataOf(const grpc::CallbackServerContext& context, const char* n
 
 constexpr char kAuthorization[] = "authorization", kApiKey[] = "x-api-key";
 
+// REQUIRES: calls need a key.
+absl::StatusOr<generation::KeyHolder> HolderOf(const generation::CallEnvironment& environment,
+                                               const grpc::CallbackServerContext& context) {
+  const std::string authorization = MetadataOf(context, kAuthorization);
+  const std::string api_key = MetadataOf(context, kApiKey);
+  return generation::CheckKey(environment, generation::Transport::kGrpc, {authorization, api_key});
+}
+
 }  // namespace
 
 absl::Status CheckKey(const generation::CallEnvironment& environment,
                       const grpc::CallbackServerContext& context) {
-  if (environment.caller_of_key == nullptr) return absl::OkStatus();
-  const std::string authorization = MetadataOf(context, kAuthorization);
-  const std::string api_key = MetadataOf(context, kApiKey);
-  return generation::CheckKey(environment, generation::Transport::kGrpc, {authorization, api_key})
-      .status();
+  if (environment.holder_of_key == nullptr) return absl::OkStatus();
+  return HolderOf(environment, context).status();
+}
+
+absl::Status CheckOperator(const generation::CallEnvironment& environment,
+                           const grpc::CallbackServerContext& context) {
+  if (environment.holder_of_key == nullptr) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const generation::KeyHolder holder, HolderOf(environment, context));
+  if (holder.is_operator) return absl::OkStatus();
+  return absl::PermissionDeniedError(
+      "the API key is for drawing: its line in the server's --api-key-file has no operator");
 }
 
 std::string CallerOf(const generation::CallEnvironment& environment,
                      const grpc::CallbackServerContext& context) {
-  if (environment.caller_of_key != nullptr) {
+  if (environment.holder_of_key != nullptr) {
     // It may have left the file since it was checked.
-    absl::StatusOr<std::string> caller = environment.caller_of_key(
+    absl::StatusOr<generation::KeyHolder> holder = environment.holder_of_key(
         MetadataOf(context, kAuthorization), MetadataOf(context, kApiKey));
-    if (caller.ok()) return *std::move(caller);
+    if (holder.ok()) return std::move(holder->caller);
   }
   const auto identity = context.auth_context();
   if (identity == nullptr || !identity->IsPeerAuthenticated()) {

@@ -17,6 +17,10 @@ namespace latentd::server::calls {
 absl::Status CheckKey(const generation::CallEnvironment& environment,
                       const grpc::CallbackServerContext& context);
 
+// The same for a method of operators, and PERMISSION_DENIED for a key that is not one of theirs.
+absl::Status CheckOperator(const generation::CallEnvironment& environment,
+                           const grpc::CallbackServerContext& context);
+
 // By its key's name, else by that in its certificate, else by its host
 // (server/generation/caller.h).
 std::string CallerOf(const generation::CallEnvironment& environment,

@@ -128,7 +128,8 @@ Who may call (PEM files but the last, read again when they change)
   --admin-tls-client-ca=FILE
                           the same at --admin-listen=HOST:PORT, of operators
   --api-key-file=FILE     ask callers at --listen and --http-listen for a key: a line of the file is NAME KEY, of 16 characters
-                          or more, or sha256: and its digest. They show it as Authorization: Bearer KEY
+                          or more, or sha256: and its digest; with the word operator behind it, it shows memory and
+                          graphs over HTTP, too. They show it as Authorization: Bearer KEY
 
 How much
   --threads=N             for computing on a CPU; at most, and by default, as many as this process may use CPUs

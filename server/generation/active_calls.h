@@ -27,11 +27,17 @@ inline constexpr absl::Duration kStallLimit = absl::Seconds(60);
 class ActiveCalls;
 class KeptStreams;
 
-// The caller whose key a call shows, by the values of its metadata or headers "authorization" and
+// The caller whose key a call shows.
+struct KeyHolder {
+  std::string caller;  // "key:NAME"
+  bool is_operator = false;
+};
+
+// The holder of a call's key, by the values of its metadata or headers "authorization" and
 // "x-api-key", of which empty ones are not there. UNAUTHENTICATED: it is no key of this server's.
 // Thread-safe.
-using KeyCheck = std::function<absl::StatusOr<std::string>(absl::string_view authorization,
-                                                           absl::string_view api_key)>;
+using KeyCheck = std::function<absl::StatusOr<KeyHolder>(absl::string_view authorization,
+                                                         absl::string_view api_key)>;
 
 // Objects that calls need; all of them outlive the calls.
 struct CallEnvironment {
@@ -40,7 +46,7 @@ struct CallEnvironment {
   ActiveCalls& calls;
   KeptStreams& kept;
   tracing::SpanSender* spans = nullptr;  // null: spans go nowhere
-  KeyCheck caller_of_key = nullptr;      // null: callers need no key
+  KeyCheck holder_of_key = nullptr;      // null: callers need no key
 };
 
 // One call, as seen from outside of it. It owns itself from Enter, which its maker calls,

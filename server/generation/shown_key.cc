@@ -2,15 +2,14 @@
 
 namespace latentd::server::generation {
 
-absl::StatusOr<std::string> CheckKey(const CallEnvironment& environment, Transport transport,
-                                     const ShownKey& shown) {
-  absl::StatusOr<std::string> caller =
-      environment.caller_of_key(shown.authorization, shown.api_key);
-  if (!caller.ok()) {
+absl::StatusOr<KeyHolder> CheckKey(const CallEnvironment& environment, Transport transport,
+                                   const ShownKey& shown) {
+  absl::StatusOr<KeyHolder> holder = environment.holder_of_key(shown.authorization, shown.api_key);
+  if (!holder.ok()) {
     CountRefusedKey(environment.engine.metrics(), transport,
                     !shown.authorization.empty() || !shown.api_key.empty());
   }
-  return caller;
+  return holder;
 }
 
 }  // namespace latentd::server::generation

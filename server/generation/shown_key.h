@@ -3,8 +3,6 @@
 // Thread-safe: free functions without state.
 #pragma once
 
-#include <string>
-
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "server/generation/active_calls.h"
@@ -17,9 +15,9 @@ struct ShownKey {
   absl::string_view authorization, api_key;
 };
 
-// The caller whose key it is. UNAUTHENTICATED, which is counted: it is no key of this server's.
-// REQUIRES: `environment` asks callers for keys.
-absl::StatusOr<std::string> CheckKey(const CallEnvironment& environment, Transport transport,
-                                     const ShownKey& shown);
+// The key's holder. UNAUTHENTICATED, which is counted: it is no key of this server's. REQUIRES:
+// `environment` asks callers for keys.
+absl::StatusOr<KeyHolder> CheckKey(const CallEnvironment& environment, Transport transport,
+                                   const ShownKey& shown);
 
 }  // namespace latentd::server::generation

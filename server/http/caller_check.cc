@@ -1,5 +1,7 @@
 #include "server/http/caller_check.h"
 
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "core/base/errors/status_macros.h"
@@ -9,10 +11,13 @@
 namespace latentd::server::http {
 namespace {
 
-absl::StatusOr<std::string> CallerByKey(const generation::CallEnvironment& environment,
-                                        const Request& request) {
-  return generation::CheckKey(environment, generation::Transport::kHttp,
-                              {request.Find("authorization"), request.Find("x-api-key")});
+absl::StatusOr<Caller> CallerByKey(const generation::CallEnvironment& environment,
+                                   const Request& request) {
+  ASSIGN_OR_RETURN(
+      generation::KeyHolder holder,
+      generation::CheckKey(environment, generation::Transport::kHttp,
+                           {request.Find("authorization"), request.Find("x-api-key")}));
+  return Caller{std::move(holder.caller), holder.is_operator};
 }
 
 std::string CallerBy(const PeerCertificate& certificate) {
@@ -21,17 +26,19 @@ std::string CallerBy(const PeerCertificate& certificate) {
 
 }  // namespace
 
-absl::StatusOr<std::string> CheckCaller(const Service& service, const Route* route,
-                                        const Request& request, absl::string_view peer,
-                                        const PeerCertificate& certificate) {
-  if (route != nullptr && route->open_to_all) return generation::HostOf(peer);
+absl::StatusOr<Caller> CheckCaller(const Service& service, const Route* route,
+                                   const Request& request, absl::string_view peer,
+                                   const PeerCertificate& certificate) {
+  Caller stranger = {generation::HostOf(peer), service.trusts_all};
+  if (route != nullptr && route->open_to_all) return stranger;
   if (service.clients != nullptr) {
     RETURN_IF_ERROR(service.clients->Check(certificate.certificate, certificate.chain));
   }
-  if (service.environment.caller_of_key != nullptr) {
+  if (service.environment.holder_of_key != nullptr) {
     return CallerByKey(service.environment, request);
   }
-  return service.clients != nullptr ? CallerBy(certificate) : generation::HostOf(peer);
+  if (service.clients != nullptr) return Caller{CallerBy(certificate)};
+  return stranger;
 }
 
 }  // namespace latentd::server::http

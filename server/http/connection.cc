@@ -225,7 +225,7 @@ class WireConnection final : public Connection,
   }
 
   generation::Client ClientOfRequest() const {
-    return {.caller = judged_.caller,
+    return {.caller = judged_.caller.name,
             .peer = peer_,
             .deadline = judged_.deadline,
             .trace_parent = std::string(request_.Find("traceparent")),
@@ -250,7 +250,7 @@ class WireConnection final : public Connection,
       return Refuse(entered);
     }
     call_ = call;
-    service_.running.Add(judged_.caller, call);
+    service_.running.Add(judged_.caller.name, call);
     Watch();
     Arm(kCommentPause);
     const bool at_once = request_.body.size() <= kReadAtOnce;

@@ -11,6 +11,15 @@
 namespace latentd::server::http {
 namespace {
 
+absl::Status CheckRole(const Route& route, const Caller& caller) {
+  if (!route.for_operators || caller.is_operator) return absl::OkStatus();
+  return absl::PermissionDeniedError(
+      "memory and graphs are for operators: who has a key with that role, or asks on a loopback "
+      "address without keys and client certificates; `latent memory` and `latent graphs` show "
+      "them, "
+      "too");
+}
+
 // Judges where it leads, who it comes from, and how large its body may be.
 absl::Status JudgeRoute(const Service& service, const RequestHead& head, absl::string_view peer,
                         const PeerCertificate& certificate, Judgement& judged) {
@@ -24,6 +33,7 @@ absl::Status JudgeRoute(const Service& service, const RequestHead& head, absl::s
   ASSIGN_OR_RETURN(judged.caller, CheckCaller(service, found.route, request, peer, certificate));
   judged.allow = std::move(found.allow);
   if (found.route == nullptr) return found.status;
+  RETURN_IF_ERROR(CheckRole(*found.route, judged.caller));
   ASSIGN_OR_RETURN(judged.deadline, DeadlineOf(request, service.environment.clock.Wall()));
   judged.most_bytes = MostBodyBytes(*found.route, request, service.max_request_bytes);
   judged.body_bytes = head.length ? static_cast<int64_t>(*head.length) : judged.most_bytes;

@@ -27,7 +27,7 @@ struct Judgement {
   std::string allow;          // the methods of a path that has others
   const Route* route = nullptr;
   // Set where it is not refused, and no preflight:
-  std::string caller;
+  Caller caller;
   absl::Time deadline;
   int64_t most_bytes = 0;  // its body may have so many
   int64_t body_bytes = 0;  // it has so many, or may have where it does not say

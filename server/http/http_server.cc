@@ -64,15 +64,16 @@ absl::StatusOr<Tcp::endpoint> EndpointOf(asio::io_context& io, const std::string
 
 // Clients that may ask a loopback address without more are taken for those who run the server, but
 // for pages of other origins.
-RouteOptions RouteOptionsOf(const HttpServer::Options& options,
-                            const generation::CallEnvironment& environment) {
+bool TrustsAll(const HttpServer::Options& options, const generation::CallEnvironment& environment) {
   const bool asks_clients = options.tls != nullptr && options.tls->clients() != nullptr;
-  const bool asks_keys = environment.caller_of_key != nullptr;
+  const bool asks_keys = environment.holder_of_key != nullptr;
+  return IsLoopback(options.listen) && !asks_clients && !asks_keys && options.cors_origins.empty();
+}
+
+RouteOptions RouteOptionsOf(const HttpServer::Options& options) {
   return {.version = options.version,
           .defaults = options.defaults,
           .has_page = options.has_page,
-          .for_operators = IsLoopback(options.listen) && !asks_clients && !asks_keys &&
-                           options.cors_origins.empty(),
           .client_memory = options.client_memory};
 }
 
@@ -84,12 +85,13 @@ class HttpServer::Port {
        const process::Health& health)
       : service_{.environment = environment,
                  .metrics = HttpMetrics(environment.engine.metrics()),
-                 .router = Router(MakeRoutes(environment.engine, health, running_,
-                                             RouteOptionsOf(options, environment))),
+                 .router = Router(
+                     MakeRoutes(environment.engine, health, running_, RouteOptionsOf(options))),
                  .running = running_,
                  .max_request_bytes = options.max_request_bytes,
                  .clients = options.tls == nullptr ? nullptr : options.tls->clients(),
                  .loopback_only = IsLoopback(options.listen),
+                 .trusts_all = TrustsAll(options, environment),
                  .cors_origins = options.cors_origins,
                  .bodies = BodyBudget(kBodies * (options.max_request_bytes + kBesideRequest))},
         readers_(kReaders),

@@ -23,6 +23,7 @@ struct Service {
   int64_t max_request_bytes;            // most of a request, whose picture is no text
   tls::ClientCheck* clients = nullptr;  // null: any client
   bool loopback_only = false;           // it listens on this machine alone
+  bool trusts_all = false;              // callers of whom nothing is asked run the server
   Origins cors_origins;                 // origin.h
   BodyBudget bodies;
   std::atomic<bool> draining = false;

@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include <cerrno>
+#include <optional>
 #include <utility>
 
 #include "absl/memory/memory.h"
@@ -66,14 +67,14 @@ void ApiKeyFile::Refresh() {
   }
 }
 
-absl::StatusOr<std::string> ApiKeyFile::Check(absl::string_view authorization,
-                                              absl::string_view api_key) {
+absl::StatusOr<latentd::tls::ApiKeys::Holder> ApiKeyFile::Check(absl::string_view authorization,
+                                                                absl::string_view api_key) {
   const auto keys = keys_->value();
-  std::string name;
+  std::optional<latentd::tls::ApiKeys::Holder> holder;
   const std::string key = KeyIn(authorization);
-  if (!key.empty()) name = keys->NameOf(key);
-  if (name.empty() && !api_key.empty()) name = keys->NameOf(api_key);
-  if (!name.empty()) return absl::StrCat("key:", name);
+  if (!key.empty()) holder = keys->HolderOf(key);
+  if (!holder && !api_key.empty()) holder = keys->HolderOf(api_key);
+  if (holder) return *std::move(holder);
   const bool has_one = !authorization.empty() || !api_key.empty();
   const absl::Status refused = absl::UnauthenticatedError(
       has_one ? "the API key is none of this server's"

@@ -25,10 +25,11 @@ class ApiKeyFile {
   // so.
   void Refresh();
 
-  // The caller, "key:NAME", by the values of the metadata or headers of these names; empty: there
-  // are none. A key is "Bearer KEY", or "Basic" with a name of no matter and the key as password,
-  // or by itself in the second. UNAUTHENTICATED, which is logged once a second.
-  absl::StatusOr<std::string> Check(absl::string_view authorization, absl::string_view api_key);
+  // The key's holder by the values of the metadata or headers of these names; empty: there are
+  // none. A key is "Bearer KEY", or "Basic" with a name of no matter and the key as password, or by
+  // itself in the second. UNAUTHENTICATED, which is logged once a second.
+  absl::StatusOr<latentd::tls::ApiKeys::Holder> Check(absl::string_view authorization,
+                                                      absl::string_view api_key);
 
  private:
   using Files = FollowedFiles<latentd::tls::ApiKeys>;

@@ -25,12 +25,19 @@ TEST(FirstKeyTest, IsTheOneOfTheFirstLineThatHasOne) {
   EXPECT_EQ(FirstKeyOf("# of us\n\nold sha256:00\nweb\tthe-key-of-web\nan other\n", "keys")
                 .value_or("none"),
             "the-key-of-web");
+  EXPECT_EQ(
+      FirstKeyOf("admin sha256:00 operator\nadmin\tthe-key operator\n", "keys").value_or("none"),
+      "the-key");
 }
 
 TEST(FirstKeyTest, AFileWithoutAKeyThatCanBeShownIsAnError) {
   EXPECT_THAT(FirstKeyOf("\n# nothing\n", "keys"), StatusIs(kWrong, "keys: no key"));
   EXPECT_THAT(FirstKeyOf("web sha256:00\n", "keys"),
               StatusIs(kWrong, HasSubstr("digests, and no key")));
+  EXPECT_THAT(FirstKeyOf("admin the-key artist\n", "keys"),
+              StatusIs(kWrong, AllOf(HasSubstr("a role"), Not(HasSubstr("the-key")))));
+  EXPECT_THAT(FirstKeyOf("admin the-key operator more\n", "keys"),
+              StatusIs(kWrong, HasSubstr("a role")));
   EXPECT_THAT(FirstKeyOf("web schl\xc3\xbcssel\n", "keys"),
               StatusIs(kWrong, Not(HasSubstr("schl"))));
 }

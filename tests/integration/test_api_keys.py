@@ -28,16 +28,16 @@ class ApiKeysTest(unittest.TestCase):
         self.http = self.server.wait_for_log(
             lambda entry: entry["message"].startswith("http on "))["message"].removeprefix("http on ")
 
-    def put(self, key):
+    def put(self, key, *more):
         new = self.file.with_suffix(".new")
         new.touch(0o600)
-        new.write_text(f"web {key}\n")
+        new.write_text("\n".join([f"web {key}", *more, ""]))
         os.replace(new, self.file)
 
-    def by_http(self, key):
+    def by_http(self, key, path="/v1/models"):
         connection = http.client.HTTPConnection(self.http, timeout=DEADLINE)
         self.addCleanup(connection.close)
-        connection.request("GET", "/v1/models", headers={"Authorization": f"Bearer {key}"})
+        connection.request("GET", path, headers={"Authorization": f"Bearer {key}"})
         return connection.getresponse().status
 
     def draw(self, key, request_id):
@@ -57,11 +57,34 @@ class ApiKeysTest(unittest.TestCase):
         for key in (FIRST, SECOND):
             self.assertNotIn(key, self.server.log())
 
+    def test_a_role_opens_what_is_for_operators(self):
+        self.assertEqual(self.by_http(FIRST, "/latent/v1/memory"), 403)
+        self.put(FIRST, f"admin {SECOND} operator")
+        wait_until(lambda: self.by_http(SECOND) == 200, "the new key does not count")
+        for path in ("/latent/v1/memory", "/latent/v1/graphs"):
+            self.assertEqual((self.by_http(FIRST, path), self.by_http(SECOND, path)), (403, 200))
 
-    def latent(self, *arguments, key=None):
+    def test_operators_of_a_shared_socket_show_a_key(self):
+        self.put(FIRST, f"admin {SECOND} operator")
+        shared = Server(f"--api-key-file={self.file}", listen=f"unix:{self.file.with_name('shared.sock')}")
+        self.addCleanup(shared.kill)
+        address = shared.start().address
+        for command in (["status"], ["memory"], ["graphs", "list"], ["models"], ["adapters"]):
+            with self.subTest(command=command):
+                code, said = self.latent(*command, key=SECOND, server=address)
+                self.assertEqual(code, 0, said)
+                code, said = self.latent(*command, key=FIRST, server=address)
+                self.assertEqual(code, 4, said)
+                self.assertIn("the API key is for drawing", said)
+                code, said = self.latent(*command, server=address)
+                self.assertEqual(code, 4, said)
+                self.assertIn("(--api-key-file or $LATENTD_API_KEY gives it)", said)
+        self.assertEqual(self.latent("status")[0], 0)  # at the socket of its own
+
+    def latent(self, *arguments, key=None, server=None):
         """(exit code, what it said). `key`: that of the environment."""
         environment = {**os.environ, **({} if key is None else {"LATENTD_API_KEY": key})}
-        run = subprocess.run([server_process.options.latent, *arguments, f"--server={self.server.address}"], capture_output=True, text=True,
+        run = subprocess.run([server_process.options.latent, *arguments, f"--server={server or self.server.address}"], capture_output=True, text=True,
                              cwd=self.file.parent, env=environment, timeout=DEADLINE)
         return run.returncode, run.stdout + run.stderr
 

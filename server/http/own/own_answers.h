@@ -6,7 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "core/engine/engine.h"
 #include "server/http/exchange/exchange.h"
 #include "server/process/memory/client_memory.h"
@@ -21,26 +20,22 @@ class OwnAnswers {
  public:
   struct Options {
     std::string version;
-    // True: memory and graphs, which are for those who run the server, are shown to every caller.
-    bool for_operators = false;
     AskClientMemory client_memory;
   };
 
   OwnAnswers(engine::Engine& engine, Options options)
       : engine_(engine), options_(std::move(options)) {}
 
-  // ServerStatus.
-  Answer Status() const;
+  // ServerStatus; with reasons, which may quote drivers and name files, for operators alone.
+  Answer Status(bool for_operators) const;
   // GetCapabilitiesResponse, for that caller; UNAVAILABLE until the checkpoints are loaded.
   Answer Capabilities(const std::string& caller) const;
-  // MemoryReport.
+  // MemoryReport; for operators, as the next.
   Answer Memory() const;
   // ListGraphsResponse; may wait for a disk.
   Answer Graphs() const;
 
  private:
-  absl::Status CheckOperators() const;
-
   engine::Engine& engine_;
   const Options options_;
 };

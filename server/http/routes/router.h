@@ -14,15 +14,21 @@
 
 namespace latentd::server::http {
 
+struct Caller {
+  std::string name;          // as of server/generation/caller.h
+  bool is_operator = false;  // runs the server: sees more than what drawing needs
+};
+
 struct Route {
-  std::string method;         // "GET", which is HEAD too; "POST"
-  std::string path;           // "/v1/models"; one that ends with "/*" is of all that begin so
-  bool open_to_all = false;   // without a certificate or a key, too
-  bool has_picture = false;   // its body may be as large as a request for pictures
-  bool takes_time = false;    // its answer may wait for a disk
-  const char* api = "other";  // as metrics name it (latentd_http_responses_total)
-  // One of these. `caller` is as of server/generation/caller.h.
-  std::function<Answer(const Request& request, const std::string& caller)> answer = nullptr;
+  std::string method;          // "GET", which is HEAD too; "POST"
+  std::string path;            // "/v1/models"; one that ends with "/*" is of all that begin so
+  bool open_to_all = false;    // without a certificate or a key, too
+  bool for_operators = false;  // refused to others
+  bool has_picture = false;    // its body may be as large as a request for pictures
+  bool takes_time = false;     // its answer may wait for a disk
+  const char* api = "other";   // as metrics name it (latentd_http_responses_total)
+  // One of these.
+  std::function<Answer(const Request& request, const Caller& caller)> answer = nullptr;
   std::function<std::unique_ptr<Dialect>()> dialect = nullptr;
 };
 

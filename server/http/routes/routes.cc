@@ -46,7 +46,7 @@ Offer OfferOf(const engine::Engine& engine, const latent::v1::GenerateRequest& d
 
 Answer Say(const Json& json) { return {.body = AnswerBody(ToText(json))}; }
 
-Route Get(std::string path, std::function<Answer(const Request&, const std::string&)> answer) {
+Route Get(std::string path, std::function<Answer(const Request&, const Caller&)> answer) {
   return {.method = "GET", .path = std::move(path), .answer = std::move(answer)};
 }
 
@@ -112,7 +112,7 @@ void AddOpenAi(const std::string& prefix, engine::Engine& engine, const process:
   }));
 }
 
-Route Post(std::string path, std::function<Answer(const Request&, const std::string&)> answer) {
+Route Post(std::string path, std::function<Answer(const Request&, const Caller&)> answer) {
   return {.method = "POST", .path = std::move(path), .answer = std::move(answer)};
 }
 
@@ -177,12 +177,12 @@ void AddSdapi(engine::Engine& engine, const RunningCalls& running, const RouteOp
   routes.push_back(Post(at("options"), [&](const Request& request, const auto&) {
     return SetOptions(engine, request);
   }));
-  routes.push_back(Get(at("progress"), [&](const auto&, const std::string& caller) {
-    return Say(SdapiProgress(running.Of(caller)));
+  routes.push_back(Get(at("progress"), [&](const auto&, const Caller& caller) {
+    return Say(SdapiProgress(running.Of(caller.name)));
   }));
   for (const char* name : {"interrupt", "skip"}) {
-    routes.push_back(Post(at(name), [&](const auto&, const std::string& caller) {
-      for (const auto& call : running.Of(caller)) call->Interrupt();
+    routes.push_back(Post(at(name), [&](const auto&, const Caller& caller) {
+      for (const auto& call : running.Of(caller.name)) call->Interrupt();
       return Say(Json::object());
     }));
   }
@@ -209,13 +209,17 @@ void AddOwn(const std::shared_ptr<const OwnAnswers>& own, Routes& routes) {
   const auto get = [&](const char* name, auto answer) {
     routes.push_back(Get(absl::StrCat("/latent/v1/", name), std::move(answer)));
   };
-  get("status", [own](const auto&, const auto&) { return own->Status(); });
+  get("status",
+      [own](const auto&, const Caller& caller) { return own->Status(caller.is_operator); });
   get("capabilities",
-      [own](const auto&, const std::string& caller) { return own->Capabilities(caller); });
-  get("memory", [own](const auto&, const auto&) { return own->Memory(); });
-  routes.back().takes_time = true;
-  get("graphs", [own](const auto&, const auto&) { return own->Graphs(); });
-  routes.back().takes_time = true;
+      [own](const auto&, const Caller& caller) { return own->Capabilities(caller.name); });
+  const auto get_for_operators = [&](const char* name, auto answer) {
+    get(name, std::move(answer));
+    routes.back().for_operators = true;
+    routes.back().takes_time = true;
+  };
+  get_for_operators("memory", [own](const auto&, const auto&) { return own->Memory(); });
+  get_for_operators("graphs", [own](const auto&, const auto&) { return own->Graphs(); });
 }
 
 }  // namespace
@@ -244,7 +248,6 @@ Routes MakeRoutes(engine::Engine& engine, const process::Health& health,
   add("latentd", [&] {
     AddOwn(std::make_shared<const OwnAnswers>(
                engine, OwnAnswers::Options{.version = options.version,
-                                           .for_operators = options.for_operators,
                                            .client_memory = options.client_memory}),
            routes);
   });

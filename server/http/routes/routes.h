@@ -17,8 +17,7 @@ struct RouteOptions {
   std::string version;
   latent::v1::GenerateRequest defaults = {};  // request/http_defaults.h
   bool has_page = true;                       // page/page.h
-  bool for_operators = false;                 // both as of OwnAnswers
-  AskClientMemory client_memory = nullptr;
+  AskClientMemory client_memory = nullptr;    // as of OwnAnswers
 };
 
 // The engine, the health and the calls outlive the routes.

@@ -6,11 +6,15 @@
 #include <sys/stat.h>
 
 #include <fstream>
+#include <memory>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "latent/v1/adapters.pb.h"
+#include "latent/v1/models.pb.h"
 #include "nlohmann/json.hpp"
 #include "tests/server/http/http_client.h"
 #include "tests/server/running_server.h"
@@ -21,10 +25,12 @@ namespace {
 
 using ::latentd::testing::IsOk;
 using ::latentd::testing::StatusIs;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
 constexpr char kWebKey[] = "key-of-the-web-0", kBatchKey[] = "key-of-the-batch";
+constexpr char kOperatorKey[] = "key-of-operators";
 
 std::string Bearer(const std::string& key) { return "Bearer " + key; }
 
@@ -67,9 +73,10 @@ TEST_F(ApiKeyFileTest, AKeyComesInThreeWays) {
   const std::string basic = absl::Base64Escape(absl::StrCat("anybody:", kWebKey));
   for (const std::string& authorization :
        {Bearer(kWebKey), absl::StrCat("bearer  ", kWebKey, " "), "Basic " + basic}) {
-    const auto caller = keys->Check(authorization, "");
-    ASSERT_OK(caller) << authorization;
-    EXPECT_EQ(*caller, "key:web") << authorization;
+    const auto holder = keys->Check(authorization, "");
+    ASSERT_OK(holder) << authorization;
+    EXPECT_EQ(holder->name, "web") << authorization;
+    EXPECT_FALSE(holder->is_operator) << authorization;
   }
   EXPECT_THAT(keys->Check("", kWebKey), IsOk());
   EXPECT_THAT(keys->Check("Bearer none", kWebKey), IsOk());
@@ -184,6 +191,83 @@ TEST_F(ApiKeyFileTest, EveryMethodOfGrpcAsksForOne) {
   EXPECT_EQ(engine_.job_count(), 0u);
 }
 
+// Methods of the services for operators, "/latent.v1.Admin/Drain".
+std::vector<std::string> MethodsOfOperators() {
+  std::vector<std::string> methods;
+  for (const auto* file :
+       {latent::v1::Graph::descriptor()->file(), latent::v1::ServerStatus::descriptor()->file(),
+        latent::v1::ModelStatus::descriptor()->file(),
+        latent::v1::AdapterStatus::descriptor()->file()}) {
+    for (int i = 0; i < file->service_count(); ++i) {
+      const auto* service = file->service(i);
+      for (int j = 0; j < service->method_count(); ++j) {
+        methods.push_back(absl::StrCat("/", service->full_name(), "/", service->method(j)->name()));
+      }
+    }
+  }
+  return methods;
+}
+
+class SharedSocketTest : public ApiKeyFileTest {
+ protected:
+  void Serve() {
+    PutKeys(absl::StrCat("web ", kWebKey, "\nadmin ", kOperatorKey, " operator\n"));
+    ASSERT_OK_AND_ASSIGN(shared_keys_, ApiKeyFile::Open(file_, clock_));
+    const std::string address = "unix:" + directory_.File("listen.sock");
+    ASSERT_OK_AND_ASSIGN(
+        shared_,
+        GrpcServer::Start({.listen = address, .api_keys = shared_keys_.get(), .version = "test"},
+                          engine_, clock_));
+    stub_of_all_ = std::make_unique<grpc::GenericStub>(ChannelTo(address));
+  }
+
+  // The end of a call with an empty message. `key`: null for none.
+  grpc::StatusCode Call(const std::string& method, const char* key) {
+    grpc::ClientContext context;
+    if (key != nullptr) context.AddMetadata("authorization", Bearer(key));
+    const grpc::Slice nothing;
+    grpc::ByteBuffer request(&nothing, 1), response;
+    grpc::StatusCode code = grpc::StatusCode::OK;
+    absl::Notification ended;
+    stub_of_all_->UnaryCall(&context, method, {}, &request, &response, [&](grpc::Status status) {
+      code = status.error_code();
+      ended.Notify();
+    });
+    ended.WaitForNotification();
+    return code;
+  }
+
+ private:
+  std::unique_ptr<ApiKeyFile> shared_keys_;
+  std::unique_ptr<GrpcServer> shared_;
+  std::unique_ptr<grpc::GenericStub> stub_of_all_;
+};
+
+TEST_F(SharedSocketTest, WhatOperatorsMayNeedsTheirKey) {
+  Serve();
+  const std::vector<std::string> methods = MethodsOfOperators();
+  EXPECT_GT(methods.size(), 20u);
+  for (const std::string& method : methods) {
+    EXPECT_EQ(Call(method, nullptr), grpc::StatusCode::UNAUTHENTICATED) << method;
+    EXPECT_EQ(Call(method, kWebKey), grpc::StatusCode::PERMISSION_DENIED) << method;
+  }
+  for (const char* method : {"/latent.v1.Admin/GetServerStatus", "/latent.v1.Admin/GetMemoryReport",
+                             "/latent.v1.GraphCache/ListGraphs", "/latent.v1.Models/ListModels",
+                             "/latent.v1.Adapters/ListAdapters"}) {
+    EXPECT_EQ(Call(method, kOperatorKey), grpc::StatusCode::OK) << method;
+  }
+  for (const char* key : {kWebKey, kOperatorKey}) {
+    EXPECT_EQ(Call("/latent.v1.ImageGeneration/GetCapabilities", key), grpc::StatusCode::OK);
+  }
+}
+
+TEST_F(ApiKeyFileTest, OperatorsOwnSocketNeedsNone) {
+  Listen();
+  grpc::ClientContext context;
+  latent::v1::ServerStatus status;
+  EXPECT_TRUE(admin_->GetServerStatus(&context, {}, &status).ok());
+}
+
 TEST_F(ApiKeyFileTest, ProbesNeedNone) {
   Listen();
   EXPECT_EQ(Ask("GET", "/healthz").code, 200);
@@ -211,6 +295,26 @@ TEST_F(ApiKeyFileTest, ACallerIsItsKeysName) {
   EXPECT_EQ(drawn.code, 200);
   EXPECT_EQ(engine_.WaitForSpec(0).caller, "key:web");
   EXPECT_EQ(engine_.WaitForSpec(1).caller, "key:web");
+}
+
+TEST_F(ApiKeyFileTest, OperatorsSeeMoreOverHttp) {
+  PutKeys(absl::StrCat("web ", kWebKey, "\nadmin ", kOperatorKey, " operator\n"));
+  Listen();
+  engine::ServerStatus status = engine_.status();
+  status.buckets = {{"base", {512, 512}, false, "no memory"}};
+  engine_.set_status(status);
+  const auto ask = [&](const char* path, const char* key) {
+    return Ask("GET", path, absl::StrCat("Authorization: ", Bearer(key), "\r\n"));
+  };
+  for (const char* path : {"/latent/v1/memory", "/latent/v1/graphs"}) {
+    EXPECT_EQ(ask(path, kOperatorKey).code, 200) << path;
+    EXPECT_EQ(ask(path, kWebKey).code, 403) << path;
+    EXPECT_EQ(Ask("GET", path).code, 401) << path;
+  }
+  EXPECT_THAT(ask("/latent/v1/status", kOperatorKey).body, HasSubstr("no memory"));
+  EXPECT_THAT(ask("/latent/v1/status", kWebKey).body,
+              AllOf(HasSubstr("buckets"), Not(HasSubstr("no memory"))));
+  EXPECT_EQ(ask("/v1/models", kOperatorKey).code, 200);
 }
 
 TEST_F(ApiKeyFileTest, ANewFileCountsForTheNextCallAndABrokenOneNot) {
