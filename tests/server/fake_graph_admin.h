@@ -26,7 +26,7 @@ class FakeGraphAdmin : public engine::GraphAdmin {
   // For Save, Load, Verify, Evict and SetPinned: "save", "evict both forced", "unpin".
   std::function<Results(const std::string& verb, const engine::GraphSelector&)> on_act;
   std::function<absl::StatusOr<engine::EntryResult>(std::string)> on_import;
-  std::function<void()> on_read;  // called by List and Find
+  std::function<void()> on_read;  // called by List, Find and memory
   std::vector<engine::ModelStatus> models;
   std::vector<engine::AdapterStatus> adapters;
   engine::MemoryReport report;
@@ -89,7 +89,10 @@ class FakeGraphAdmin : public engine::GraphAdmin {
     }
     return absl::OkStatus();
   }
-  engine::MemoryReport memory() const override { return report; }
+  engine::MemoryReport memory() const override {
+    if (on_read) on_read();
+    return report;
+  }
 };
 
 }  // namespace latentd::server

@@ -3,9 +3,9 @@
 
 #include <gmock/gmock.h>
 
+#include <atomic>
 #include <string>
 
-#include "absl/base/call_once.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
 #include "nlohmann/json.hpp"
@@ -46,11 +46,13 @@ TEST_F(OwnAnswersTest, TheStatusIsThatOfAdmin) {
   status.state = engine::State::kWarming;
   status.graphs_done = 3;
   status.graphs_total = 7;
+  status.reason = "one graph is left";
   status.ready = absl::InfiniteFuture();
   status.buckets = {{"base", {256, 192}, false, "compiles"}};
   engine_.set_status(status);
   const json said = GetJson("/latent/v1/status");
   EXPECT_EQ(said["state"], "SERVER_STATE_WARMING");
+  EXPECT_EQ(said["reason"], "one graph is left");
   EXPECT_EQ(said["graphs_total"], 7);
   EXPECT_EQ(said["buckets"][0]["size"]["height"], 192);
   EXPECT_EQ(said["buckets"][0]["reason"], "compiles");
@@ -100,24 +102,66 @@ TEST_F(OwnAnswersTest, GraphsHaveWhatTheyCost) {
   EXPECT_EQ(said["graphs"][0]["compile_time"], "1.500s");
 }
 
-TEST_F(OwnAnswersTest, AListingThatTakesTimeHoldsNoOtherAnswer) {
-  absl::Notification listing, go_on;
-  absl::once_flag first_listing;
-  engine_.graphs().on_read = [&] {
-    absl::call_once(first_listing, [&] { listing.Notify(); });
-    go_on.WaitForNotification();
-  };
-  Serve();
+// What may wait for a disk, by its path; here it waits for the test.
+class ListingTest : public OwnAnswersTest, public ::testing::WithParamInterface<const char*> {
+ protected:
+  ListingTest() {
+    engine_.graphs().on_read = [this] {
+      if (++listings_ == 1) listing_.Notify();
+      go_on_.WaitForNotification();
+    };
+    engine_.graphs().entries = {{.id = "abc"}};
+    engine_.graphs().report.budget_bytes = 5;
+    Serve();
+  }
+  // Nothing waits for the test any more.
+  ~ListingTest() override {
+    if (!go_on_.HasBeenNotified()) go_on_.Notify();
+    server_.reset();
+  }
+
+  static std::string Request() { return HttpClient::Format("GET", GetParam()); }
+  // A body that is read by a thread of its own kind, too.
+  Received AskWithLargeBody() {
+    HttpClient client(server_->http_address());
+    return client.Ask("POST", "/v1/images/generations",
+                      absl::StrCat(R"({"nonsense": ")", std::string(300 << 10, 'x'), R"("})"));
+  }
+
+  std::atomic<int> listings_ = 0;
+  absl::Notification listing_, go_on_;
+};
+
+// As many of them as there are threads for connections, and for bodies.
+TEST_P(ListingTest, HoldsNoOtherAnswer) {
   HttpClient first(server_->http_address()), second(server_->http_address());
-  first.Send(HttpClient::Format("GET", "/latent/v1/graphs"));
-  second.Send(HttpClient::Format("GET", "/latent/v1/graphs"));
-  listing.WaitForNotification();
+  first.Send(Request());
+  listing_.WaitForNotification();
+  second.Send(Request());
   EXPECT_EQ(Get("/healthz").code, 200);
-  go_on.Notify();
-  EXPECT_EQ(first.Read().code, 200);
-  EXPECT_EQ(second.Read().code, 200);
+  EXPECT_EQ(AskWithLargeBody().code, 400);
+  EXPECT_EQ(listings_, 1);  // one at a time
+  go_on_.Notify();
+  for (HttpClient* client : {&first, &second}) {
+    const json said = json::parse(client->Read().body, nullptr, false);
+    EXPECT_TRUE(said.contains("graphs") || said.value("budget_bytes", "") == "5") << said;
+  }
+  EXPECT_EQ(listings_, 2);
   EXPECT_EQ(first.Ask("GET", "/healthz").code, 200);
 }
+
+TEST_P(ListingTest, MayBeLeft) {
+  HttpClient client(server_->http_address());
+  client.Send(Request());
+  listing_.WaitForNotification();
+  client.Close();
+  go_on_.Notify();
+  EXPECT_EQ(Get(GetParam()).code, 200);  // it comes behind that one
+  EXPECT_EQ(listings_, 2);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, ListingTest,
+                         ::testing::Values("/latent/v1/graphs", "/latent/v1/memory"));
 
 TEST_F(OwnAnswersTest, ThePageIsAtTheRoot) {
   Serve();
@@ -171,12 +215,38 @@ TEST_F(WithoutPageTest, NothingIsAtItsPaths) {
   EXPECT_EQ(Get("/latent/v1/status").code, 200);
 }
 
-TEST(OwnAnswersForOthersTest, MemoryAndGraphsAreForWhoRunsTheServer) {
-  FakeEngine engine;
-  const OwnAnswers answers(engine, {.version = "test", .for_operators = false});
-  EXPECT_EQ(answers.Memory().code, 403);
-  EXPECT_EQ(answers.Graphs().code, 403);
-  EXPECT_EQ(answers.Status().code, 200);
+// A server that asks for nothing, and that others than those who run it can reach.
+class StrangersTest : public OwnAnswersTest {
+ protected:
+  void SetUp() override {
+    GrpcServer::Options options;
+    options.http_listen = "127.0.0.1:0";
+    options.http_cors_origins = {"https://app.example"};
+    Start(std::move(options));
+  }
+};
+
+TEST_F(StrangersTest, MemoryAndGraphsAreForWhoRunsTheServer) {
+  for (const char* path : {"/latent/v1/memory", "/latent/v1/graphs"}) {
+    const Received refused = Get(path);
+    EXPECT_EQ(refused.code, 403) << path;
+    EXPECT_THAT(refused.body, HasSubstr("for operators")) << path;
+  }
+}
+
+TEST_F(StrangersTest, TheStatusGivesNoReasons) {
+  engine::ServerStatus status;
+  status.state = engine::State::kDegraded;
+  status.reason = "/models/base has changed";
+  status.buckets = {{"base", {256, 192}, true, ""}, {"base", {512, 512}, false, "of the driver"}};
+  engine_.set_status(status);
+  const json said = GetJson("/latent/v1/status");
+  EXPECT_EQ(said["state"], "SERVER_STATE_DEGRADED");
+  EXPECT_FALSE(said.contains("reason")) << said;
+  ASSERT_EQ(said["buckets"].size(), 2u);
+  EXPECT_EQ(said["buckets"][0]["ready"], true);
+  EXPECT_EQ(said["buckets"][1]["size"]["width"], 512);
+  EXPECT_FALSE(said["buckets"][1].contains("reason")) << said;
 }
 
 }  // namespace
