@@ -5,7 +5,10 @@
 #include <algorithm>
 #include <array>
 #include <numeric>
+#include <utility>
+#include <vector>
 
+#include "core/backends/cuda/binders/image_plans.h"
 #include "core/backends/cuda/binders/packing.h"
 #include "core/backends/cuda/binders/product.h"
 #include "core/backends/cuda/kernels/narrow_convolution.h"
@@ -121,20 +124,23 @@ BoundKernel BindNarrow(const BinderArguments& a) {
   return kernel;
 }
 
-BoundKernel BindPlan(const BinderArguments& a, const std::shared_ptr<const CudnnPlan>& plan) {
+BoundKernel BindPlans(const BinderArguments& a, std::vector<ImagePlan> plans) {
   const PackedWeight weight(a);
   BoundKernel kernel = weight.Reader();
-  kernel.workspace_bytes += plan->workspace_bytes();
-  kernel.enqueue = [plan, weight, x = a.operand(0), bias = a.operand(2), residual = a.operand(3),
-                    y = a.result()](const Frame& f) -> absl::Status {
+  kernel.workspace_bytes += WorkspaceBytesOf(plans);
+  kernel.enqueue = [plans = std::move(plans), weight, x = a.operand(0), bias = a.operand(2),
+                    residual = a.operand(3), y = a.result()](const Frame& f) -> absl::Status {
     ASSIGN_OR_RETURN(const char* const packed, weight.Enqueue(f, f.workspace));
-    std::array<void*, 5> addresses = {BytesOf(x, f), const_cast<char*>(packed)};
-    size_t count = 2;
-    if (bias.present()) addresses[count++] = BytesOf(bias, f);
-    if (residual.present()) addresses[count++] = BytesOf(residual, f);
-    addresses[count++] = BytesOf(y, f);
-    return plan->Enqueue({addresses.data(), count}, f.workspace + weight.workspace_bytes(),
-                         f.stream);
+    for (const auto& [plan, row] : plans) {
+      std::array<void*, 5> addresses = {ImageAt(x, row, f), const_cast<char*>(packed)};
+      size_t count = 2;
+      if (bias.present()) addresses[count++] = BytesOf(bias, f);
+      if (residual.present()) addresses[count++] = ImageAt(residual, row, f);
+      addresses[count++] = ImageAt(y, row, f);
+      RETURN_IF_ERROR(plan->Enqueue({addresses.data(), count},
+                                    f.workspace + weight.workspace_bytes(), f.stream));
+    }
+    return absl::OkStatus();
   };
   return kernel;
 }
@@ -234,9 +240,13 @@ absl::StatusOr<BoundKernel> BindConvolution(const BinderArguments& a) {
   if (IsOfOnePixel(a)) return BindLinear(a);
   if (IsNarrow(a)) return BindNarrow(a);
   if (!CudnnMayHaveIt(a)) return BindProducts(a);
-  ASSIGN_OR_RETURN(const std::shared_ptr<const CudnnPlan> plan, CudnnPlanFor(a, ShapeOf(a)));
-  if (plan == nullptr) return BindProducts(a);
-  return BindPlan(a, plan);
+  const ConvolutionShape shape = ShapeOf(a);
+  const int64_t of_result = shape.result_height() * shape.result_width() * shape.out;
+  ASSIGN_OR_RETURN(
+      std::vector<ImagePlan> plans,
+      ImagePlansFor(a, shape, std::max(shape.height * shape.width * shape.channels, of_result)));
+  if (plans.empty()) return BindProducts(a);
+  return BindPlans(a, std::move(plans));
 }
 
 }  // namespace latentd::backends::cuda

@@ -1,9 +1,12 @@
 // An upsampling to twice the size and the 3x3 convolution that alone reads it, as one transposed
 // convolution of the small image by cuDNN (kernels/doubling_weight.h): 4/9 of the multiplications.
 // Where cuDNN has none, the large image is made in the workspace and convolved there.
+#include <algorithm>
 #include <array>
+#include <utility>
+#include <vector>
 
-#include "core/backends/cuda/binders/binders.h"
+#include "core/backends/cuda/binders/image_plans.h"
 #include "core/backends/cuda/binders/packing.h"
 #include "core/backends/cuda/kernels/strided.h"
 #include "core/base/alignment.h"
@@ -49,18 +52,21 @@ BoundKernel BindBias(const BinderArguments& a) {
   });
 }
 
-absl::StatusOr<BoundKernel> BindPlan(const BinderArguments& a,
-                                     const std::shared_ptr<const CudnnPlan>& plan) {
+absl::StatusOr<BoundKernel> BindPlans(const BinderArguments& a, std::vector<ImagePlan> plans) {
   const View& weight = a.operand(1);
   ASSIGN_OR_RETURN(const size_t packed_bytes,
                    PackedBytes(kDoublingForm, weight.dtype, weight.shape));
   BoundKernel kernel;
   kernel.packing = {std::string(kDoublingForm), packed_bytes, 0};
-  kernel.workspace_bytes = plan->workspace_bytes();
-  kernel.enqueue = [plan, x = a.operand(0), y = a.result()](const Frame& f) {
-    const std::array<void*, 3> addresses = {BytesOf(x, f), const_cast<void*>(f.packed),
-                                            BytesOf(y, f)};
-    return plan->Enqueue(addresses, f.workspace, f.stream);
+  kernel.workspace_bytes = WorkspaceBytesOf(plans);
+  kernel.enqueue = [plans = std::move(plans), x = a.operand(0),
+                    y = a.result()](const Frame& f) -> absl::Status {
+    for (const auto& [plan, row] : plans) {
+      const std::array<void*, 3> addresses = {ImageAt(x, row, f), const_cast<void*>(f.packed),
+                                              ImageAt(y, row, f)};
+      RETURN_IF_ERROR(plan->Enqueue(addresses, f.workspace, f.stream));
+    }
+    return absl::OkStatus();
   };
   if (!a.operand(2).present()) return kernel;
   kernel.enqueue = [convolve = std::move(kernel.enqueue),
@@ -112,8 +118,11 @@ absl::StatusOr<BoundKernel> BindApart(const BinderArguments& a) {
 absl::StatusOr<BoundKernel> BindUpsampleConvolution(const BinderArguments& a) {
   const TransposedConvolutionShape shape = ShapeOf(a);
   if (!CudnnMayHaveIt(a, shape)) return BindApart(a);
-  ASSIGN_OR_RETURN(const std::shared_ptr<const CudnnPlan> plan, CudnnPlanFor(a, shape));
-  return plan == nullptr ? BindApart(a) : BindPlan(a, plan);
+  ASSIGN_OR_RETURN(
+      std::vector<ImagePlan> plans,
+      ImagePlansFor(a, shape,
+                    std::max(shape.channels, 4 * shape.out) * shape.height * shape.width));
+  return plans.empty() ? BindApart(a) : BindPlans(a, std::move(plans));
 }
 
 }  // namespace latentd::backends::cuda
