@@ -2,6 +2,7 @@
 // element of a head is free, as long as both operands agree: here it is such that a thread's parts
 // of queries and keys are 16 bytes beside each other. Values are permuted for the same reason: a
 // thread then has 16 bytes of the result.
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 
@@ -16,7 +17,8 @@ namespace {
 constexpr int kSize = kAttentionSize;
 constexpr int kPitch = kSize + 8;  // in shared memory, so that eight tokens are in different banks
 constexpr int kWarps = 4;
-constexpr int kTile = 16;  // queries of a product
+constexpr int kTile = 16;             // queries of a product
+constexpr int64_t kMostRows = 65535;  // the most of a launch: a grid's third dimension
 
 // Four matrices of 8 x 8 elements, transposed; lane i says where row i % 8 of matrix i / 8 begins.
 __device__ void LoadTransposed(const void* row, uint32_t (&words)[4]) {
@@ -225,11 +227,33 @@ cudaError_t LaunchFor(const AttentionArgs& args, cudaStream_t stream) {
              : Launch(ShortAttentionKernel<T, kKeys, kTiles, false>, grid, stream, args);
 }
 
-// Scores are in registers: as many tiles of queries as leave none in memory.
+// The same attention of some of its rows.
+template <typename T>
+AttentionArgs RowsOf(const AttentionArgs& args, int64_t first, int64_t count) {
+  const auto move = [&](AttentionArgs::Operand& operand) {
+    operand.data = static_cast<const T*>(operand.data) + first * operand.row;
+  };
+  AttentionArgs rows = args;
+  rows.rows = count;
+  move(rows.query);
+  move(rows.key);
+  move(rows.value);
+  rows.result = static_cast<T*>(args.result) + first * args.queries * args.heads * args.size;
+  return rows;
+}
+
+// Scores are in registers: as many tiles of queries as leave none in memory. The places of a large
+// video's pixels are more rows than a grid has blocks for.
 template <typename T>
 cudaError_t LaunchFor(const AttentionArgs& args, cudaStream_t stream) {
-  return args.keys <= 80 ? LaunchFor<T, 80, 2>(args, stream)
-                         : LaunchFor<T, kMostShortAttentionKeys, 1>(args, stream);
+  for (int64_t first = 0; first < args.rows; first += kMostRows) {
+    const AttentionArgs rows = RowsOf<T>(args, first, std::min(kMostRows, args.rows - first));
+    const cudaError_t error = rows.keys <= 80
+                                  ? LaunchFor<T, 80, 2>(rows, stream)
+                                  : LaunchFor<T, kMostShortAttentionKeys, 1>(rows, stream);
+    if (error != cudaSuccess) return error;
+  }
+  return cudaSuccess;
 }
 
 }  // namespace

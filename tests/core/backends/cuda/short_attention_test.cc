@@ -60,6 +60,25 @@ TEST_F(ShortAttentionTest, AQueryIsTheSameWhateverIsBesideIt) {
   EXPECT_TRUE(std::equal(actual.begin(), actual.end(), expected.begin() + first * token));
 }
 
+// A pixel of a video is a row: a large one has more than a launch takes.
+TEST_F(ShortAttentionTest, RowsBeyondALaunchAreAsTheyAreAlone) {
+  const AttentionCase many = {70000, 1, 2, 3, false, 0.125f, 8},
+                      few = {10000, 1, 2, 3, false, 0.125f, 8};
+  const AttentionOperands o = RandomOperands(Element::kBF16, many);
+  const GpuArray query(Element::kBF16, o.query), both(Element::kBF16, o.key);
+  const GpuArray all = GpuArray::Poisoned(Element::kBF16, many.rows * 2 * 8);
+  const GpuArray some = GpuArray::Poisoned(Element::kBF16, few.rows * 2 * 8);
+  ASSERT_EQ(ShortAttention(ArgsOf(Element::kBF16, many, query, both, all), nullptr), cudaSuccess);
+  const int64_t first = many.rows - few.rows;
+  AttentionArgs args = ArgsOf(Element::kBF16, few, query, both, some);
+  for (AttentionArgs::Operand* operand : {&args.query, &args.key, &args.value}) {
+    operand->data = static_cast<const char*>(operand->data) + first * operand->row * 2;
+  }
+  ASSERT_EQ(ShortAttention(args, nullptr), cudaSuccess);
+  const std::vector<char> expected = all.Bytes(), actual = some.Bytes();
+  EXPECT_TRUE(std::equal(actual.begin(), actual.end(), expected.end() - actual.size()));
+}
+
 TEST_F(ShortAttentionTest, RefusesWhatItHasNoKernelFor) {
   AttentionArgs args;
   args.keys = kMostShortAttentionKeys + 1;
