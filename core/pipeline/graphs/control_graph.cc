@@ -27,6 +27,8 @@ Value Widened(GraphBuilder& b, Value x) {
   return b.node(x).dtype == DType::kF32 ? x : b.Cast(x, DType::kF32);
 }
 
+Shape ChannelsLast(const Shape& image) { return {image[0], image[2], image[3], image[1]}; }
+
 class ControlGraph {
  public:
   ControlGraph(GraphBuilder& builder, const StepShape& shape, DType dtype)
@@ -37,9 +39,7 @@ class ControlGraph {
     return b_.Mul(x, b_.Reshape(Input("input_scale", {rows_}), {rows_, 1, 1, 1}));
   }
   Value Timestep() { return Input("timestep", {rows_}); }
-  Value Hint(int64_t channels) {
-    return Widened(b_, Input("hint", {rows_, channels, height_, width_}, dtype_));
-  }
+  Value Hint(int64_t channels) { return Image("hint", {rows_, channels, height_, width_}); }
 
   void OutputSums(const std::vector<Value>& residuals) {
     const auto count = static_cast<int64_t>(residuals.size());
@@ -47,15 +47,20 @@ class ControlGraph {
     for (int64_t i = 0; i < count; ++i) {
       const Value residual = residuals[static_cast<size_t>(i)];
       const std::string name = ResidualName(static_cast<size_t>(i));
-      const Value before = Widened(b_, Input(name, b_.shape(residual), dtype_));
+      const Value before = Image(name, b_.shape(residual));
       const Value scale = b_.Reshape(b_.Slice(scales, 1, i, i + 1), {rows_, 1, 1, 1});
-      b_.Output(name, Narrowed(b_, b_.Add(before, b_.Mul(residual, scale)), dtype_));
+      const Value sum = b_.Add(before, b_.Mul(residual, scale));
+      b_.Output(name, b_.Permute(Narrowed(b_, sum, dtype_), {0, 2, 3, 1}));
     }
   }
 
  private:
   Value Input(const std::string& name, Shape shape, DType dtype = DType::kF32) {
     return b_.Input(name, dtype, std::move(shape), Rate::kStep);
+  }
+  // A port with channels last, as the networks have images: [R, c, h, w] is `shape`.
+  Value Image(const std::string& name, const Shape& shape) {
+    return ImageOfPort(b_, Input(name, ChannelsLast(shape), dtype_));
   }
 
   GraphBuilder& b_;
@@ -78,14 +83,16 @@ size_t ResidualIndex(absl::string_view port) {
 std::vector<RowPort> ResidualPorts(const networks::Unet2dConditionConfig& unet, int64_t height,
                                    int64_t width, DType dtype) {
   std::vector<RowPort> ports;
-  for (Shape& shape : networks::ResidualShapes(unet, height, width)) {
+  for (const Shape& shape : networks::ResidualShapes(unet, height, width)) {
     ports.push_back({.name = ResidualName(ports.size()),
                      .role = PortRole::kResidual,
                      .dtype = dtype,
-                     .row = std::move(shape)});
+                     .row = {shape[1], shape[2], shape[0]}});
   }
   return ports;
 }
+
+Value ImageOfPort(GraphBuilder& b, Value port) { return b.Permute(Widened(b, port), {0, 3, 1, 2}); }
 
 absl::StatusOr<graph::Graph> MakeHintGraph(const networks::ControlNetConfig& net, int64_t height,
                                            int64_t width, DType dtype) {
@@ -95,7 +102,8 @@ absl::StatusOr<graph::Graph> MakeHintGraph(const networks::ControlNetConfig& net
       b.Input("image", DType::kU8, {1, height * scale, width * scale, 3}, Rate::kStep);
   const Value unit = b.Div(b.Cast(pixels, DType::kF32), b.Scalar(255));
   const Value image = b.Permute(unit, {0, 3, 1, 2});
-  b.Output("hint", Narrowed(b, networks::ControlNetHint(b, net, kControlNetName, image), dtype));
+  const Value hint = networks::ControlNetHint(b, net, kControlNetName, image);
+  b.Output("hint", b.Permute(Narrowed(b, hint, dtype), {0, 2, 3, 1}));
   return std::move(b).Build();
 }
 

@@ -2,17 +2,18 @@
 // model's steps read what it says.
 //
 // The hint, once a picture:
-//   image u8 [1, H, W, 3] -> hint [1, c, h, w]
+//   image u8 [1, H, W, 3] -> hint [1, h, w, c]
 // An evaluation, for R rows of latents of a picture that wants it (step rate unless said
 // otherwise):
 //   latents [R, C, h, w], input_scale [R], timestep [R]
 //                             what the UNet's step makes its input of
-//   hint [R, c, h, w]
+//   hint [R, h, w, c]
 //   scales [R, n]             a factor for each of the n residuals
-//   residual.0, residual.1, ... [R, ...]
+//   residual.0, residual.1, ... [R, h, w, c], each of its own size
 //                             what other nets said, or zeros; written over by the sums
 //   request rate: what the family's networks read (core/families/family/family.h)
-// Residuals and hints are of the dtype that the networks compute in.
+// Residuals and hints are of the dtype that the networks compute in, and channels come last, as in
+// the networks of all backends that are fast: nothing is transposed on the way.
 #pragma once
 
 #include <cstddef>
@@ -25,6 +26,7 @@
 #include "core/device/dtype.h"
 #include "core/families/family/family.h"
 #include "core/graph/graph.h"
+#include "core/graph/graph_builder.h"
 #include "core/networks/config/control_net_config.h"
 #include "core/pipeline/graphs/graph_name.h"
 #include "core/pipeline/graphs/row_port.h"
@@ -39,6 +41,9 @@ size_t ResidualIndex(absl::string_view port);
 // The residuals that a UNet's steps read, of latents of that height and width.
 std::vector<RowPort> ResidualPorts(const networks::Unet2dConditionConfig& unet, int64_t height,
                                    int64_t width, device::DType dtype);
+
+// A residual's or a hint's port as the networks read it: f32 [R, c, h, w].
+graph::Value ImageOfPort(graph::GraphBuilder& builder, graph::Value port);
 
 absl::StatusOr<graph::Graph> MakeHintGraph(const networks::ControlNetConfig& net, int64_t height,
                                            int64_t width, device::DType dtype);

@@ -44,10 +44,7 @@ class StepGraph {
   // In f32, as the networks are built (core/passes/precision.h).
   std::vector<Value> Residuals() {
     std::vector<Value> values;
-    for (const RowPort& port : residuals_) {
-      const Value value = Input(port.name);
-      values.push_back(port.dtype == DType::kF32 ? value : b_.Cast(value, DType::kF32));
-    }
+    for (const RowPort& port : residuals_) values.push_back(ImageOfPort(b_, Input(port.name)));
     return values;
   }
 
