@@ -3,13 +3,14 @@
 //   cuda_network_bench --checkpoint DIR [--component unet] [--shapes 2@1024x1024,1@1152x896]
 //                      [--backend cuda] [--precision bf16] [--paths 8x32] [--runs 30] [--kernels]
 //
-// A shape is rows@WIDTHxHEIGHT in pixels. Inputs are random; `tests/bench/gpu --checkpoint-only`
-// makes a checkpoint of SDXL's architecture. Prints for each shape what planning, hashing the
-// weights and loading them took and the milliseconds of each run, one launch, and with --kernels
-// each kind of instruction's share, timed alone. Of an autoencoder the decoder runs. With --paths
-// linears have low-rank paths beside them, of so many slots and ranks, and each row its own slot as
-// long as there are some; --paths 0x32 is what they cost rows without one. Run by hand or by
-// tests/bench/gpu, on a machine that is idle.
+// A shape is rows@WIDTHxHEIGHT in pixels, and rows@WIDTHxHEIGHTxFRAMES of a UNet of Stable Video
+// Diffusion, whose decoder has frames as rows. Inputs are random; `tests/bench/gpu
+// --checkpoint-only` makes a checkpoint of SDXL's architecture. Prints for each shape what
+// planning, hashing the weights and loading them took and the milliseconds of each run, one launch,
+// and with --kernels each kind of instruction's share, timed alone. Of an autoencoder the decoder
+// runs. With --paths linears have low-rank paths beside them, of so many slots and ranks, and each
+// row its own slot as long as there are some; --paths 0x32 is what they cost rows without one. Run
+// by hand or by tests/bench/gpu, on a machine that is idle.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -56,7 +57,7 @@ using backends::cuda::CudaSession;
 using nlohmann::json;
 
 struct Shape {
-  int64_t rows = 2, width = 1024, height = 1024;
+  int64_t rows = 2, width = 1024, height = 1024, frames = 0;  // frames: of videos alone
 };
 
 // Low-rank paths of the linears; none: 0 ranks.
@@ -100,8 +101,21 @@ absl::StatusOr<Network> OpenNetwork(const Options& options, weights::WeightStore
   return network;
 }
 
+// Inputs of Stable Video Diffusion's UNet, for which the image is one token.
+golden::InputShapes VideoInputsOf(const json& config, const Shape& shape) {
+  const auto number = [&](const char* field) { return config.at(field).get<int64_t>(); };
+  const int64_t numbers =
+      number("projection_class_embeddings_input_dim") / number("addition_time_embed_dim");
+  return {{"sample",
+           {shape.rows, shape.frames, number("in_channels"), shape.height / 8, shape.width / 8}},
+          {"timestep", {shape.rows}},
+          {"time_ids", {shape.rows, numbers}},
+          {"encoder_hidden_states", {shape.rows, 1, number("cross_attention_dim")}}};
+}
+
 golden::InputShapes InputsOf(const Network& network, const Shape& shape) {
   const json config = json::parse(network.config);
+  if (shape.frames > 0) return VideoInputsOf(config, shape);
   const int64_t rows = shape.rows, height = shape.height / 8, width = shape.width / 8;
   const int64_t pooled = config.value("projection_class_embeddings_input_dim", int64_t{0}) -
                          network.time_ids * config.value("addition_time_embed_dim", int64_t{0});
@@ -307,11 +321,15 @@ absl::Status FindDigests(const graph::Graph& graph, const weights::WeightSet& we
   return absl::OkStatus();
 }
 
+std::string NameOf(const Shape& shape) {
+  const std::string name = absl::StrCat(shape.rows, "@", shape.width, "x", shape.height);
+  return shape.frames > 0 ? absl::StrCat(name, "x", shape.frames) : name;
+}
+
 // The executable of the shape before this one is held until this one has its weights.
 absl::Status Measure(const Options& options, const Shape& shape, const Network& network,
                      Backend& backend, std::shared_ptr<Executable>& executable) {
-  std::printf("%s %d@%dx%d %s\n", options.component.c_str(), static_cast<int>(shape.rows),
-              static_cast<int>(shape.width), static_cast<int>(shape.height),
+  std::printf("%s %s %s\n", options.component.c_str(), NameOf(shape).c_str(),
               options.precision.c_str());
   auto since = std::chrono::steady_clock::now();
   ASSIGN_OR_RETURN(graph::Graph step, GraphOf(network, shape, options, backend.target()));
@@ -357,16 +375,16 @@ absl::Status MeasureAll(const Options& options) {
   return absl::OkStatus();
 }
 
-// "2@1024x1024,1@1152x896"
+// "2@1024x1024,1@1152x896", "2@1024x576x25"
 bool SetShapes(const std::string& text, std::vector<Shape>& shapes) {
   shapes.clear();
   for (const absl::string_view part : absl::StrSplit(text, ',')) {
     const std::vector<absl::string_view> numbers = absl::StrSplit(part, absl::ByAnyChar("@x"));
     Shape shape;
-    if (numbers.size() != 3 || !absl::SimpleAtoi(numbers[0], &shape.rows) ||
-        !absl::SimpleAtoi(numbers[1], &shape.width) ||
-        !absl::SimpleAtoi(numbers[2], &shape.height)) {
-      return false;
+    if (numbers.size() < 3 || numbers.size() > 4) return false;
+    int64_t* const places[] = {&shape.rows, &shape.width, &shape.height, &shape.frames};
+    for (size_t i = 0; i < numbers.size(); ++i) {
+      if (!absl::SimpleAtoi(numbers[i], places[i])) return false;
     }
     shapes.push_back(shape);
   }

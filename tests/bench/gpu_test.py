@@ -14,13 +14,14 @@ import sys
 import tempfile
 import time
 import unittest
+import zlib
 from concurrent.futures import ThreadPoolExecutor
 from unittest import mock
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.path.insert(0, str(HERE))
-from full_size import bench, checkpoint, machine, measurements, networks, peer_process, processes, results, server, session  # noqa: E402
+from full_size import bench, checkpoint, images, machine, measurements, networks, peer_process, processes, results, server, session, video_measurements  # noqa: E402
 
 MACHINE = {"gpu": {"name": "NVIDIA H100", "driver_version": "580.1", "power.limit": 700.0, "clocks.max.sm": 1980.0}, "cpus": 16,
            "cpu": "a processor", "latentd": "latentd 0.1.0", "commit": "abc"}
@@ -85,9 +86,26 @@ class CheckpointTest(FolderTest):
             "base unet": 2_567_463_684, "base vae": 83_653_863, "base text_encoder": 123_060_480, "base text_encoder_2": 694_659_840,
             "refiner unet": 2_259_526_660, "refiner vae": 83_653_863, "refiner text_encoder_2": 694_659_840,
             "other unet": 2_567_463_684, "other vae": 83_653_863, "other text_encoder": 123_060_480, "other text_encoder_2": 694_659_840,
+            "adapters edges": 1_251_014_160,
+            "svd unet": 1_524_623_082, "svd vae": 97_742_847, "svd image_encoder": 632_076_800,
             "sd15 unet": 859_520_964, "sd15 vae": 83_653_863, "sd15 text_encoder": 123_060_480})
         self.assertEqual(models["base"]["unet"].config["_class_name"], "UNet2DConditionModel")
         self.assertEqual(models["refiner"]["text_encoder_2"].config["architectures"], ["CLIPTextModelWithProjection"])
+
+    def test_a_line_of_a_list_may_stand_for_many_tensors(self):
+        path = self.folder / "list.txt"
+        path.write_text("3x4 a.weight\n2* 5 layers.#.bias\n6x7x1x1 in_single.weight b.weight\n")
+        self.assertEqual(checkpoint.listed_shapes(path), {"a.weight": [3, 4], "layers.0.bias": [5], "layers.1.bias": [5],
+                                                          "b.weight": [6, 7, 1, 1]})
+
+    def test_a_control_net_is_the_way_down_with_a_convolution_for_each_skip(self):
+        models = checkpoint.reduced(ROOT)
+        golden = json.loads((ROOT / "tests/golden/controls/xl_edges.parameters.json").read_text())
+        hint = "controlnet_cond_embedding"
+        own = models[checkpoint.ADAPTERS][checkpoint.CONTROL].shapes
+        self.assertEqual({name: shape for name, shape in own.items() if hint not in name},
+                         {name: shape for name, shape in golden.items() if hint not in name})
+        self.assertEqual([name for name in own if hint in name], [name for name in golden if hint in name])
 
     def test_a_checkpoint_that_is_there_is_left_alone(self):
         folder = self.folder / "checkpoint"
@@ -125,6 +143,23 @@ class ProgramsTest(FolderTest):
         self.assertEqual((found[0]["plan"], found[0]["load"], found[0]["arena_mib"]), (5.2, 3.216, 143.6))
         self.assertEqual(found[0]["not_finite"], 12)
         self.assertEqual(found[0]["kernels"], ["kernels alone, in all 28.00 ms", "  linear                 400   14.200 ms"])
+
+    def test_a_shape_may_have_frames(self):
+        found = networks.parse(NETWORK_BENCH.replace("2@1024x1024", "2@1024x576x25"))
+        self.assertEqual([network["shape"] for network in found], ["2@1024x576x25"])
+
+    def test_fields_of_a_request_are_in_the_text_format(self):
+        self.assertEqual(server.text_format('a "b"'), '"a \\"b\\""')
+        self.assertEqual(server.text_format(server.Text("A_NAME")), "A_NAME")
+        self.assertEqual(server.text_format(server.control("edges", b"\x89P\n\"")),
+                         '{ name: "edges" image: "\\211\\120\\012\\042" }')
+
+    def test_images_are_pngs(self):
+        data = images.png(2, 1, lambda x, y: (x, y, 7))
+        self.assertEqual(data[:8], b"\x89PNG\r\n\x1a\n")
+        self.assertEqual(struct.unpack(">II", data[16:24]), (2, 1))
+        size, = struct.unpack(">I", data[33:37])
+        self.assertEqual(zlib.decompress(data[41:41 + size]), b"\0\0\0\7\1\0\7")
 
     def options_with(self, script):
         program = self.folder / "bench"
@@ -203,6 +238,8 @@ class ResultsTest(FolderTest):
         main, other = session.text(scale.main), session.text(scale.other)
         shapes = {f"2@{main}", f"1@{main}", f"1@{session.text(scale.large)}", f"{scale.steps}@{main}", f"{scale.few_steps}@{main}", main, other, f"{main} {other}"}
         shapes.add(f"{scale.steps}@{session.text(scale.sd15)}")
+        clip = video_measurements.clip_name(scale)
+        shapes |= {clip, f"{clip}/{scale.chunk}"}
         for figure in (*results.BARS, *results.TIMES_AS_FAST):
             kind, _, shape = figure.partition(" ")
             self.assertIn(kind, results.KINDS)

@@ -1,9 +1,11 @@
-"""Checkpoints with random weights in the diffusers layout, fp16, written in seconds: SDXL's base and refiner, and SD 1.5.
+"""Checkpoints with random weights in the diffusers layout, fp16, written in seconds: SDXL's base and refiner, a ControlNet for the
+base, SD 1.5, and Stable Video Diffusion xt.
 
 `full` are the real architectures: configurations and tensors' names and shapes are those of the golden cases, SD 1.5's UNet that
-of the published file's list. `reduced` are the demo checkpoint's and the golden SD 1.5's. Tokenizers and noise schedulers are the
+of the published file's list, Stable Video Diffusion's those of diffusers' and transformers' classes (shapes/), the ControlNet's
+follow from its UNet's. `reduced` are the demo checkpoint's and the golden cases'. Tokenizers and noise schedulers are the
 demo checkpoint's in all: its 628 tokens are tokens of a larger vocabulary as well, and its schedulers' settings are SDXL's, which
-are SD 1.5's.
+are SD 1.5's; Stable Video Diffusion's scheduler is that of its golden case, which is the published one.
 
 Weights are drawn as the golden cases' are (tests/golden/README.md), so that activations stay finite: their deviation is
 1/sqrt(fan in); gains are around 1, biases around 0, both with 0.1. The random numbers repeat after POOL.
@@ -16,6 +18,7 @@ import math
 import os
 import pathlib
 import random
+import re
 import shutil
 import struct
 import zlib
@@ -24,6 +27,9 @@ POOL = 262_147  # a prime: rows of a matrix do not begin at the same numbers
 HEADER_ALIGNMENT = 8
 SDXL = ("base", "refiner")
 SD15 = "sd15"
+SVD = "svd"
+ADAPTERS = "adapters"  # a folder of adapters for the base: a ControlNet
+CONTROL = "edges"  # its name
 OTHER = "other"  # another of the base's architecture, of which nothing is equal to the base's
 FULL_NETWORKS = {
     "base": {"unet": "unet_sdxl_base", "vae": "vae_sdxl", "text_encoder": "text_encoder_sdxl",
@@ -39,6 +45,17 @@ SD15_UNET = {"_class_name": "UNet2DConditionModel", "act_fn": "silu", "attention
              "downsample_padding": 1, "flip_sin_to_cos": True, "freq_shift": 0, "in_channels": 4, "layers_per_block": 2,
              "mid_block_scale_factor": 1, "norm_eps": 1e-05, "norm_num_groups": 32, "out_channels": 4, "sample_size": 64,
              "up_block_types": ["UpBlock2D", "CrossAttnUpBlock2D", "CrossAttnUpBlock2D", "CrossAttnUpBlock2D"]}
+# Stable Video Diffusion xt, as far as it differs from the golden one.
+SVD_FULL = {
+    "unet": {"addition_time_embed_dim": 256, "block_out_channels": [320, 640, 1280, 1280], "cross_attention_dim": 1024,
+             "down_block_types": ["CrossAttnDownBlockSpatioTemporal"] * 3 + ["DownBlockSpatioTemporal"], "layers_per_block": 2,
+             "num_attention_heads": [5, 10, 20, 20], "num_frames": 25, "projection_class_embeddings_input_dim": 768,
+             "sample_size": 96, "up_block_types": ["UpBlockSpatioTemporal"] + ["CrossAttnUpBlockSpatioTemporal"] * 3},
+    "vae": {"block_out_channels": [128, 256, 512, 512], "sample_size": 768},
+    "image_encoder": {"hidden_size": 1280, "intermediate_size": 5120, "num_attention_heads": 16, "num_hidden_layers": 32,
+                      "patch_size": 14, "projection_dim": 1024},
+}
+SHAPES = pathlib.Path(__file__).with_name("shapes")
 COMPLETE = "complete.json"  # says which models are there with all that they have
 
 
@@ -62,24 +79,64 @@ def case_component(root, cases, name, **differs):
 
 
 def listed_shapes(path):
-    """{tensor: shape} of a list of lines "320x4x3x3 NAME-IN-A-SINGLE-FILE NAME"."""
-    lines = (line.split() for line in path.read_text().splitlines())
-    return {name: [int(size) for size in shape.split("x")] for shape, _, name in lines}
+    """{tensor: shape} of a list of lines "320x4x3x3 [NAME-IN-A-SINGLE-FILE] NAME"; behind "N*", # in a name is each of 0 to N - 1."""
+    shapes = {}
+    for line in path.read_text().splitlines():
+        count, text = re.fullmatch(r"(?:(\d+)\* )?(.*)", line).groups()
+        shape, *_, name = text.split()
+        for number in range(int(count or 1)):
+            shapes[name.replace("#", str(number))] = [int(size) for size in shape.split("x")]
+    return shapes
+
+
+def control_net(unet):
+    """The ControlNet for a UNet of SDXL's kind: its way down, an encoder of the hint, and a convolution of one pixel on each skip."""
+    config = {**unet.config, "_class_name": "ControlNetModel", "conditioning_channels": 3,
+              "conditioning_embedding_out_channels": [16, 32, 96, 256]}
+    for field in ("out_channels", "up_block_types", "sample_size"):
+        config.pop(field, None)
+    kept = ("conv_in.", "time_embedding.", "add_embedding.", "down_blocks.", "mid_block.")
+    shapes = {name: shape for name, shape in unet.shapes.items() if name.startswith(kept)}
+    channels, hint = config["block_out_channels"], config["conditioning_embedding_out_channels"]
+
+    def convolution(name, taken, given, kernel):
+        shapes[f"{name}.weight"], shapes[f"{name}.bias"] = [given, taken, kernel, kernel], [given]
+
+    convolution("controlnet_cond_embedding.conv_in", 3, hint[0], 3)
+    pairs = list(zip(hint, hint[1:]))
+    for number, (taken, given) in enumerate(pair for small, large in pairs for pair in ((small, small), (small, large))):
+        convolution(f"controlnet_cond_embedding.blocks.{number}", taken, given, 3)
+    convolution("controlnet_cond_embedding.conv_out", hint[-1], channels[0], 3)
+    skips = [channels[0]]
+    for number, width in enumerate(channels):
+        skips += [width] * (config["layers_per_block"] + (number + 1 < len(channels)))
+    for number, width in enumerate(skips):
+        convolution(f"controlnet_down_blocks.{number}", width, width, 1)
+    convolution("controlnet_mid_block", channels[-1], channels[-1], 1)
+    return Component(config, shapes)
+
+
+def video_components(root, shapes_of, differs):
+    """Components of the golden Stable Video Diffusion, with these values in their configurations instead."""
+    networks = golden_case(root, SVD)["networks"]
+    return {name: Component({**config, **differs.get(name, {})}, shapes_of(name)) for name, config in networks.items()}
 
 
 def full(root):
-    """{"base", "refiner", "other" or "sd15": {component: Component}} of SDXL 1.0 and SD 1.5."""
+    """{model: {component: Component}} of SDXL 1.0, a ControlNet for its base, SD 1.5, and Stable Video Diffusion xt."""
     cases = {case["name"]: case for case in json.loads((root / "tests/golden/networks.json").read_text())}
     models = {model: {name: case_component(root, cases, case) for name, case in networks.items()}
               for model, networks in FULL_NETWORKS.items()}
     models[SD15] = {"unet": Component(SD15_UNET, listed_shapes(root / "tests/core/weights/names/unet_sd15.txt")),
                     "vae": case_component(root, cases, "vae_sdxl", scaling_factor=0.18215, sample_size=512, force_upcast=False),
                     "text_encoder": case_component(root, cases, "text_encoder_sdxl")}
+    models[ADAPTERS] = {CONTROL: control_net(models["base"]["unet"])}
+    models[SVD] = video_components(root, lambda name: listed_shapes(SHAPES / f"{name}_svd.txt"), SVD_FULL)
     return models
 
 
 def reduced(root):
-    """The same of the demo checkpoint, and of the golden SD 1.5."""
+    """The same of the demo checkpoint, and of the golden SD 1.5 and Stable Video Diffusion."""
     demo = root / "deploy/demo-model"
     models = {model: {name: Component(json.loads((demo / DEMO[model] / name / "config.json").read_text()),
                                       {tensor: entry["shape"] for tensor, entry in
@@ -87,17 +144,20 @@ def reduced(root):
                       for name in networks}
               for model, networks in FULL_NETWORKS.items()}
     shapes = json.loads((root / "tests/golden/checkpoints/sd15.parameters.json").read_text())
-    models[SD15] = {name: Component(config, shapes[name]) for name, config in sd15_case(root)["networks"].items()}
+    models[SD15] = {name: Component(config, shapes[name]) for name, config in golden_case(root, SD15)["networks"].items()}
+    models[ADAPTERS] = {CONTROL: control_net(models["base"]["unet"])}
+    of_video = json.loads((root / "tests/golden/checkpoints/svd.parameters.json").read_text())
+    models[SVD] = video_components(root, of_video.get, {})
     return models
 
 
-def sd15_case(root):
-    """The golden SD 1.5: model_index, and configurations of its networks."""
-    return json.loads((root / "tests/golden/checkpoints.json").read_text())[SD15]
+def golden_case(root, name):
+    """The golden checkpoint of that name: model_index, and configurations of its networks."""
+    return json.loads((root / "tests/golden/checkpoints.json").read_text())[name]
 
 
 def tensor_file(component):
-    return "model.safetensors" if component.startswith("text") else "diffusion_pytorch_model.safetensors"
+    return "model.safetensors" if component.startswith(("text", "image")) else "diffusion_pytorch_model.safetensors"
 
 
 def read_header(path):
@@ -161,12 +221,25 @@ def write_tensors(path, shapes, numbers, threads, salt=""):
         os.close(descriptor)
 
 
+def write_video_rest(root, folder):
+    case = golden_case(root, SVD)
+    for place, content in (("model_index.json", case["model_index"]), ("scheduler/scheduler_config.json", case["scheduler"]),
+                           ("feature_extractor/preprocessor_config.json", case["feature_extractor"])):
+        (folder / place).parent.mkdir(exist_ok=True)
+        (folder / place).write_text(json.dumps(content, indent=2) + "\n")
+
+
 def write_rest(root, model, folder):
     """Writes everything but the networks."""
+    if model == ADAPTERS:
+        return
+    if model == SVD:
+        write_video_rest(root, folder)
+        return
     demo = root / "deploy/demo-model" / DEMO[model]
     index = json.loads((demo / "model_index.json").read_text())
     if model == SD15:
-        index = {**sd15_case(root)["model_index"], "scheduler": index["scheduler"]}
+        index = {**golden_case(root, SD15)["model_index"], "scheduler": index["scheduler"]}
     (folder / "model_index.json").write_text(json.dumps(index, indent=2) + "\n")
     for name in ("scheduler", "tokenizer", "tokenizer_2"):
         if name in index and (demo / name).is_dir():

@@ -4,9 +4,10 @@ import dataclasses
 import shutil
 import statistics
 
-from . import machine, networks, server
+from . import control_measurements, machine, networks, server, video_measurements
 from .processes import Failure
-from .session import COMPILE, EAGER, GUIDANCE, LATENTD, MIB, READY_SECONDS, SD15, SDXL, TWO_BASES, shape, text
+from .session import (COMPILE, CONTROLLED, EAGER, GUIDANCE, LATENTD, MIB, READY_SECONDS, SD15, SDXL, TWO_BASES, VIDEO, shape,
+                      text)
 
 STEADY_PICTURES = 3
 SWITCHES = 5  # to each of two sizes, in a round
@@ -344,6 +345,15 @@ MEASUREMENTS = (
                 networks=lambda scale: (("sd15_unet", 2, scale.sd15),), models=SD15),
     Measurement("sd15_decode", sd15_decode, {LATENTD: 15, EAGER: 10, COMPILE: 5}, network_bench=True,
                 networks=lambda scale: (("sd15_vae", 1, scale.sd15),), models=SD15),
+    Measurement("control", control_measurements.steps, {LATENTD: 40, EAGER: 15}, prepare=control_measurements.warm,
+                rounds=lambda scale: scale.rounds, models=CONTROLLED),
+    Measurement("video_start_cold", video_measurements.start_cold, {LATENTD: 120}, models=VIDEO),
+    Measurement("video", video_measurements.clips, {LATENTD: 45}, prepare=video_measurements.warm,
+                rounds=lambda scale: scale.clips, models=VIDEO),
+    Measurement("video_start_cached", video_measurements.start_cached, {LATENTD: 15}, rounds=lambda scale: scale.starts, models=VIDEO),
+    Measurement("video_chunks", video_measurements.in_chunks, {LATENTD: 60}, models=VIDEO),
+    Measurement("video_likeness", video_measurements.likeness, {LATENTD: 20, EAGER: 60}, models=VIDEO),
+    Measurement("video_networks", video_measurements.networks, {LATENTD: 90, EAGER: 40}, network_bench=True, models=VIDEO),
     Measurement("switch_models", switch_models, {LATENTD: 40}, rounds=lambda scale: scale.starts, models=TWO_BASES),
     Measurement("text", text_encoders, {LATENTD: 20, EAGER: 20}, network_bench=True),
     Measurement("vae_large", vae_large, {LATENTD: 20, EAGER: 20}, network_bench=True),

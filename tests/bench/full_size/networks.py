@@ -6,7 +6,7 @@ import subprocess
 from . import processes
 from .processes import Failure
 
-FIRST = re.compile(r"^(?P<component>\w+) (?P<shape>\d+@\d+x\d+) (?P<precision>\w+)$")
+FIRST = re.compile(r"^(?P<component>\w+) (?P<shape>\d+@\d+x\d+(?:x\d+)?) (?P<precision>\w+)$")
 PREPARED = re.compile(r"passes (?P<passes>[\d.]+) s, plan (?P<plan>[\d.]+) s \(\d+ bytes, arena (?P<arena_mib>[\d.]+) MiB\), "
                       r"digests (?P<digests>[\d.]+) s, load (?P<load>[\d.]+) s \((?P<weights_gb>[\d.]+) GB of weights\), capture (?P<capture>[\d.]+) s")
 NOT_FINITE = re.compile(r"^  not finite: (?P<count>\d+) values$")

@@ -14,7 +14,8 @@ import time
 
 import diffusers
 import torch
-from diffusers import AutoencoderKL, EulerDiscreteScheduler, UNet2DConditionModel
+from diffusers import (AutoencoderKL, AutoencoderKLTemporalDecoder, ControlNetModel, EulerDiscreteScheduler, UNet2DConditionModel,
+                       UNetSpatioTemporalConditionModel)
 
 WARM_RUNS = 3
 TOKENS = 77
@@ -105,6 +106,98 @@ class Vae:
         return self._vae.decode(self.latents(rows, height, width), return_dict=False)[0].clone()
 
 
+class ControlledUnet(Unet):
+    """The base's UNet, behind a ControlNet that reads the same inputs and a hint."""
+
+    def __init__(self, peer, folder, net):
+        super().__init__(peer, folder)
+        net = ControlNetModel.from_pretrained(net, torch_dtype=peer.dtype).to(peer.device).to(memory_format=CHANNELS_LAST).eval()
+        self._net, self._hints = peer.compiled(net), {}
+
+    def run(self, rows, height, width):
+        self._peer.begin_step()
+        key = rows, height, width
+        if key not in self._hints:
+            self._hints[key] = self._peer.random(rows, 3, height, width)
+        inputs = self.inputs(rows, height, width)
+        down, middle = self._net(timestep=self.timestep, controlnet_cond=self._hints[key], return_dict=False, **inputs)
+        return self._unet(timestep=self.timestep, return_dict=False, down_block_additional_residuals=down,
+                          mid_block_additional_residual=middle, **inputs)[0].clone()
+
+
+class VideoUnet:
+    """As diffusers has it: channels last are not for its convolutions over time."""
+
+    def __init__(self, peer, folder):
+        unet = UNetSpatioTemporalConditionModel.from_pretrained(folder, subfolder="unet", torch_dtype=peer.dtype)
+        self._config, self._peer, self._inputs = unet.config, peer, {}
+        self._unet = peer.compiled(unet.to(peer.device).eval())
+        self._timestep = torch.tensor(1.0, device=peer.device)
+
+    def run(self, rows, height, width):
+        self._peer.begin_step()
+        key, c = (rows, height, width), self._config
+        if key not in self._inputs:
+            self._inputs[key] = {"sample": self._peer.random(rows, c.num_frames, c.in_channels, height // 8, width // 8),
+                                 "encoder_hidden_states": self._peer.random(rows, 1, c.cross_attention_dim),
+                                 "added_time_ids": self._peer.random(rows, 3)}
+        return self._unet(timestep=self._timestep, return_dict=False, **self._inputs[key])[0].clone()
+
+
+class VideoVae:
+    """Its rows are the frames that are decoded together."""
+
+    def __init__(self, peer, folder):
+        vae = AutoencoderKLTemporalDecoder.from_pretrained(folder, subfolder="vae", torch_dtype=peer.dtype)
+        self._vae = vae.to(peer.device).eval()
+        self._vae.decoder = peer.compiled(self._vae.decoder)
+        self._peer, self._latents = peer, {}
+
+    def run(self, rows, height, width):
+        self._peer.begin_step()
+        key = rows, height, width
+        if key not in self._latents:
+            self._latents[key] = self._peer.random(rows, 4, height // 8, width // 8).contiguous()
+        return self._vae.decode(self._latents[key], num_frames=rows, return_dict=False)[0].clone()
+
+
+def draw_float32_noise():
+    """Makes torch.randn draw float32 numbers for every dtype, as latentd does."""
+    draw = torch.randn
+
+    def randn(*size, dtype=None, **options):
+        drawn = draw(*size, dtype=torch.float32, **options)
+        return drawn if dtype is None else drawn.to(dtype)
+
+    torch.randn = randn
+
+
+class Clip:
+    """Whole clips by diffusers' pipeline, in a dtype: frames as numbers from 0 to 255."""
+
+    def __init__(self, peer, dtype):
+        from diffusers import StableVideoDiffusionPipeline
+        torch.backends.cudnn.allow_tf32 = False
+        self._pipeline = StableVideoDiffusionPipeline.from_pretrained(f"{peer.checkpoint}/svd", torch_dtype=dtype)
+        self._pipeline.to(peer.device, dtype)  # also the components that were not loaded in it
+        self._pipeline.set_progress_bar_config(disable=True)
+        encode = self._pipeline.vae.encode  # the pipeline casts for it in fp16 alone
+        self._pipeline.vae.encode = lambda x, *arguments, **options: encode(x.to(dtype), *arguments, **options)
+
+    def draw(self, image, width, height, steps, seed):
+        from PIL import Image
+        frames = self._pipeline(image=Image.open(image).convert("RGB"), width=width, height=height, num_inference_steps=steps,
+                                generator=torch.Generator("cpu").manual_seed(seed), output_type="np").frames[0]
+        return (frames * 255).round()
+
+
+def frames_in(folder):
+    """Frames of the files in it, in the order of their names."""
+    import numpy
+    from PIL import Image
+    return numpy.stack([numpy.asarray(Image.open(os.path.join(folder, name)), dtype=numpy.float32) for name in sorted(os.listdir(folder))])
+
+
 class Text:
     """Both encoders, eager in either mode: they run once a picture."""
 
@@ -122,7 +215,8 @@ class Peer:
     def __init__(self, options):
         self.device, self.mode = options.device, options.mode
         self.dtype = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}[options.precision]
-        self._checkpoint, self._networks, self._schedulers = options.checkpoint, {}, {}
+        self.checkpoint = self._checkpoint = options.checkpoint
+        self._networks, self._schedulers = {}, {}
         self.clock = Clock(options.device)
         torch.manual_seed(0)
         torch._dynamo.config.recompile_limit = 64
@@ -146,7 +240,10 @@ class Peer:
     def network(self, name):
         makers = {"unet": lambda: Unet(self, f"{self._checkpoint}/base"), "vae": lambda: Vae(self, f"{self._checkpoint}/base"),
                   "refiner": lambda: Unet(self, f"{self._checkpoint}/refiner"), "text": lambda: Text(self, f"{self._checkpoint}/base"),
-                  "sd15_unet": lambda: Unet(self, f"{self._checkpoint}/sd15"), "sd15_vae": lambda: Vae(self, f"{self._checkpoint}/sd15")}
+                  "sd15_unet": lambda: Unet(self, f"{self._checkpoint}/sd15"), "sd15_vae": lambda: Vae(self, f"{self._checkpoint}/sd15"),
+                  "controlled": lambda: ControlledUnet(self, f"{self._checkpoint}/base", f"{self._checkpoint}/adapters/edges"),
+                  "svd_unet": lambda: VideoUnet(self, f"{self._checkpoint}/svd"),
+                  "svd_vae": lambda: VideoVae(self, f"{self._checkpoint}/svd")}
         if name not in self._networks:
             with torch.inference_mode(False):
                 self._networks[name] = makers[name]()
@@ -198,10 +295,19 @@ class Peer:
             samples.append(1000 * (time.perf_counter() - begin))
         return {"samples": samples}
 
+    def run_likeness(self, folder, **clip):
+        """How far frames in files, and diffusers' own of this precision, are from diffusers' in float32 on average, in 1/255."""
+        draw_float32_noise()
+        with torch.inference_mode(False), torch.no_grad():
+            exact = Clip(self, torch.float32).draw(**clip)
+            torch.cuda.empty_cache()
+            own = Clip(self, self.dtype).draw(**clip)
+        return {name: float(abs(frames - exact).mean()) for name, frames in (("files", frames_in(folder)), ("own", own))}
+
     def answer(self, command):
         kind = command.pop("do")
         with torch.inference_mode():
-            answer = {"network": self.run_network, "pictures": self.run_pictures}[kind](**command)
+            answer = {"network": self.run_network, "pictures": self.run_pictures, "likeness": self.run_likeness}[kind](**command)
         if self.device == "cuda":
             answer["memory_bytes"] = torch.cuda.memory_reserved()
         return answer

@@ -44,6 +44,31 @@ KINDS = {
     "sd15_served_text": ("of that: text", "ms"),
     "sd15_served_png": ("of that: PNG", "ms"),
     "sd15_served_beyond": ("of that: all but text, steps and decode, so PNG and the way to the client too", "ms"),
+    "control_without": ("guided step without a ControlNet (rows@size); the peer's network alone", "ms"),
+    "control_with": ("the same with one net", "ms"),
+    "control_cost": ("what the net adds to a guided step, of pictures in turn", "ms"),
+    "control_without_picture": ("picture with guidance without a net (steps@size), request to PNG", "ms"),
+    "control_with_picture": ("the same with one net", "ms"),
+    "control_first": ("first picture with a net, which is loaded for it, beyond the next", "s"),
+    "control_memory": ("GPU memory that the first picture with a net leaves taken", "MiB"),
+    "video_start_cold": ("video: process start to READY, one bucket, nothing in the cache", "s"),
+    "video_compile_cold": ("of that: compiling, loading and running the graphs", "s"),
+    "video_start_cached": ("video: process start to READY from the cache", "s"),
+    "video_clip": ("clip with guidance, `latent animate` to the last PNG written", "s"),
+    "video_step": ("of that: a step", "ms"),
+    "video_decode": ("of that: decoding all frames", "ms"),
+    "video_png": ("of that: PNGs of all frames, on CPUs", "ms"),
+    "video_image": ("of that: the image read, resized and encoded by CLIP", "ms"),
+    "video_memory": ("GPU memory of the process; behind / the frames of a chunk", "MiB"),
+    "video_start_chunks": ("start to READY of a server with other chunks, the rest in the cache", "s"),
+    "chunks_clip": ("clip with such chunks", "s"),
+    "chunks_step": ("of that: a step", "ms"),
+    "chunks_decode": ("of that: decoding all frames", "ms"),
+    "chunks_png": ("of that: PNGs of all frames, on CPUs", "ms"),
+    "chunks_image": ("of that: the image read, resized and encoded by CLIP", "ms"),
+    "video_distance": ("frames' mean distance from diffusers' in fp32 (steps@clip)", "1/255"),
+    "video_unet": ("UNet of videos alone (rows@size)", "ms"),
+    "video_vae": ("decoder of videos alone (frames@size)", "ms"),
     "memory_peer": ("GPU memory that torch has reserved", "MiB"),
 }
 # Bars, and goals beyond them; for SDXL, bf16, an H100 or H200.
@@ -65,6 +90,14 @@ BARS = {
     "served_beyond 30@1024x1024": (20, 10),
     "model_loaded 1024x1024": (1, None),
     "model_switch 1024x1024": (1, None),
+    "control_cost 2@1024x1024": (12, None),
+    "video_step 1024x576x25": (360, 310),
+    "video_decode 1024x576x25": (500, 400),
+    "video_clip 1024x576x25": (9.6, 8.2),
+    "video_compile_cold 1024x576x25": (90, 40),
+    "video_start_cached 1024x576x25": (5, 3),
+    "video_memory 1024x576x25/7": (13351, 10490),  # 14 and 11 GB
+    "video_memory 1024x576x25": (30518, None),  # 32 GB
 }
 # How many times as fast as torch.compile, in the same run.
 TIMES_AS_FAST = {"sd15_picture 30@512x512": 1.3}

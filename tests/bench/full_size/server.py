@@ -1,5 +1,6 @@
 """A latentd that the bench starts, and pictures that bench_client asks it for."""
 
+import dataclasses
 import json
 import os
 import signal
@@ -41,15 +42,33 @@ def by_label(values, name, label, **labels):
     return sums
 
 
+def text_format(value):
+    """A value of a field of a request; Text is written as it is."""
+    return value.text if isinstance(value, Text) else json.dumps(value)
+
+
+@dataclasses.dataclass(frozen=True, order=True)
+class Text:
+    """A value in protobuf's text format that is no string or number: a name, a message."""
+
+    text: str
+
+
+def control(name, image):
+    """A ControlNet in a request, with the bytes of its map."""
+    escaped = "".join(f"\\{byte:03o}" for byte in image)
+    return Text(f'{{ name: "{name}" image: "{escaped}" }}')
+
+
 class Latentd:
-    """Serves one bucket of the models that `models` are flags of, with its cache in `cache`; what it logs goes to `log`."""
+    """Serves the models that `models` are flags of, with its cache in `cache`; what it logs goes to `log`. `bucket`: of pictures."""
 
     def __init__(self, options, models, bucket, cache, folder):
         self.socket = f"unix:{folder}/latentd-{os.getpid()}.sock"
         self.log = folder / f"latentd-{time.monotonic_ns()}.log"
         self._options = options
         command = [options.latentd, f"--backend={options.backend}", f"--precision={options.precision}",
-                   *models, f"--buckets={bucket}", f"--cache-dir={cache}", f"--listen={self.socket}",
+                   *models, *([f"--buckets={bucket}"] if bucket else []), f"--cache-dir={cache}", f"--listen={self.socket}",
                    "--metrics-listen=127.0.0.1:0", "--log-format=json", "--allow-cold-requests", *options.latentd_flag]
         self.started, self._started_wall = time.monotonic(), time.time()
         with open(self.log, "w") as log:
@@ -125,11 +144,32 @@ class Latentd:
             self.process.wait()
 
 
+def animate(options, server, image, folder, **fields):
+    """A clip by `latent animate`, into `folder`: seconds as the client sees it, and what the server counted meanwhile."""
+    flags = [f"--{name.replace('_', '-')}={value}" for name, value in fields.items()]
+    before = server.scrape()
+    began = time.monotonic()
+    done = processes.run([options.latent, "animate", image, "--server", server.socket, "--output", f"{folder}/", "--force", "--quiet",
+                          *flags], timeout=600, env=options.our_environment)
+    seconds = time.monotonic() - began
+    if done.returncode != 0:
+        raise server.failure(f"did not draw a clip ({done.stderr.strip()})")
+    after = server.scrape()
+
+    def passed(name, **labels):
+        return total(after, name, **labels) - total(before, name, **labels)
+
+    steps = passed("latentd_denoise_steps_total")
+    stages = {stage: passed("latentd_stage_duration_seconds_sum", stage=stage) for stage in (*DEVICE_STAGES, "encode_file")}
+    return {"seconds": seconds, "step": stages["steps"] / steps, "steps": steps, "stages": stages,
+            "redone": passed("latentd_invalid_images_total")}
+
+
 class Client:
     """A bench_client that asks one server for one picture, again and again."""
 
     def __init__(self, options, server, folder, **request):
-        text = " ".join(f"{name}: {value if name == 'bucket_policy' else json.dumps(value)}" for name, value in request.items())
+        text = " ".join(f"{name}: {text_format(value)}" for name, value in request.items())
         self.picture = folder / f"picture-{time.monotonic_ns()}.png"
         self._said = self.picture.with_suffix(".log")
         with open(self._said, "w") as said:

@@ -10,6 +10,8 @@ GUIDANCE = 5.0
 LATENTD, EAGER, COMPILE = "latentd", "eager", "compile"
 # Models that a server has.
 SDXL, SD15, TWO_BASES = checkpoint.SDXL, (checkpoint.SD15,), ("base", checkpoint.OTHER)
+CONTROLLED = ("base", checkpoint.ADAPTERS)
+VIDEO = (checkpoint.SVD,)
 READY_SECONDS = 900  # the longest that a start or a network may take
 MIB = machine.MIB
 
@@ -25,6 +27,11 @@ class Scale:
     vae_sizes: tuple = ((512, 512), (768, 768), (1152, 896), (1536, 1536))
     large: tuple = (2048, 2048)
     sd15: tuple = (512, 512)
+    video: tuple = (1024, 576)
+    frames: int = 25
+    chunk: int = 7  # frames that are decoded together
+    clip_steps: int = 25
+    clips: int = 3
     rows: tuple = (1, 4, 8)
     steps: int = 30
     few_steps: int = 4
@@ -36,7 +43,7 @@ class Scale:
 
 FULL = Scale("full")
 REDUCED = Scale("reduced", main=(64, 64), other=(96, 64), unet_sizes=((96, 64),), vae_sizes=((96, 64),), large=(128, 128),
-                sd15=(64, 64), rows=(1,), steps=3, few_steps=2,
+                sd15=(64, 64), video=(64, 64), frames=3, chunk=2, clip_steps=3, clips=1, rows=(1,), steps=3, few_steps=2,
                 runs=2, pictures=1, rounds=2, starts=1)
 
 
@@ -61,16 +68,22 @@ class Bench:
         self._clients = {}
 
     def flags_of(self, models):
-        """The first is the base; another one is loaded when a request names it."""
+        """The first is the base; another one is loaded when a request names it. Behind the one for videos may stand the frames of a
+        chunk."""
         flags = [f"--base={self.checkpoint / models[0]}"]
+        if models[0] == checkpoint.SVD:
+            chunks = "".join(f",decode-chunk={chunk}" for chunk in models[1:])
+            return [f"--video={self.checkpoint / models[0]},buckets={text(self.scale.video)}x{self.scale.frames}{chunks}"]
         if models == SDXL:
             return [*flags, f"--refiner={self.checkpoint / models[1]}"]
+        if models == CONTROLLED:
+            return [*flags, f"--adapters={self.checkpoint / models[1]}"]
         return flags + [f"--model={model}={self.checkpoint / model}" for model in models[1:]]
 
     def start_server(self, models=SDXL):
         """One that is new, from the cache as it is; not ready yet."""
         self.stop_server()
-        bucket = text(self.scale.sd15 if models == SD15 else self.scale.main)
+        bucket = text(self.scale.sd15 if models == SD15 else self.scale.main) if models[0] != checkpoint.SVD else None
         self._server, self._served = server.Latentd(self.options, self.flags_of(models), bucket, self.cache, self.folder), models
         return self._server
 
@@ -102,7 +115,7 @@ class Bench:
 
     def other_picture(self, **more):
         """An image of the size that is no bucket."""
-        return self.picture(size=self.scale.other, bucket_policy="BUCKET_POLICY_COLD_OK", **more)
+        return self.picture(size=self.scale.other, bucket_policy=server.Text("BUCKET_POLICY_COLD_OK"), **more)
 
     def ask_peer(self, mode, do, **arguments):
         if mode not in self.peers:
@@ -132,9 +145,10 @@ class Bench:
         if not_finite:
             self.results.note(f"{figure}, {contestant}: not what it says", f"{not_finite} values were not finite")
 
-    def our_network(self, figure, component, shapes, model="base", kernels=False):
+    def our_network(self, figure, component, shapes, model="base", kernels=False, runs=None):
         """Adds a figure for each shape that came about; what networks.parse says of them."""
-        found = networks.measure(self.options, self.checkpoint / model, component, shapes, self.scale.runs, READY_SECONDS, kernels)
+        found = networks.measure(self.options, self.checkpoint / model, component, shapes,
+                                 min(self.scale.runs, runs or self.scale.runs), READY_SECONDS, kernels)
         for network in found:
             kernel_lines = network.pop("kernels")
             self.doubt(f"{figure} {network['shape']}", LATENTD, network.get("not_finite"))
@@ -145,10 +159,12 @@ class Bench:
             raise Failure(f"after {found[-1]['shape']}: {found[-1]['ended']}")
         return found
 
-    def peer_network(self, mode, figure, network, rows, size):
+    def peer_network(self, mode, figure, network, rows, size, runs=None, which=None):
         """Adds a figure; the seconds of the first run."""
-        answer = self.ask_peer(mode, "network", network=network, rows=rows, width=size[0], height=size[1], runs=self.scale.runs)
+        answer = self.ask_peer(mode, "network", network=network, rows=rows, width=size[0], height=size[1],
+                               runs=min(self.scale.runs, runs or self.scale.runs))
         self.compiled.add((network, rows, size))
-        self.doubt(f"{figure} {shape(rows, size)}", mode, answer["not_finite"])
-        self.results.add(f"{figure} {shape(rows, size)}", mode, answer["samples"], first_seconds=answer["first"], state=machine.state())
+        which = which or shape(rows, size)
+        self.doubt(f"{figure} {which}", mode, answer["not_finite"])
+        self.results.add(f"{figure} {which}", mode, answer["samples"], first_seconds=answer["first"], state=machine.state())
         return answer["first"]
