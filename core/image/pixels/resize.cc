@@ -14,6 +14,7 @@ namespace {
 // pixels, 8 bits, and the weights' overshoot, 2 bits, fit into 32.
 constexpr int kPrecisionBits = 32 - 8 - 2;
 constexpr double kLanczosSupport = 3.0;
+constexpr double kBicubicSupport = 2.0;
 
 double Sinc(double x) {
   if (x == 0) return 1;
@@ -26,6 +27,21 @@ double Lanczos(double x) {
   return Sinc(x) * Sinc(x / kLanczosSupport);
 }
 
+// The cubic of Keys.
+double Bicubic(double x) {
+  constexpr double kSlope = -0.5;
+  x = std::abs(x);
+  if (x < 1) return ((kSlope + 2) * x - (kSlope + 3)) * x * x + 1;
+  if (x < kBicubicSupport) return (((x - 5) * x + 8) * x - 4) * kSlope;
+  return 0;
+}
+
+// A weight by the distance from the middle, and how far from it that is not 0.
+struct Filter {
+  double (*weight)(double);
+  double support;
+};
+
 // The input pixels of one output pixel, with their weights.
 struct Tap {
   int first = 0;
@@ -37,10 +53,10 @@ int32_t ToFixed(double weight) {
   return static_cast<int32_t>(scaled < 0 ? scaled - 0.5 : scaled + 0.5);
 }
 
-Tap MakeTap(int position, int input_size, double scale) {
+Tap MakeTap(const Filter& filter, int position, int input_size, double scale) {
   // Going down, the filter is as much wider as there are more input pixels.
   const double filter_scale = std::max(scale, 1.0);
-  const double support = kLanczosSupport * filter_scale;
+  const double support = filter.support * filter_scale;
   const double center = (position + 0.5) * scale;
   const int first = std::max(0, static_cast<int>(center - support + 0.5));
   const int end = std::min(input_size, static_cast<int>(center + support + 0.5));
@@ -49,7 +65,7 @@ Tap MakeTap(int position, int input_size, double scale) {
   std::vector<double> weights(end - first);
   double sum = 0;
   for (int i = 0; i < end - first; ++i) {
-    weights[i] = Lanczos((i + first - center + 0.5) * reciprocal);
+    weights[i] = filter.weight((i + first - center + 0.5) * reciprocal);
     sum += weights[i];
   }
   Tap tap{first, {}};
@@ -57,10 +73,10 @@ Tap MakeTap(int position, int input_size, double scale) {
   return tap;
 }
 
-std::vector<Tap> MakeTaps(int input_size, int output_size) {
+std::vector<Tap> MakeTaps(const Filter& filter, int input_size, int output_size) {
   const double scale = static_cast<double>(input_size) / output_size;
   std::vector<Tap> taps(output_size);
-  for (int i = 0; i < output_size; ++i) taps[i] = MakeTap(i, input_size, scale);
+  for (int i = 0; i < output_size; ++i) taps[i] = MakeTap(filter, i, input_size, scale);
   return taps;
 }
 
@@ -80,9 +96,9 @@ uint8_t Apply(const Tap& tap, const uint8_t* input, size_t stride) {
 }
 
 // Gives each row another width.
-Image Rows(const Image& image, int width) {
+Image Rows(const Filter& filter, const Image& image, int width) {
   if (width == image.width) return image;
-  const std::vector<Tap> taps = MakeTaps(image.width, width);
+  const std::vector<Tap> taps = MakeTaps(filter, image.width, width);
   Image resized{width, image.height, {}};
   resized.rgb.reserve(size_t{3} * width * image.height);
   for (int y = 0; y < image.height; ++y) {
@@ -95,9 +111,9 @@ Image Rows(const Image& image, int width) {
 }
 
 // Gives each column another height.
-Image Columns(const Image& image, int height) {
+Image Columns(const Filter& filter, const Image& image, int height) {
   if (height == image.height) return image;
-  const std::vector<Tap> taps = MakeTaps(image.height, height);
+  const std::vector<Tap> taps = MakeTaps(filter, image.height, height);
   const size_t row_bytes = size_t{3} * image.width;
   Image resized{image.width, height, {}};
   resized.rgb.resize(row_bytes * height);
@@ -122,16 +138,26 @@ bool ColumnsFirst(const Image& image, int width, int height) {
   return height < image.height && image.height - height > 2 * (image.width - width);
 }
 
-}  // namespace
-
-absl::StatusOr<Image> ResizeLanczos(const Image& image, int width, int height) {
+absl::StatusOr<Image> ResizeBy(const Filter& filter, const Image& image, int width, int height) {
   RETURN_IF_ERROR(CheckImage(image));
   RETURN_IF_ERROR(CheckSize(image.width, image.height));
   RETURN_IF_ERROR(CheckSize(width, height));
   // Both passes round to bytes, so that one that changes nothing has to be left out and the order
   // shows.
-  if (ColumnsFirst(image, width, height)) return Rows(Columns(image, height), width);
-  return Columns(Rows(image, width), height);
+  if (ColumnsFirst(image, width, height)) {
+    return Rows(filter, Columns(filter, image, height), width);
+  }
+  return Columns(filter, Rows(filter, image, width), height);
+}
+
+}  // namespace
+
+absl::StatusOr<Image> ResizeLanczos(const Image& image, int width, int height) {
+  return ResizeBy({Lanczos, kLanczosSupport}, image, width, height);
+}
+
+absl::StatusOr<Image> ResizeBicubic(const Image& image, int width, int height) {
+  return ResizeBy({Bicubic, kBicubicSupport}, image, width, height);
 }
 
 }  // namespace latentd::image

@@ -19,6 +19,7 @@ OUT = pathlib.Path(__file__).parent / "pictures"
 WIDTH, HEIGHT = 13, 9
 RNG = np.random.default_rng(3)
 SIZES = [(64, 48), (16, 16), (37, 40), (20, 23), (37, 23), (8, 8), (111, 5), (3, 69), (1, 1), (36, 24)]
+BICUBIC_SIZES = [(64, 48), (16, 16), (37, 40), (8, 8), (3, 69), (111, 5)]
 
 
 def smooth(width, height, channels):
@@ -148,6 +149,8 @@ def main():
     image.save(OUT / "lanczos.png")
     for size in SIZES:
         (OUT / f"lanczos-{size[0]}x{size[1]}.rgb").write_bytes(image.resize(size, Image.Resampling.LANCZOS).tobytes())
+    for size in BICUBIC_SIZES:
+        (OUT / f"bicubic-{size[0]}x{size[1]}.rgb").write_bytes(image.resize(size, Image.Resampling.BICUBIC).tobytes())
 
 
 if __name__ == "__main__":

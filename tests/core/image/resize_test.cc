@@ -34,6 +34,19 @@ INSTANTIATE_TEST_SUITE_P(All, PillowSizes,
                                            std::pair{111, 5}, std::pair{3, 69}, std::pair{1, 1},
                                            std::pair{36, 24}));
 
+class PillowBicubicSizes : public ::testing::TestWithParam<std::pair<int, int>> {};
+
+TEST_P(PillowBicubicSizes, HaveThePixelsThatPillowMakes) {
+  const auto [width, height] = GetParam();
+  ASSERT_OK_AND_ASSIGN(const Image image, Decode(ReadPicture("lanczos.png")));
+  ASSERT_OK_AND_ASSIGN(const Image resized, ResizeBicubic(image, width, height));
+  EXPECT_EQ(resized.rgb, ReadRgb(absl::StrCat("bicubic-", width, "x", height, ".rgb")));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, PillowBicubicSizes,
+                         ::testing::Values(std::pair{64, 48}, std::pair{16, 16}, std::pair{37, 40},
+                                           std::pair{8, 8}, std::pair{3, 69}, std::pair{111, 5}));
+
 TEST(ResizeLanczosTest, KeepsOneColour) {
   const Image grey{7, 5, std::vector<uint8_t>(105, 77)};
   ASSERT_OK_AND_ASSIGN(const Image resized, ResizeLanczos(grey, 40, 3));
