@@ -20,33 +20,52 @@ Value PatchEmbeddings(const Scope& scope, const ClipVisionConfig& config, Value 
   return b.Add(tokens, scope.Weight("position_embedding.weight", {config.tokens(), features}));
 }
 
-}  // namespace
-
-Value ClipVision(GraphBuilder& builder, const ClipVisionConfig& config, absl::string_view component,
-                 Value pixels) {
-  if (!RequireImage(builder, "pixels", pixels, config.num_channels)) return pixels;
+bool CheckPixels(GraphBuilder& builder, const ClipVisionConfig& config, Value pixels) {
+  if (!RequireImage(builder, "pixels", pixels, config.num_channels)) return false;
   if (Dimension(builder, pixels, 2) != config.image_size ||
       Dimension(builder, pixels, 3) != config.image_size) {
     builder.Fail(absl::InvalidArgumentError(
         absl::StrCat("the image encoder's pixels must have ", config.image_size,
                      " of them a side, but are ", builder.shape(pixels).ToString())));
-    return pixels;
+    return false;
   }
-  const Scope root(builder, component);
-  const Scope vision = root.Child("vision_model");
+  return true;
+}
+
+// Behind the first `layers`.
+Value EncodePatches(const Scope& vision, const ClipVisionConfig& config, Value pixels,
+                    int64_t layers) {
   const ClipLayerOptions layer = {.heads = config.num_attention_heads,
                                   .intermediate_size = config.intermediate_size,
                                   .activation = config.activation,
                                   .layer_norm_eps = config.layer_norm_eps};
   Value x = PatchEmbeddings(vision.Child("embeddings"), config, pixels);
   x = LayerNorm(vision.Child("pre_layrnorm"), x, config.layer_norm_eps);  // spelled so on disk
-  for (int64_t i = 0; i < config.num_hidden_layers; ++i) {
+  for (int64_t i = 0; i < layers; ++i) {
     x = ClipLayer(vision.Child("encoder.layers", i), x, layer);
   }
+  return x;
+}
+
+}  // namespace
+
+Value ClipVision(GraphBuilder& builder, const ClipVisionConfig& config, absl::string_view component,
+                 Value pixels) {
+  if (!CheckPixels(builder, config, pixels)) return pixels;
+  const Scope root(builder, component);
+  const Scope vision = root.Child("vision_model");
+  const Value x = EncodePatches(vision, config, pixels, config.num_hidden_layers);
   const Value whole =
       builder.Reshape(builder.Slice(x, 1, 0, 1), {Dimension(builder, x, 0), config.hidden_size});
   const Value normed = LayerNorm(vision.Child("post_layernorm"), whole, config.layer_norm_eps);
   return Linear(root.Child("visual_projection"), normed, config.projection_dim, Bias::kNone);
+}
+
+Value ClipVisionStates(GraphBuilder& builder, const ClipVisionConfig& config,
+                       absl::string_view component, Value pixels, int64_t left_out) {
+  if (!CheckPixels(builder, config, pixels)) return pixels;
+  const Scope vision = Scope(builder, component).Child("vision_model");
+  return EncodePatches(vision, config, pixels, config.num_hidden_layers - left_out);
 }
 
 }  // namespace latentd::networks

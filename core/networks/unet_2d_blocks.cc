@@ -34,7 +34,8 @@ Value UnetDownBlock(const Scope& unet, const Unet2dConditionConfig& config, size
     x = ResnetBlock(scope.Child("resnets", i), x, conditions.time, resnet);
     if (!transformers.empty()) {
       x = Transformer2d(scope.Child("attentions", i), x, conditions.text,
-                        TransformerOf(config, block.heads, transformers[i], block.first_attention));
+                        TransformerOf(config, block.heads, transformers[i], block.first_attention),
+                        conditions.images->Take(transformers[i]));
     }
     skips.push_back(x);
   }
@@ -57,7 +58,8 @@ Value UnetMiddleBlock(const Scope& unet, const Unet2dConditionConfig& config, Va
   // only_cross_attention does not reach the middle.
   x = Transformer2d(scope.Child("attentions.0"), x, conditions.text,
                     TransformerOf(config, block.heads, config.middle_transformer_layers,
-                                  FirstAttention::kToItself));
+                                  FirstAttention::kToItself),
+                    conditions.images->Take(config.middle_transformer_layers));
   return ResnetBlock(scope.Child("resnets.1"), x, conditions.time, resnet);
 }
 
@@ -74,7 +76,8 @@ Value UnetUpBlock(const Scope& unet, const Unet2dConditionConfig& config, size_t
     x = ResnetBlock(scope.Child("resnets", i), x, conditions.time, resnet);
     if (!transformers.empty()) {
       x = Transformer2d(scope.Child("attentions", i), x, conditions.text,
-                        TransformerOf(config, block.heads, transformers[i], block.first_attention));
+                        TransformerOf(config, block.heads, transformers[i], block.first_attention),
+                        conditions.images->Take(transformers[i]));
     }
   }
   if (skips.empty()) return x;

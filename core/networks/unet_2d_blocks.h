@@ -2,17 +2,42 @@
 // resolution on the way up.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/types/span.h"
 #include "core/networks/config/unet_2d_condition_config.h"
 
 namespace latentd::networks {
 
+// Hands out what attentions to the text read beside it, in the order in which they are built.
+class ImagesInOrder {
+ public:
+  // None; or one for each attention of the network (cross_attentions.h).
+  explicit ImagesInOrder(std::vector<KeysAndValues> images) : images_(std::move(images)) {}
+
+  // Keys and values of the next so many attentions; empty: there are none at all. REQUIRES: there
+  // are so many.
+  absl::Span<const KeysAndValues> Take(int64_t count) {
+    if (images_.empty()) return {};
+    const auto first = std::exchange(next_, next_ + static_cast<size_t>(count));
+    return absl::MakeConstSpan(images_).subspan(first, static_cast<size_t>(count));
+  }
+
+ private:
+  const std::vector<KeysAndValues> images_;
+  size_t next_ = 0;
+};
+
 // Conditions that all blocks of one evaluation read.
 struct UnetConditions {
-  Value time;  // [n, time_embedding_dim], activated
-  Value text;  // [n, tokens, cross_attention_dim]
+  Value time;                             // [n, time_embedding_dim], activated
+  Value text;                             // [n, tokens, cross_attention_dim]
+  std::shared_ptr<ImagesInOrder> images;  // never null
 };
 
 // Appends the output of every layer, and of the downsampling, to `skips`. The last block does not

@@ -1,7 +1,10 @@
 #include "core/networks/unet_2d_conditions.h"
 
+#include <memory>
 #include <utility>
 #include <vector>
+
+#include "core/networks/cross_attentions.h"
 
 namespace latentd::networks {
 namespace {
@@ -61,6 +64,23 @@ absl::Status CheckShape(const GraphBuilder& b, absl::string_view name, Value val
                    wanted.ToString(), " is what its config asks for"));
 }
 
+absl::Status CheckImages(const GraphBuilder& b, const Unet2dConditionConfig& config,
+                         const std::vector<KeysAndValues>& images, int64_t rows) {
+  const std::vector<CrossAttention> attentions = CrossAttentionsOf(config);
+  if (images.size() != attentions.size()) {
+    return absl::InvalidArgumentError(absl::StrCat("the UNet's input images are ", images.size(),
+                                                   ", and it attends to text ", attentions.size(),
+                                                   " times"));
+  }
+  absl::Status status;
+  for (size_t i = 0; i < images.size(); ++i) {
+    const Shape wanted = {rows, Dimension(b, images[i].keys, 1), attentions[i].features};
+    status.Update(CheckShape(b, "images (keys)", images[i].keys, wanted));
+    status.Update(CheckShape(b, "images (values)", images[i].values, wanted));
+  }
+  return status;
+}
+
 }  // namespace
 
 absl::Status CheckInputs(const GraphBuilder& b, const Unet2dConditionConfig& config,
@@ -85,6 +105,7 @@ absl::Status CheckInputs(const GraphBuilder& b, const Unet2dConditionConfig& con
     status.Update(
         CheckShape(b, "text_embeds", inputs.text_embeds, {rows, config.TextEmbedFeatures(ids)}));
   }
+  if (!inputs.images.empty()) status.Update(CheckImages(b, config, inputs.images, rows));
   return status;
 }
 
@@ -93,7 +114,8 @@ UnetConditions EmbedConditions(const Scope& unet, const Unet2dConditionConfig& c
   // Every residual block activates the time embedding first; it is done here once.
   const Value time = TimeEmbedding(unet, config, inputs);
   return {.time = Activate(unet.builder(), time, config.activation),
-          .text = inputs.encoder_hidden_states};
+          .text = inputs.encoder_hidden_states,
+          .images = std::make_shared<ImagesInOrder>(inputs.images)};
 }
 
 }  // namespace latentd::networks

@@ -129,18 +129,27 @@ float AttentionScale(int64_t features, int64_t heads) {
   return static_cast<float>(1 / std::sqrt(static_cast<double>(head_size)));
 }
 
-Value AttentionLayer(const Scope& scope, Value x, Value states, const AttentionOptions& options) {
+Value AttentionLayer(const Scope& scope, Value x, Value states, const AttentionOptions& options,
+                     const KeysAndValues& beside) {
+  GraphBuilder& b = scope.builder();
   const auto project = [&](const char* name, Value from) {
     const Value made = Linear(scope.Child(name), from, options.features, options.bias);
-    return options.upcast ? scope.builder().Cast(made, graph::DType::kF32) : made;
+    return options.upcast ? b.Cast(made, graph::DType::kF32) : made;
   };
   const Value query = project("to_q", x);
   const Value key = project("to_k", states);
   const Value value = project("to_v", states);
-  const Value mixed = scope.builder().Attention(
-      query, key, value,
-      {.heads = options.heads, .scale = AttentionScale(options.features, options.heads)});
-  return Linear(scope.Child("to_out.0"), mixed, Dimension(scope.builder(), x, -1));
+  const graph::AttentionAttributes attention = {
+      .heads = options.heads, .scale = AttentionScale(options.features, options.heads)};
+  Value mixed = b.Attention(query, key, value, attention);
+  if (beside.given()) {
+    const auto as_queries = [&](Value x) {
+      return options.upcast ? b.Cast(x, graph::DType::kF32) : x;
+    };
+    mixed = b.Add(
+        mixed, b.Attention(query, as_queries(beside.keys), as_queries(beside.values), attention));
+  }
+  return Linear(scope.Child("to_out.0"), mixed, Dimension(b, x, -1));
 }
 
 Value PixelAttention(const Scope& scope, Value image, int64_t groups, double epsilon) {

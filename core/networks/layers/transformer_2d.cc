@@ -9,7 +9,7 @@ constexpr double kTokenNormEpsilon = 1e-5;
 
 // BasicTransformerBlock: attention, attention to the text and feed-forward, each normed and added
 // to its input.
-Value TransformerBlock(const Scope& scope, Value x, Value text,
+Value TransformerBlock(const Scope& scope, Value x, Value text, const KeysAndValues& image,
                        const Transformer2dOptions& options) {
   GraphBuilder& b = scope.builder();
   const AttentionOptions attention = {
@@ -18,14 +18,15 @@ Value TransformerBlock(const Scope& scope, Value x, Value text,
   const Value first = options.first_attention == FirstAttention::kToText ? text : normed;
   x = b.Add(x, AttentionLayer(scope.Child("attn1"), normed, first, attention));
   normed = LayerNorm(scope.Child("norm2"), x, kTokenNormEpsilon);
-  x = b.Add(x, AttentionLayer(scope.Child("attn2"), normed, text, attention));
+  x = b.Add(x, AttentionLayer(scope.Child("attn2"), normed, text, attention, image));
   normed = LayerNorm(scope.Child("norm3"), x, kTokenNormEpsilon);
   return b.Add(x, FeedForward(scope.Child("ff"), normed));
 }
 
 }  // namespace
 
-Value Transformer2d(const Scope& scope, Value x, Value text, const Transformer2dOptions& options) {
+Value Transformer2d(const Scope& scope, Value x, Value text, const Transformer2dOptions& options,
+                    absl::Span<const KeysAndValues> images) {
   GraphBuilder& b = scope.builder();
   const int64_t channels = Dimension(b, x, 1);
   const int64_t height = Dimension(b, x, 2), width = Dimension(b, x, 3);
@@ -41,7 +42,8 @@ Value Transformer2d(const Scope& scope, Value x, Value text, const Transformer2d
     hidden = ImageToTokens(b, Convolution(in, hidden, {.out_channels = features, .kernel = 1}));
   }
   for (int64_t i = 0; i < options.layers; ++i) {
-    hidden = TransformerBlock(scope.Child("transformer_blocks", i), hidden, text, options);
+    const KeysAndValues image = images.empty() ? KeysAndValues() : images[static_cast<size_t>(i)];
+    hidden = TransformerBlock(scope.Child("transformer_blocks", i), hidden, text, image, options);
   }
   if (linear) {
     hidden = TokensToImage(b, Linear(out, hidden, channels), height, width);

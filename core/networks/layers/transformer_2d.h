@@ -2,6 +2,7 @@
 // and to the text.
 #pragma once
 
+#include "absl/types/span.h"
 #include "core/networks/layers/layers.h"
 
 namespace latentd::networks {
@@ -19,7 +20,9 @@ struct Transformer2dOptions {
 };
 
 // x [n, c, h, w]; text [n, tokens, features]. Keys and values of the text depend on `text` alone.
+// `images`: what the attention to the text of each layer reads beside it; empty: nothing.
 // REQUIRES: heads <= c.
-Value Transformer2d(const Scope& scope, Value x, Value text, const Transformer2dOptions& options);
+Value Transformer2d(const Scope& scope, Value x, Value text, const Transformer2dOptions& options,
+                    absl::Span<const KeysAndValues> images = {});
 
 }  // namespace latentd::networks
