@@ -36,6 +36,7 @@ constexpr absl::string_view kPickles[] = {".pt", ".bin", ".ckpt", ".pth"};
 constexpr absl::string_view kFilesOfFolders[] = {
     "adapter_model.safetensors", "pytorch_lora_weights.safetensors",
     "diffusion_pytorch_model.safetensors", "diffusion_pytorch_model.fp16.safetensors"};
+constexpr absl::string_view kImageEncoder = "image_encoder";
 constexpr absl::string_view kConfigs[] = {"adapter_config.json", "config.json"};
 
 bool IsFile(const fs::path& path) {
@@ -139,6 +140,8 @@ class Lister {
       if (path.filename().string().front() == '.') continue;
       if (!IsFolder(path)) {
         AddFile(path);
+      } else if (path.filename() == std::string(kImageEncoder)) {
+        continue;
       } else if (!TensorsIn(path).empty()) {
         Add(path, path.lexically_relative(root_));
       } else {
@@ -225,10 +228,13 @@ std::string SaidOf(const std::string& path) {
 AdapterFolder FolderOnDisk(const std::string& directory, weights::DigestArchive digests) {
   return {.list = [directory] { return Lister(directory).List(); },
           .stamp = StampAt,
-          .open = [digests = std::move(digests)](
-                      const std::string& path) { return OpenLora(path, digests); },
+          .open = [digests](const std::string& path) { return OpenLora(path, digests); },
           .read = ReadWhole,
-          .said = SaidOf};
+          .said = SaidOf,
+          .image_encoders =
+              [directory, digests](const std::string& path) {
+                return OpenImageEncoders(path, directory, digests);
+              }};
 }
 
 }  // namespace latentd::adapters

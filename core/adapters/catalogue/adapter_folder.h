@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "core/adapters/ip_adapter/ip_adapter.h"
 #include "core/adapters/lora/lora_reader.h"
 #include "core/weights/archives.h"
 
@@ -32,16 +33,18 @@ struct AdapterFolder {
   std::function<absl::StatusOr<LoraFile>(const std::string& path)> read;
   // The text of what an operator says of the adapter in a file NAME.json beside it; empty: nothing.
   std::function<std::string(const std::string& path)> said;
+  // Image encoders near an IP-Adapter (OpenImageEncoders).
+  std::function<std::vector<ImageEncoderFile>(const std::string& path)> image_encoders;
 };
 
 // A folder of the file system with all folders below it. An adapter is a file of tensors, or a
 // folder with adapter_model.safetensors, pytorch_lora_weights.safetensors or
 // diffusion_pytorch_model.safetensors (also .fp16). Its name has letters, digits, and ._- of ASCII
 // beside '/', and begins with none of the signs: others are listed with a problem, and so are
-// pickles. Of several with one name the first that can be read counts, files before folders. Links
-// are followed; one that leads nowhere, or to a folder that it lies in, is listed with a problem.
-// Hidden files and folders, what lies more than 8 folders deep, and all else are passed over. At
-// most 10000 are listed.
+// pickles. Folders image_encoder are what IP-Adapters read, and no adapters. Of several with one
+// name the first that can be read counts, files before folders. Links are followed; one that leads
+// nowhere, or to a folder that it lies in, is listed with a problem. Hidden files and folders, what
+// lies more than 8 folders deep, and all else are passed over. At most 10000 are listed.
 AdapterFolder FolderOnDisk(const std::string& directory, weights::DigestArchive digests = {});
 
 }  // namespace latentd::adapters

@@ -80,6 +80,7 @@ std::string WhyNotServed(AdapterKind kind, const TensorMap& tensors) {
   switch (kind) {
     case AdapterKind::kLora:
     case AdapterKind::kTextualInversion:
+    case AdapterKind::kIpAdapter:
       return "";
     case AdapterKind::kControlNet:
       for (const auto& [part, name] : kRelatives) {
@@ -90,16 +91,14 @@ std::string WhyNotServed(AdapterKind kind, const TensorMap& tensors) {
         }
       }
       return "";
-    case AdapterKind::kIpAdapter:
-      return "is an IP-Adapter, which is not served";
     case AdapterKind::kUnknown:
       break;
   }
   if (tensors.empty()) return "has no tensors";
   const std::string foreign = weights::DescribeForeignTensors(tensors);
   if (!foreign.empty()) return absl::StrCat("is ", foreign);
-  return absl::StrCat("is no LoRA, textual inversion or ControlNet: none of its ", tensors.size(),
-                      " tensors is one's (", SomeNames(tensors), ")");
+  return absl::StrCat("is no LoRA, textual inversion, ControlNet or IP-Adapter: none of its ",
+                      tensors.size(), " tensors is one's (", SomeNames(tensors), ")");
 }
 
 }  // namespace latentd::adapters

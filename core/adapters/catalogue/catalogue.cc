@@ -84,7 +84,10 @@ absl::Status Catalogue::LookLocked() {
     const SharedEntry known = Lookup(adapter.name);
     const bool is_same = known != nullptr && known->facts.stamp == adapter.stamp &&
                          known->facts.path == adapter.path && !adapter.stamp.empty();
-    if (!is_same) Put(Read(adapter, known), known);
+    // The image encoder that an IP-Adapter lacks may have come.
+    const bool may_lack = known != nullptr && known->facts.kind == AdapterKind::kIpAdapter &&
+                          !known->facts.is_served();
+    if (!is_same || may_lack) Put(Read(adapter, known), known);
   }
   ForgetAllBut(names);
   return absl::OkStatus();
@@ -121,8 +124,9 @@ void Catalogue::ReadDigests(int64_t most_bytes) {
     absl::MutexLock reading(&reading_);
     const SharedEntry known = Lookup(facts.name);
     if (known == nullptr || known->facts.stamp != facts.stamp) continue;
-    // A ControlNet is as large as a model: its data is read as the digest asks for it.
-    const bool is_net = facts.kind == AdapterKind::kControlNet;
+    // A network is as large as a model: its data is read as the digest asks for it.
+    const bool is_net =
+        facts.kind == AdapterKind::kControlNet || facts.kind == AdapterKind::kIpAdapter;
     const absl::StatusOr<LoraFile> file =
         is_net ? folder_.open(facts.path) : folder_.read(facts.path);
     if (!file.ok()) continue;  // a look says what has become of it
@@ -247,6 +251,8 @@ Catalogue::SharedEntry Catalogue::Read(const FoundAdapter& found, const SharedEn
     ReadLora(*file, *entry);
   } else if (facts.kind == AdapterKind::kControlNet) {
     ReadControlNet(*file, *entry);
+  } else if (facts.kind == AdapterKind::kIpAdapter) {
+    ReadIpAdapter(found.path, *file, *entry);
   } else {
     ReadWord(*file, *entry);
   }
@@ -290,6 +296,26 @@ void Catalogue::ReadControlNet(const LoraFile& file, Entry& entry) const {
     }
   }
   if (entry.facts.models.empty()) entry.facts.problem = ProblemOf(problems);
+}
+
+void Catalogue::ReadIpAdapter(const std::string& path, const LoraFile& file, Entry& entry) const {
+  AdapterFacts& facts = entry.facts;
+  AddMetadata(file, facts);
+  const std::vector<ImageEncoderFile> encoders = folder_.image_encoders(path);
+  std::vector<std::string> problems;
+  for (const AdaptedModel& model : models_) {
+    if (model.unet == nullptr) continue;
+    const absl::StatusOr<IpAdapter> adapter =
+        MakeIpAdapter(facts.name, file, encoders, *model.unet);
+    if (!adapter.ok()) {
+      problems.emplace_back(adapter.status().message());
+      continue;
+    }
+    facts.models.push_back(model.name);
+    facts.variant = std::string(adapter->variant());
+    facts.image_tokens = static_cast<int>(adapter->config.tokens);
+  }
+  if (facts.models.empty()) facts.problem = ProblemOf(problems);
 }
 
 void Catalogue::ReadWord(const LoraFile& file, Entry& entry) const {
@@ -393,21 +419,45 @@ absl::StatusOr<std::shared_ptr<const Lora>> Catalogue::Load(absl::string_view na
   return shared;
 }
 
-absl::StatusOr<std::shared_ptr<const ControlNet>> Catalogue::LoadControlNet(
-    absl::string_view name, absl::string_view stamp, absl::string_view model) {
+absl::StatusOr<Catalogue::NetworkFile> Catalogue::OpenNetwork(absl::string_view name,
+                                                              absl::string_view stamp,
+                                                              absl::string_view model) const {
   const SharedEntry known = Lookup(name);
   if (known == nullptr || known->facts.stamp != stamp) return Changed(name);
   if (!known->facts.is_served()) return Unusable(known->facts);
   const AdaptedModel* adapted = FindModel(model);
   if (adapted == nullptr || adapted->unet == nullptr) {
-    return absl::InternalError(absl::StrCat("no model ", model, " for control networks"));
+    return absl::InternalError(absl::StrCat("no model ", model, " for networks beside it"));
   }
-  const absl::StatusOr<LoraFile> file = folder_.open(known->facts.path);
+  absl::StatusOr<LoraFile> file = folder_.open(known->facts.path);
   if (!file.ok()) return Changed(name);
-  ASSIGN_OR_RETURN(ControlNet net, MakeControlNet(known->facts.name, *file, *adapted->unet));
+  return NetworkFile{*std::move(file), *adapted->unet};
+}
+
+absl::Status Catalogue::CheckStamp(absl::string_view name, absl::string_view stamp) const {
+  const SharedEntry known = Lookup(name);
+  if (known == nullptr) return Changed(name);
   const absl::StatusOr<std::string> now = folder_.stamp(known->facts.path);
-  if (!now.ok() || *now != known->facts.stamp) return Changed(name);
+  return now.ok() && *now == stamp ? absl::OkStatus() : Changed(name);
+}
+
+absl::StatusOr<std::shared_ptr<const ControlNet>> Catalogue::LoadControlNet(
+    absl::string_view name, absl::string_view stamp, absl::string_view model) {
+  ASSIGN_OR_RETURN(const NetworkFile network, OpenNetwork(name, stamp, model));
+  ASSIGN_OR_RETURN(ControlNet net, MakeControlNet(std::string(name), network.file, network.unet));
+  RETURN_IF_ERROR(CheckStamp(name, stamp));
   return std::make_shared<const ControlNet>(std::move(net));
+}
+
+absl::StatusOr<std::shared_ptr<const IpAdapter>> Catalogue::LoadIpAdapter(absl::string_view name,
+                                                                          absl::string_view stamp,
+                                                                          absl::string_view model) {
+  ASSIGN_OR_RETURN(const NetworkFile network, OpenNetwork(name, stamp, model));
+  ASSIGN_OR_RETURN(IpAdapter adapter,
+                   MakeIpAdapter(std::string(name), network.file,
+                                 folder_.image_encoders(network.file.path), network.unet));
+  RETURN_IF_ERROR(CheckStamp(name, stamp));
+  return std::make_shared<const IpAdapter>(std::move(adapter));
 }
 
 absl::StatusOr<Lora> Catalogue::LoadNow(const Entry& entry, const AdaptedModel& model) {

@@ -24,6 +24,7 @@
 #include "absl/synchronization/mutex.h"
 #include "core/adapters/catalogue/adapter_folder.h"
 #include "core/adapters/control_net/control_net.h"
+#include "core/adapters/ip_adapter/ip_adapter.h"
 #include "core/adapters/lora/lora.h"
 #include "core/adapters/lora/model_modules.h"
 #include "core/adapters/textual_inversion/embedding.h"
@@ -49,7 +50,8 @@ struct AdaptedModel {
   std::string name;
   std::shared_ptr<const ModelModules> modules;
   std::vector<TextEncoderWidth> encoders;  // in the order of its graphs
-  // Configuration of its UNet, which ControlNets are for; null: none is for the model.
+  // Configuration of its UNet, which ControlNets and IP-Adapters are for; null: none is for the
+  // model.
   std::shared_ptr<const networks::Unet2dConditionConfig> unet = nullptr;
 };
 
@@ -92,6 +94,12 @@ class Catalogue {
                                                                    absl::string_view model)
       ABSL_LOCKS_EXCLUDED(reading_, mutex_);
 
+  // An IP-Adapter for that model, likewise, with its image encoder as it is now.
+  absl::StatusOr<std::shared_ptr<const IpAdapter>> LoadIpAdapter(absl::string_view name,
+                                                                 absl::string_view stamp,
+                                                                 absl::string_view model)
+      ABSL_LOCKS_EXCLUDED(reading_, mutex_);
+
   // Words of the model's prompts, as far as is known without asking the disk; never null.
   pipeline::SharedWords WordsOf(absl::string_view model) const ABSL_LOCKS_EXCLUDED(mutex_);
 
@@ -128,6 +136,18 @@ class Catalogue {
   void ReadLora(const LoraFile& file, Entry& entry) const;
   void ReadWord(const LoraFile& file, Entry& entry) const;
   void ReadControlNet(const LoraFile& file, Entry& entry) const;
+  void ReadIpAdapter(const std::string& path, const LoraFile& file, Entry& entry) const;
+  // The file of a network with that stamp, and the UNet that it is for.
+  struct NetworkFile {
+    LoraFile file;
+    const networks::Unet2dConditionConfig& unet;
+  };
+  absl::StatusOr<NetworkFile> OpenNetwork(absl::string_view name, absl::string_view stamp,
+                                          absl::string_view model) const
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  // ADAPTER_CHANGED: the file of that name has another stamp by now.
+  absl::Status CheckStamp(absl::string_view name, absl::string_view stamp) const
+      ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status NoSuchAdapter(absl::string_view name) const ABSL_LOCKS_EXCLUDED(mutex_);
   void SetWords() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SetLostWords() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -70,7 +70,8 @@ class MemoryFolder {
             .stamp = [this](const std::string& path) { return StampOf(path); },
             .open = [this](const std::string& path) { return Open(path); },
             .read = [this](const std::string& path) { return Open(path); },
-            .said = [this](const std::string& path) { return files_.at(path).said; }};
+            .said = [this](const std::string& path) { return files_.at(path).said; },
+            .image_encoders = [](const std::string&) { return std::vector<ImageEncoderFile>(); }};
   }
 
  private:
@@ -148,7 +149,7 @@ TEST_F(CatalogueTest, KindsAreToldByContentAndEachModelByItsModules) {
   EXPECT_THAT(listed.at("word").models, ElementsAre("base"));
   EXPECT_THAT(listed.at("net").problem, HasSubstr("no model that it could be for"));
   EXPECT_EQ(listed.at("net").kind, AdapterKind::kControlNet);
-  EXPECT_THAT(listed.at("ip").problem, HasSubstr("IP-Adapter"));
+  EXPECT_THAT(listed.at("ip").problem, HasSubstr("no model that it could be for"));
   EXPECT_EQ(listed.at("ip").kind, AdapterKind::kIpAdapter);
   EXPECT_THAT(listed.at("odd").problem, HasSubstr("first"));
 }

@@ -1,0 +1,131 @@
+#include "core/adapters/ip_adapter/ip_adapter.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "core/adapters/ip_adapter/ip_adapter_weights.h"
+#include "core/base/errors/status_macros.h"
+#include "core/base/files/files.h"
+#include "core/weights/containers/safetensors.h"
+
+namespace latentd::adapters {
+namespace {
+
+namespace fs = std::filesystem;
+
+using networks::ClipVisionConfig;
+using networks::IpAdapterConfig;
+
+constexpr size_t kMostConfigBytes = size_t{1} << 20;
+constexpr absl::string_view kTensorFiles[] = {"model.safetensors", "model.fp16.safetensors"};
+constexpr absl::string_view kEncoderFolders[] = {"image_encoder", "models/image_encoder"};
+
+// Adds the encoder of that folder, if it has one.
+void OpenEncoder(const fs::path& folder, const weights::DigestArchive& digests,
+                 std::vector<ImageEncoderFile>& encoders) {
+  std::error_code error;
+  for (const absl::string_view name : kTensorFiles) {
+    const std::string path = (folder / std::string(name)).string();
+    if (!fs::is_regular_file(path, error)) continue;
+    absl::StatusOr<weights::SafetensorsFile> read = weights::ReadSafetensorsFile(path, digests);
+    absl::StatusOr<std::string> config =
+        ReadFile((folder / "config.json").string(), kMostConfigBytes);
+    if (!read.ok() || !config.ok()) continue;
+    encoders.push_back({path, *std::move(config), std::move(read->tensors)});
+    return;
+  }
+}
+
+// The width of an encoder's result as the adapter reads it.
+int64_t FeaturesOf(const ClipVisionConfig& encoder, const IpAdapterConfig& config) {
+  const bool of_patches = config.projection == IpAdapterConfig::Projection::kResampler;
+  return of_patches ? encoder.hidden_size : encoder.projection_dim;
+}
+
+std::string Wanted(const IpAdapterConfig& config) {
+  const bool of_patches = config.projection == IpAdapterConfig::Projection::kResampler;
+  constexpr int64_t kOfVitH = 1024, kOfVitHPatches = 1280, kOfBigG = 1280;
+  absl::string_view known;
+  if (config.image_features == (of_patches ? kOfVitHPatches : kOfVitH)) {
+    known = " (ViT-H, which is models/image_encoder of h94/IP-Adapter)";
+  } else if (!of_patches && config.image_features == kOfBigG) {
+    known = " (ViT-bigG, which is sdxl_models/image_encoder of h94/IP-Adapter)";
+  }
+  return absl::StrCat("it reads ", of_patches ? "patches" : "embeddings", " of ",
+                      config.image_features, " features", known);
+}
+
+// Sets the first encoder that fits.
+absl::Status SetEncoder(absl::Span<const ImageEncoderFile> encoders, IpAdapter& adapter) {
+  std::string others;
+  for (const ImageEncoderFile& file : encoders) {
+    const auto config = networks::ParseClipVisionConfig(file.config, file.path);
+    if (!config.ok()) {
+      absl::StrAppend(&others, "; ", config.status().message());
+      continue;
+    }
+    const int64_t features = FeaturesOf(*config, adapter.config);
+    if (features == adapter.config.image_features) {
+      adapter.encoder = *config;
+      adapter.encoder_tensors = file.tensors;
+      return absl::OkStatus();
+    }
+    absl::StrAppend(&others, "; that of ", file.path, " has ", features);
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat(adapter.path, ": no image encoder fits: ", Wanted(adapter.config),
+                   ", of an encoder in a folder image_encoder beside it or above",
+                   others.empty() ? ", and there is none" : others));
+}
+
+}  // namespace
+
+absl::string_view IpAdapter::variant() const {
+  return config.projection == IpAdapterConfig::Projection::kResampler ? "plus" : "base";
+}
+
+std::vector<ImageEncoderFile> OpenImageEncoders(const std::string& path, const std::string& root,
+                                                const weights::DigestArchive& digests) {
+  std::vector<ImageEncoderFile> encoders;
+  const fs::path top(root);
+  std::error_code error;
+  fs::path folder(path);
+  if (!fs::is_directory(folder, error)) folder = folder.parent_path();
+  const fs::path below = folder.lexically_relative(top);
+  // Folders from that of the adapter up to the root, both included.
+  auto levels = below == "." ? 0 : std::distance(below.begin(), below.end());
+  for (; levels >= 0; --levels, folder = folder.parent_path()) {
+    for (const absl::string_view name : kEncoderFolders) {
+      OpenEncoder(folder / std::string(name), digests, encoders);
+    }
+  }
+  return encoders;
+}
+
+absl::StatusOr<IpAdapter> MakeIpAdapter(std::string name, const LoraFile& file,
+                                        absl::Span<const ImageEncoderFile> encoders,
+                                        const networks::Unet2dConditionConfig& unet) {
+  IpAdapter adapter{.name = std::move(name), .path = file.path};
+  const auto refuse = [&](const absl::Status& why) {
+    return absl::InvalidArgumentError(absl::StrCat(file.path, ": ", why.message()));
+  };
+  const auto config = ConfigOfTensors(file.tensors);
+  if (!config.ok()) return refuse(config.status());
+  adapter.config = *config;
+  if (config->text_features != unet.cross_attention_dim) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        file.path, ": is an IP-Adapter for another model: it makes tokens of ",
+        config->text_features, " features, and the model's UNet reads ", unet.cross_attention_dim));
+  }
+  adapter.tensors = WithModuleNames(file.tensors, unet);
+  const absl::Status fits = CheckIpAdapterTensors(adapter.config, unet, adapter.tensors);
+  if (!fits.ok()) return refuse(fits);
+  RETURN_IF_ERROR(SetEncoder(encoders, adapter));
+  return adapter;
+}
+
+}  // namespace latentd::adapters

@@ -1,0 +1,60 @@
+// An IP-Adapter as a file of tensors has it (image_proj.…, ip_adapter.…), with the image encoder
+// that it reads. Nothing but names and shapes says what it is.
+//
+// The bytes come from anywhere: an adapter that does not fit the model, or whose image encoder is
+// not there, is refused with what differs.
+//
+// Thread-safe: free functions without state.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "core/adapters/lora/lora_reader.h"
+#include "core/networks/config/clip_vision_config.h"
+#include "core/networks/config/unet_2d_condition_config.h"
+#include "core/networks/ip_adapter.h"
+#include "core/weights/archives.h"
+#include "core/weights/stored_tensor.h"
+
+namespace latentd::adapters {
+
+// Tokens that an image becomes, at most.
+inline constexpr int64_t kMaxImageTokens = 64;
+
+// A folder of transformers with a CLIPVisionModelWithProjection.
+struct ImageEncoderFile {
+  std::string path;  // path of its tensors, for messages
+  std::string config;
+  weights::TensorMap tensors;
+};
+
+// Opens DIR/image_encoder, and DIR/models/image_encoder as h94/IP-Adapter has it, of the folder of
+// the adapter at `path` and of those above it up to `root`, the nearest first. Those that are not
+// there are passed over, and so are those that cannot be read: what is missing is said by
+// MakeIpAdapter. Reads headers and configurations, not data.
+std::vector<ImageEncoderFile> OpenImageEncoders(const std::string& path, const std::string& root,
+                                                const weights::DigestArchive& digests = {});
+
+struct IpAdapter {
+  std::string name, path;
+  networks::IpAdapterConfig config;
+  weights::TensorMap tensors;  // by the names of core/networks/ip_adapter.h
+  networks::ClipVisionConfig encoder;
+  weights::TensorMap encoder_tensors;
+
+  // "base" or "plus".
+  absl::string_view variant() const;
+};
+
+// The adapter with the first of the encoders that fits it. INVALID_ARGUMENT, which begins with the
+// file's path: it is of a kind that is not served, for another UNet than that one, or not all of
+// its tensors are those of such an adapter, or no encoder fits.
+absl::StatusOr<IpAdapter> MakeIpAdapter(std::string name, const LoraFile& file,
+                                        absl::Span<const ImageEncoderFile> encoders,
+                                        const networks::Unet2dConditionConfig& unet);
+
+}  // namespace latentd::adapters
