@@ -55,7 +55,7 @@ OptionGroup SelectionOptions(GraphSelector& selector) {
           {{"all", "", "every one", set_all},
            {"component", "NAME",
             "text_encoder, text_encoder_2, unet, vae_decoder, vae_encoder, vae_tiny,\n"
-            "control_net, image_encoder; may be repeated",
+            "control_net, image_encoder, ip_adapter; may be repeated",
             add_component, /*repeats=*/true},
            {"model", "NAME",
             "of these only what that model uses, base or refiner; alone, all of it; may be\n"

@@ -10,7 +10,8 @@ namespace latentd::metrics {
 
 inline constexpr Label kComponent{
     "component",
-    "text_encoder,text_encoder_2,unet,vae_decoder,vae_encoder,vae_tiny,control_net,image_encoder"};
+    "text_encoder,text_encoder_2,unet,vae_decoder,vae_encoder,vae_tiny,control_net,image_encoder,"
+    "ip_adapter"};
 inline constexpr Label kModel{"model", "", Declared::kModels};
 inline constexpr Label kBucket{"bucket", kOther, Declared::kBuckets};
 inline constexpr Label kConfiguredBucket{"bucket", "", Declared::kBuckets};

@@ -16,6 +16,7 @@
 #include "core/pipeline/plan/adapters.h"
 #include "core/pipeline/plan/controls.h"
 #include "core/pipeline/plan/embeds.h"
+#include "core/pipeline/plan/image_prompts.h"
 #include "core/pipeline/plan/prompts.h"
 #include "core/pipeline/plan/state_bytes.h"
 #include "core/pipeline/plan/video_plan.h"
@@ -290,6 +291,10 @@ absl::Status Pipeline::ResolveStages(const Inputs& inputs, Plan& plan) const {
     const absl::Status controls = ResolveControls(catalogue, *starts, inputs, spec, plan.warnings);
     if (!controls.ok() && !absl::IsInvalidArgument(controls)) return controls;
     AddViolationsOf(controls, violations);
+    const absl::Status images =
+        ResolveImagePrompts(catalogue, *starts, inputs, spec, plan.warnings);
+    if (!images.ok() && !absl::IsInvalidArgument(images)) return images;
+    AddViolationsOf(images, violations);
   }
   plan.adapters = AdaptersIdOf(spec);
   if (!spec.adapters.empty()) plan.loras = AdapterSets::IdOf(spec.adapters);
@@ -301,6 +306,7 @@ absl::Status Pipeline::ResolveStages(const Inputs& inputs, Plan& plan) const {
     ASSIGN_OR_RETURN(const size_t evaluations, UncutEvaluations(plan.stages.front(), spec));
     plan.controls = PlanControls(spec, evaluations, plan.stages.front());
   }
+  if (violations.empty() && !spec.output_embeds) plan.image_prompt = PlanImagePrompt(spec);
   AddViolationsOf(PlanPrompts(spec, inputs, catalogue, plan.stages, plan.warnings), violations);
   AddViolationsOf(CheckLatents(inputs, plan), violations);
   return violations.empty() ? absl::OkStatus() : InvalidFields(violations);
@@ -345,6 +351,7 @@ void Pipeline::PlanGraphs(Plan& plan) const {
                    .rows = {plan.rows},
                    .ranks = plan.ranks,
                    .controlled = !plan.controls.empty(),
+                   .image_tokens = plan.image_tokens(),
                    .image = plan.spec.has_image,
                    .steps = !plan.spec.output_embeds,
                    .decoded = !plan.spec.output_latents && !plan.spec.output_embeds};
@@ -359,15 +366,23 @@ void Pipeline::PlanGraphs(Plan& plan) const {
   plan.graphs = GraphsFor(needs);
   if (!needs.steps) return;
   AddControlGraphs(shape, needs.rows, plan);
+  if (plan.image_prompt) {
+    absl::c_move(GraphsOfIpAdapter(plan.stages.front().model->row().id, plan.image_prompt->id),
+                 std::back_inserter(plan.graphs));
+  }
   for (const PlannedStage& stage : plan.stages) {
     const bool is_first = &stage == &plan.stages.front();
     const int ranks = is_first ? plan.ranks : 0;
     for (int rows : RowCountsAt(plan.executed_size)) {
       if (rows <= plan.rows || plan.alone) continue;
-      plan.dispensable.push_back(
-          {stage.model->row().id,
-           {.shape = {rows, shape.height, shape.width, stage.chunks(), ranks},
-            .controlled = needs.controlled && is_first}});
+      plan.dispensable.push_back({stage.model->row().id,
+                                  {.shape = {.rows = rows,
+                                             .height = shape.height,
+                                             .width = shape.width,
+                                             .chunks = stage.chunks(),
+                                             .ranks = ranks,
+                                             .image_tokens = is_first ? needs.image_tokens : 0},
+                                   .controlled = needs.controlled && is_first}});
     }
   }
   const LoadedModel* tiny = plan.spec.previews_every ? WithTinyVae(plan.stages) : nullptr;
@@ -408,16 +423,6 @@ StepShape Pipeline::ShapeOf(Size size, int rows) const {
           .height = size.height / traits_.side_multiple,
           .width = size.width / traits_.side_multiple,
           .frames = size.frames};
-}
-
-absl::StatusOr<std::vector<GraphHandle>> Pipeline::HandlesOf(absl::Span<const PlannedGraph> graphs,
-                                                             IfUnknown unknown) const {
-  std::vector<GraphHandle> handles;
-  for (const PlannedGraph& graph : graphs) {
-    ASSIGN_OR_RETURN(handles.emplace_back(),
-                     LoadedOf(models_, graph.model)->graphs().Find(graph.name, unknown));
-  }
-  return handles;
 }
 
 absl::StatusOr<std::vector<GraphHandle>> Pipeline::GraphsOf(ModelId leader, Size bucket, int rows,
@@ -493,7 +498,7 @@ int64_t Pipeline::RequestBytes(const Plan& plan) const {
   const int64_t emphasis = plan.has_weights() ? EmphasisBytes(models, shape) : 0;
   const int64_t masks = plan.spec.has_mask ? MaskBytes(models, shape, size) : 0;
   return pipeline::RequestBytes(models, shape, size, side_by_side) + emphasis + blends +
-         side_by_side * (previews + masks) + ControlBytes(plan);
+         side_by_side * (previews + masks) + ControlBytes(plan) + ImagePromptBytes(plan);
 }
 
 absl::StatusOr<Pipeline::Pictures> Pipeline::Start(SharedPlan plan, SharedInputs inputs,
@@ -504,8 +509,11 @@ absl::StatusOr<Pipeline::Pictures> Pipeline::Start(SharedPlan plan, SharedInputs
                    BroughtBy(*plan, builds ? IfUnknown::kBuild : IfUnknown::kRefuse));
   auto request = std::make_shared<Request>(std::move(plan), std::move(inputs), models);
   request->stages.front().adapted = std::move(brought.adapted);
-  for (ControlNets::Graphs& graphs : brought.controls) {
+  for (Nets::Graphs& graphs : brought.controls) {
     request->controls.emplace_back().graphs = std::move(graphs);
+  }
+  if (brought.image_prompt != nullptr) {
+    request->image_prompt = {.graphs = std::move(brought.image_prompt)};
   }
   RETURN_IF_ERROR(Acquire(purpose, *request));
   Pictures pictures;

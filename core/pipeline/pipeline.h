@@ -103,13 +103,14 @@ class Pipeline {
   absl::StatusOr<std::vector<GraphHandle>> PreviewGraphsOf(
       ModelId leader, Size bucket,
       ModelGraphs::IfUnknown unknown = ModelGraphs::IfUnknown::kBuild) const;
-  // Steps of that size and so many rows that read what ControlNets of the folder add. Nothing where
-  // the folder has none for the leader.
+  // Steps of that size and so many rows that read what ControlNets of the folder add, and those
+  // that read images by its IP-Adapters, but none that reads both. Nothing where the folder has
+  // none for the leader.
   absl::StatusOr<std::vector<GraphHandle>> ControlledStepsOf(ModelId leader, Size bucket,
                                                              int rows) const;
-  // Graphs of ControlNets of the folder beside those: of the first net of each shape, and of no
-  // more than ControlNets::kMostNets. Reads their headers. A net that cannot be declared is passed
-  // over: a request that names it is told why.
+  // Graphs of ControlNets and IP-Adapters of the folder beside those: of the first of each shape,
+  // and of no more than Nets::kMostNets of each kind. Reads their headers. A net that cannot be
+  // declared is passed over: a request that names it is told why.
   std::vector<GraphHandle> ControlNetGraphsOf(ModelId leader, absl::Span<const Size> buckets) const;
   // Bytes that pictures of that size hold at most that fill a lane of so many rows, beside weights,
   // executables and arena (state_bytes.h). A lane has more (RowsOfLane) only where there is room.
@@ -136,10 +137,11 @@ class Pipeline {
   Pipeline(ModelTable table, LoadedModels models, const ComponentModes& modes, StepRows rows,
            ReadyPrompts prompts, std::unique_ptr<AdapterSets> adapters);
   // Graphs that a plan's adapters bring: over the model's own; null: it has no LoRAs. And those of
-  // its controls, in order.
+  // its controls, in order, and its IP-Adapter's; null: it has none.
   struct BroughtGraphs {
     AdapterSets::Graphs adapted;
-    std::vector<ControlNets::Graphs> controls;
+    std::vector<Nets::Graphs> controls;
+    Nets::Graphs image_prompt;
   };
   absl::StatusOr<BroughtGraphs> BroughtBy(const Plan& plan, ModelGraphs::IfUnknown unknown) const;
   absl::StatusOr<AdapterSets::Graphs> AdaptedGraphsOf(const Plan& plan,
@@ -149,10 +151,15 @@ class Pipeline {
   std::vector<Control> ControlsOf(ModelId leader) const;
   std::vector<Control> ControlsOfEachShape(ModelId leader) const;
   // Adds the net's graphs for one size.
-  void AddNetGraphs(ControlNetGraphs& net, ModelId leader, Size bucket,
+  void AddNetGraphs(NetGraphs& net, ModelId leader, Size bucket,
                     std::vector<GraphHandle>& all) const;
-  absl::StatusOr<std::vector<ControlNets::Graphs>> ControlGraphsOf(
-      const Plan& plan, ModelGraphs::IfUnknown unknown) const;
+  absl::StatusOr<std::vector<Nets::Graphs>> ControlGraphsOf(const Plan& plan,
+                                                            ModelGraphs::IfUnknown unknown) const;
+  absl::StatusOr<Nets::Graphs> ImagePromptGraphsOf(const Plan& plan,
+                                                   ModelGraphs::IfUnknown unknown) const;
+  // IP-Adapters of the folder that the leader can draw with.
+  std::vector<ImagePrompt> ImagePromptsOf(ModelId leader) const;
+  void AddIpAdapterGraphs(ModelId leader, std::vector<GraphHandle>& all) const;
   absl::StatusOr<std::vector<GraphHandle>> HandlesOver(const BroughtGraphs& brought,
                                                        const Plan& plan,
                                                        absl::Span<const PlannedGraph> graphs,

@@ -1,4 +1,5 @@
-// Handles of the graphs of a plan: the models' own, those over its LoRAs, and its ControlNets'.
+// Handles of the graphs of a plan: the models' own, those over its LoRAs, and those of networks
+// beside them.
 #include <cstddef>
 #include <set>
 #include <string>
@@ -11,6 +12,7 @@
 #include "core/base/errors/status_macros.h"
 #include "core/pipeline/pipeline.h"
 #include "core/pipeline/plan/controls.h"
+#include "core/pipeline/plan/image_prompts.h"
 #include "core/pipeline/spec/limits.h"
 
 namespace latentd::pipeline {
@@ -18,11 +20,14 @@ namespace {
 
 using IfUnknown = ModelGraphs::IfUnknown;
 
-// The plan's control that is that net, the first of several.
-size_t IndexOf(const Plan& plan, uint64_t control) {
+// The plan's network with that id, of several controls the first; null: it was not brought.
+Nets::Graphs NetOf(const std::vector<Nets::Graphs>& controls, const Nets::Graphs& image_prompt,
+                   const Plan& plan, uint64_t id) {
+  if (plan.image_prompt && plan.image_prompt->id == id) return image_prompt;
   const auto found =
-      absl::c_find_if(plan.controls, [&](const PlannedControl& one) { return one.id == control; });
-  return static_cast<size_t>(found - plan.controls.begin());
+      absl::c_find_if(plan.controls, [&](const PlannedControl& one) { return one.id == id; });
+  const auto index = static_cast<size_t>(found - plan.controls.begin());
+  return index < controls.size() ? controls[index] : nullptr;
 }
 
 }  // namespace
@@ -30,6 +35,16 @@ size_t IndexOf(const Plan& plan, uint64_t control) {
 // REQUIRES: Draws(model).
 const LoadedModel& Pipeline::LoadedModelOf(ModelId model) const {
   return *models_[static_cast<size_t>(model.value)];
+}
+
+absl::StatusOr<std::vector<GraphHandle>> Pipeline::HandlesOf(absl::Span<const PlannedGraph> graphs,
+                                                             IfUnknown unknown) const {
+  std::vector<GraphHandle> handles;
+  for (const PlannedGraph& graph : graphs) {
+    ASSIGN_OR_RETURN(handles.emplace_back(),
+                     LoadedModelOf(graph.model).graphs().Find(graph.name, unknown));
+  }
+  return handles;
 }
 
 absl::StatusOr<AdapterSets::Graphs> Pipeline::AdaptedGraphsOf(const Plan& plan,
@@ -41,9 +56,9 @@ absl::StatusOr<AdapterSets::Graphs> Pipeline::AdaptedGraphsOf(const Plan& plan,
   return WithReason(absl::FailedPreconditionError("the adapters are not merged"), "GRAPH_COLD");
 }
 
-absl::StatusOr<std::vector<ControlNets::Graphs>> Pipeline::ControlGraphsOf(
-    const Plan& plan, IfUnknown unknown) const {
-  std::vector<ControlNets::Graphs> graphs;
+absl::StatusOr<std::vector<Nets::Graphs>> Pipeline::ControlGraphsOf(const Plan& plan,
+                                                                    IfUnknown unknown) const {
+  std::vector<Nets::Graphs> graphs;
   if (plan.controls.empty()) return graphs;
   const LoadedModel& model = *ModelsOf(plan.spec).front();
   ControlNets& nets = adapters_->control_nets();
@@ -57,6 +72,23 @@ absl::StatusOr<std::vector<ControlNets::Graphs>> Pipeline::ControlGraphsOf(
     }
   }
   return graphs;
+}
+
+absl::StatusOr<Nets::Graphs> Pipeline::ImagePromptGraphsOf(const Plan& plan,
+                                                           IfUnknown unknown) const {
+  if (!plan.image_prompt) return Nets::Graphs();
+  const LoadedModel& model = *ModelsOf(plan.spec).front();
+  const ImagePrompt& prompt = plan.spec.ip_adapters.front();
+  IpAdapters& all = adapters_->ip_adapters();
+  if (unknown == IfUnknown::kBuild) return all.FindOrMake(model, prompt);
+  if (Nets::Graphs known = all.Find(model, prompt)) return known;
+  return WithReason(absl::FailedPreconditionError(absl::StrCat(prompt.name, " is not declared")),
+                    "GRAPH_COLD");
+}
+
+std::vector<ImagePrompt> Pipeline::ImagePromptsOf(ModelId leader) const {
+  if (adapters_ == nullptr || !Draws(leader)) return {};
+  return ImagePromptsFor(adapters_->catalogue(), LoadedModelOf(leader));
 }
 
 std::vector<Control> Pipeline::ControlsOf(ModelId leader) const {
@@ -85,25 +117,46 @@ std::vector<Control> Pipeline::ControlsOfEachShape(ModelId leader) const {
 absl::StatusOr<std::vector<GraphHandle>> Pipeline::ControlledStepsOf(ModelId leader, Size bucket,
                                                                      int rows) const {
   std::vector<GraphHandle> steps;
-  if (ControlsOf(leader).empty()) return steps;
+  std::set<int> tokens;  // 0: what control networks add
+  if (!ControlsOf(leader).empty()) tokens.insert(0);
+  for (const ImagePrompt& prompt : ImagePromptsOf(leader)) tokens.insert(prompt.tokens);
+  if (tokens.empty()) return steps;
   ModelGraphs& graphs = LoadedModelOf(leader).graphs();
   StepShape shape = ShapeOf(bucket, rows);
   for (shape.chunks = 1; shape.chunks <= ready_prompts_.chunks; ++shape.chunks) {
     for (int ranks : std::set<int>{0, graphs.step_paths().ranks}) {
       shape.ranks = ranks;
-      ASSIGN_OR_RETURN(steps.emplace_back(), graphs.Find({.shape = shape, .controlled = true}));
+      for (int count : tokens) {
+        shape.image_tokens = count;
+        ASSIGN_OR_RETURN(steps.emplace_back(),
+                         graphs.Find({.shape = shape, .controlled = count == 0}));
+      }
     }
   }
   return steps;
 }
 
-void Pipeline::AddNetGraphs(ControlNetGraphs& net, ModelId leader, Size bucket,
+void Pipeline::AddNetGraphs(NetGraphs& net, ModelId leader, Size bucket,
                             std::vector<GraphHandle>& all) const {
   StepShape shape = ShapeOf(bucket, /*rows=*/1);
   for (shape.chunks = 1; shape.chunks <= ready_prompts_.chunks; ++shape.chunks) {
     for (const PlannedGraph& graph :
          GraphsOfControl(leader, /*control=*/0, shape, {1, kMaxRowsOfPicture})) {
       absl::StatusOr<GraphHandle> handle = net.Find(graph.name, IfUnknown::kBuild);
+      if (handle.ok()) all.push_back(*std::move(handle));
+    }
+  }
+}
+
+// Adapters of one shape have the same two graphs, which the store knows by their contents.
+void Pipeline::AddIpAdapterGraphs(ModelId leader, std::vector<GraphHandle>& all) const {
+  size_t declared = 0;
+  for (const ImagePrompt& prompt : ImagePromptsOf(leader)) {
+    if (declared++ == Nets::kMostNets) return;
+    const auto net = adapters_->ip_adapters().FindOrMake(LoadedModelOf(leader), prompt);
+    if (!net.ok()) continue;
+    for (const PlannedGraph& graph : GraphsOfIpAdapter(leader, /*net=*/0)) {
+      absl::StatusOr<GraphHandle> handle = (*net)->Find(graph.name, IfUnknown::kBuild);
       if (handle.ok()) all.push_back(*std::move(handle));
     }
   }
@@ -117,6 +170,7 @@ std::vector<GraphHandle> Pipeline::ControlNetGraphsOf(ModelId leader,
     if (!net.ok()) continue;
     for (const Size& bucket : buckets) AddNetGraphs(**net, leader, bucket, all);
   }
+  AddIpAdapterGraphs(leader, all);
   return all;
 }
 
@@ -125,6 +179,7 @@ absl::StatusOr<Pipeline::BroughtGraphs> Pipeline::BroughtBy(const Plan& plan,
   BroughtGraphs brought;
   ASSIGN_OR_RETURN(brought.adapted, AdaptedGraphsOf(plan, unknown));
   ASSIGN_OR_RETURN(brought.controls, ControlGraphsOf(plan, unknown));
+  ASSIGN_OR_RETURN(brought.image_prompt, ImagePromptGraphsOf(plan, unknown));
   return brought;
 }
 
@@ -134,11 +189,11 @@ absl::StatusOr<std::vector<GraphHandle>> Pipeline::HandlesOver(
   const ModelId first = plan.stages.front().model->row().id;
   std::vector<GraphHandle> handles;
   for (const PlannedGraph& graph : graphs) {
-    if (graph.control != 0) {
-      const size_t index = IndexOf(plan, graph.control);
+    if (graph.net != 0) {
+      const Nets::Graphs net = NetOf(brought.controls, brought.image_prompt, plan, graph.net);
       // Without what adapters bring, no net's graphs are asked for.
-      if (index >= brought.controls.size()) continue;
-      ASSIGN_OR_RETURN(handles.emplace_back(), brought.controls[index]->Find(graph.name, unknown));
+      if (net == nullptr) continue;
+      ASSIGN_OR_RETURN(handles.emplace_back(), net->Find(graph.name, unknown));
       continue;
     }
     ModelGraphs& own = LoadedModelOf(graph.model).graphs();

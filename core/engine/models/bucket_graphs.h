@@ -185,7 +185,7 @@ class BucketGraphs {
   struct Served {
     ModelBucket bucket;
     GraphHandles graphs;      // as far as they are known; kept, so that the store remembers them
-    GraphHandles controlled;  // kept too; steps of requests with ControlNets alone
+    GraphHandles controlled;  // kept too; steps of requests with ControlNets or IP-Adapters alone
     absl::Status outcome;     // result of declaring them, then of the last try to have them
   };
 

@@ -56,8 +56,8 @@ class SharedStepGraphs {
  private:
   using Shapes = std::vector<std::pair<int, ModelBucket>>;  // with their rows
 
-  // Steps that are loaded; of models on demand; and of pictures with ControlNets, which come with
-  // the first of these.
+  // Steps that are loaded; of models on demand; and of pictures with ControlNets or IP-Adapters,
+  // which come with the first of these.
   enum class Steps : uint8_t { kLoaded, kCompiled, kControlled };
 
   void Submit(Shapes shapes, Steps steps);

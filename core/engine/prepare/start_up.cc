@@ -168,12 +168,12 @@ absl::Status StartUp::CompileOnDemand(const GraphHandles& graphs, Preparer::Fail
   return absl::OkStatus();
 }
 
-// Pictures without ControlNets do without them.
+// Pictures without ControlNets and IP-Adapters do without them.
 absl::Status StartUp::CompileControlled(const GraphHandles& graphs) {
   if (graphs.empty()) return absl::OkStatus();
   ASSIGN_OR_RETURN(const Preparer::Ended ended, Prepare(graphs, How::kCompileOnly));
   if (ended.failure_texts.empty() || !parts_.config.warn) return absl::OkStatus();
-  parts_.config.warn(absl::StrCat("some pictures with ControlNets will be refused: ",
+  parts_.config.warn(absl::StrCat("some pictures with ControlNets or IP-Adapters will be refused: ",
                                   ListSome(ended.failure_texts, kMostNamed, "; ")));
   return absl::OkStatus();
 }

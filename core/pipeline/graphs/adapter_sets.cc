@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <initializer_list>
 #include <utility>
 
 #include "absl/algorithm/container.h"
@@ -135,8 +136,13 @@ void AdapterSets::Drop(std::list<Set> sets) {
 }
 
 AdapterSets::Use AdapterSets::UseOf(absl::string_view adapter) const {
-  const ControlNets::Use nets = control_nets_.UseOf(adapter);
-  Use use{.sets = nets.nets, .loaded = nets.loaded, .last_use = nets.last_use};
+  Use use;
+  for (const Nets* nets : std::initializer_list<const Nets*>{&control_nets_, &ip_adapters_}) {
+    const Nets::Use its = nets->UseOf(adapter);
+    use.sets += its.nets;
+    use.loaded = use.loaded || its.loaded;
+    use.last_use = std::max(use.last_use, its.last_use);
+  }
   absl::MutexLock lock(&mutex_);
   for (const Set& set : sets_) {
     if (!set.Has(adapter)) continue;
@@ -151,6 +157,7 @@ AdapterSets::Use AdapterSets::UseOf(absl::string_view adapter) const {
 absl::Status AdapterSets::Evict(absl::string_view adapter) {
   std::list<Set> leaving;
   bool stays = !control_nets_.Evict(adapter);
+  stays = !ip_adapters_.Evict(adapter) || stays;
   {
     absl::MutexLock lock(&mutex_);
     for (auto set = sets_.begin(); set != sets_.end();) {
@@ -170,6 +177,7 @@ absl::Status AdapterSets::Evict(absl::string_view adapter) {
 
 void AdapterSets::SetPinned(absl::string_view adapter, bool pinned) {
   control_nets_.SetPinned(adapter, pinned);
+  ip_adapters_.SetPinned(adapter, pinned);
   absl::MutexLock lock(&mutex_);
   if (pinned) {
     pinned_.emplace(adapter);

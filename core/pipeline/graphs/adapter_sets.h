@@ -28,6 +28,7 @@
 #include "core/adapters/catalogue/catalogue.h"
 #include "core/compiler/graph_store.h"
 #include "core/pipeline/graphs/control_nets.h"
+#include "core/pipeline/graphs/ip_adapters.h"
 #include "core/pipeline/graphs/loaded_model.h"
 #include "core/pipeline/spec/adapter.h"
 
@@ -40,12 +41,16 @@ class AdapterSets {
 
   // Both must outlive this.
   AdapterSets(adapters::Catalogue& catalogue, compiler::GraphStore& store)
-      : catalogue_(catalogue), store_(store), control_nets_(catalogue, store) {}
+      : catalogue_(catalogue),
+        store_(store),
+        control_nets_(catalogue, store),
+        ip_adapters_(catalogue, store) {}
 
   adapters::Catalogue& catalogue() const { return catalogue_; }
-  // ControlNets of the same folder, which no set has: they change no weight. Use, eviction and pins
-  // of an adapter below are theirs too.
+  // ControlNets and IP-Adapters of the same folder, which no set has: they change no weight. Use,
+  // eviction and pins of an adapter below are theirs too.
   ControlNets& control_nets() { return control_nets_; }
+  IpAdapters& ip_adapters() { return ip_adapters_; }
 
   // A number that two sets of one model have in common only if they are the same; never 0.
   static uint64_t IdOf(absl::Span<const Adapter> adapters);
@@ -60,8 +65,8 @@ class AdapterSets {
 
   // State of the sets with that adapter.
   struct Use {
-    int sets = 0;         // or ControlNets
-    bool loaded = false;  // a device has the UNet's weights of one, or those of the ControlNet
+    int sets = 0;         // or networks
+    bool loaded = false;  // a device has the UNet's weights of one, or those of the network
     absl::Time last_use = absl::InfinitePast();
   };
   Use UseOf(absl::string_view adapter) const ABSL_LOCKS_EXCLUDED(mutex_);
@@ -93,6 +98,7 @@ class AdapterSets {
   adapters::Catalogue& catalogue_;
   compiler::GraphStore& store_;
   ControlNets control_nets_;
+  IpAdapters ip_adapters_;
   mutable absl::Mutex mutex_;
   std::list<Set> sets_ ABSL_GUARDED_BY(mutex_);  // the one used last first
   std::set<std::string, std::less<>> pinned_ ABSL_GUARDED_BY(mutex_);

@@ -19,24 +19,28 @@ enum class GraphKind : uint8_t {
   kHint,     // by a ControlNet (control_graph.h), as are the following
   kControlRequest,
   kControl,
+  kImageEncoder,  // by an IP-Adapter (image_prompt_graph.h), as is the following; of no size
+  kImagePrompt,
 };
 
 // Rows of an evaluation and the size of its latents, the same for all rows; chunks of their
-// prompts; and ranks of their low-rank paths.
+// prompts; ranks of their low-rank paths; and tokens of the images that are prompts too.
 struct StepShape {
   int rows = 1;
   int height = 0;
   int width = 0;
   int chunks = 1;
-  int ranks = 0;   // 0: rows have no paths, and the graph no ports for them
-  int frames = 1;  // frames of a video; for kDecode and its fallback, those decoded together
+  int ranks = 0;         // 0: rows have no paths, and the graph no ports for them
+  int frames = 1;        // frames of a video; for kDecode and its fallback, those decoded together
+  int image_tokens = 0;  // 0: rows read no image, and the graph has no port for one
   bool operator==(const StepShape&) const = default;
 };
 
 struct GraphName {
   GraphKind kind = GraphKind::kStep;
-  // Text graphs and kRequest have one for all sizes; only kStep has more rows than one, or ranks,
-  // and only kStep and kRequest more chunks; kControl and kControlRequest are like these.
+  // Text graphs and kRequest have one for all sizes; only kStep has more rows than one, ranks or
+  // image tokens, and only kStep and kRequest more chunks; kControl and kControlRequest are like
+  // these.
   StepShape shape = {};
   int encoder = 0;             // index of a kText or kMaskedText
   bool takes_vectors = false;  // one of these, whose tokens may have vectors of their own
@@ -45,9 +49,9 @@ struct GraphName {
   bool operator==(const GraphName&) const = default;
   template <typename H>
   friend H AbslHashValue(H h, const GraphName& name) {
-    const auto& [rows, height, width, chunks, ranks, frames] = name.shape;
+    const auto& [rows, height, width, chunks, ranks, frames, image_tokens] = name.shape;
     return H::combine(std::move(h), name.kind, rows, height, width, chunks, ranks, frames,
-                      name.encoder, name.takes_vectors, name.controlled);
+                      image_tokens, name.encoder, name.takes_vectors, name.controlled);
   }
 };
 

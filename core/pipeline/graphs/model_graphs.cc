@@ -289,13 +289,14 @@ absl::StatusOr<graph::Graph> ModelGraphs::BuildWhole(const GraphName& name) cons
     case GraphKind::kHint:
     case GraphKind::kControlRequest:
     case GraphKind::kControl:
-      return absl::InternalError("a model's own graphs are of no ControlNet");
+    case GraphKind::kImageEncoder:
+    case GraphKind::kImagePrompt:
+      return absl::InternalError("a model's own graphs are of no network beside it");
     case GraphKind::kStep:
     case GraphKind::kText:
       break;
   }
-  return MakeStepGraph(family_, configs_, shape,
-                       name.controlled ? std::optional(residual_dtype()) : std::nullopt);
+  return MakeStepGraph(family_, configs_, shape, residual_dtype(), name.controlled);
 }
 
 TileGrid ModelGraphs::TilesOf(const StepShape& shape) const {
@@ -351,6 +352,9 @@ compiler::GraphLabel ModelGraphs::LabelOf(const GraphName& name) const {
     if (name.shape.chunks > 1) absl::StrAppend(&label.part, "_", name.shape.chunks, "_chunks");
     if (name.shape.ranks > 0) absl::StrAppend(&label.part, "_", name.shape.ranks, "_ranks");
     if (name.controlled) absl::StrAppend(&label.part, "_controlled");
+    if (name.shape.image_tokens > 0) {
+      absl::StrAppend(&label.part, "_image_", name.shape.image_tokens);
+    }
   }
   label.dtype = DTypeFor(label);
   return label;

@@ -101,7 +101,8 @@ class ModelGraphs {
   // by dtype (core/graph/split.h).
   int64_t request_bytes() const;
 
-  // The dtype of residuals that controlled steps read: what the UNet computes in.
+  // The dtype of what steps read of networks beside the model (residuals, images as prompts): what
+  // the UNet computes in.
   device::DType residual_dtype() const;
   // The backend that runs the UNet, where that is the reference; else null.
   backends::Backend* reference() const;

@@ -1,6 +1,7 @@
 #include "core/pipeline/graphs/step_graph.h"
 
 #include <iterator>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -10,6 +11,7 @@
 #include "core/graph/low_rank_paths.h"
 #include "core/networks/unet_2d_condition.h"
 #include "core/pipeline/graphs/control_graph.h"
+#include "core/pipeline/graphs/image_prompt_graph.h"
 #include "core/pipeline/graphs/video_graphs.h"
 #include "core/pipeline/spec/components.h"
 #include "core/pipeline/spec/limits.h"
@@ -31,13 +33,14 @@ constexpr char kGuidanceScale[] = "guidance_scale", kGuidanceRescale[] = "guidan
 class StepGraph {
  public:
   StepGraph(GraphBuilder& builder, const StepShape& shape, int64_t channels, bool inpaints,
-            std::vector<RowPort> residuals)
+            std::vector<RowPort> residuals, std::optional<RowPort> image_prompt)
       : b_(builder),
         rows_(shape.rows),
         sample_{shape.rows, channels, shape.height, shape.width},
         elements_(channels * shape.height * shape.width),
         inpaints_(inpaints),
         residuals_(std::move(residuals)),
+        image_prompt_(std::move(image_prompt)),
         inputs_(AddInputs()),
         line_(b_.Select(Input(kTable), Input(kStep))) {}
 
@@ -47,6 +50,8 @@ class StepGraph {
     for (const RowPort& port : residuals_) values.push_back(ImageOfPort(b_, Input(port.name)));
     return values;
   }
+  // REQUIRES: there is one.
+  Value ImagePrompt() { return Widened(*image_prompt_); }
 
   Value Timestep() { return b_.Reshape(FromLine(schedulers::kLineTimestep), {rows_}); }
 
@@ -93,6 +98,7 @@ class StepGraph {
       absl::c_move(InpaintingPorts(sample_[1], sample_[2] * sample_[3]), std::back_inserter(ports));
     }
     absl::c_copy(residuals_, std::back_inserter(ports));
+    if (image_prompt_) ports.push_back(*image_prompt_);
     for (const RowPort& port : ports) {
       if (port.role == PortRole::kFinite) continue;
       inputs[port.name] = b_.Input(port.name, port.dtype, port.WithRows(rows_), Rate::kStep);
@@ -100,6 +106,10 @@ class StepGraph {
     return inputs;
   }
   Value Input(absl::string_view name) const { return inputs_.find(name)->second; }
+  Value Widened(const RowPort& port) {
+    const Value value = Input(port.name);
+    return port.dtype == DType::kF32 ? value : b_.Cast(value, DType::kF32);
+  }
   Value FromLine(size_t at) {
     const auto begin = static_cast<int64_t>(at);
     return b_.Slice(line_, 1, begin, begin + 1);
@@ -113,18 +123,24 @@ class StepGraph {
   const int64_t elements_;
   const bool inpaints_;
   const std::vector<RowPort> residuals_;  // empty: the step is not controlled
+  const std::optional<RowPort> image_prompt_;
   const absl::flat_hash_map<std::string, Value> inputs_;
   const Value line_;
 };
 
 // The step's prediction.
 Value PredictionOf(GraphBuilder& b, const families::Family& family,
-                   const families::ModelConfigs& configs, StepGraph& step, int chunks) {
+                   const families::ModelConfigs& configs, StepGraph& step, const StepShape& shape) {
   const Value latents = step.NetworkInput(), timestep = step.Timestep();
   const std::vector<Value> residuals = step.Residuals();
-  if (residuals.empty()) return family.predict(b, configs, latents, timestep, chunks);
-  auto inputs = family.network_inputs(b, configs, latents, timestep, chunks);
+  if (residuals.empty() && shape.image_tokens == 0) {
+    return family.predict(b, configs, latents, timestep, shape.chunks);
+  }
+  auto inputs = family.network_inputs(b, configs, latents, timestep, shape.chunks);
   inputs.residuals = residuals;
+  if (shape.image_tokens > 0) {
+    inputs.images = UnpackImagePrompt(b, configs.unet, shape.image_tokens, step.ImagePrompt());
+  }
   return networks::Unet2dCondition(b, configs.unet, kUnetName, inputs);
 }
 
@@ -188,12 +204,15 @@ std::vector<RowValue> StepValues(const backends::NamedBuffers& request, double g
 
 absl::StatusOr<graph::Graph> MakeStepGraph(const families::Family& family,
                                            const families::ModelConfigs& configs,
-                                           const StepShape& shape, std::optional<DType> residuals) {
+                                           const StepShape& shape, DType brought, bool controlled) {
   GraphBuilder b;
-  std::vector<RowPort> ports;
-  if (residuals) ports = ResidualPorts(configs.unet, shape.height, shape.width, *residuals);
-  StepGraph step(b, shape, configs.unet.out_channels, configs.inpaints(), std::move(ports));
-  step.Advance(step.Guide(PredictionOf(b, family, configs, step, shape.chunks)));
+  std::vector<RowPort> residuals;
+  if (controlled) residuals = ResidualPorts(configs.unet, shape.height, shape.width, brought);
+  std::optional<RowPort> image;
+  if (shape.image_tokens > 0) image = ImagePromptPort(configs.unet, shape.image_tokens, brought);
+  StepGraph step(b, shape, configs.unet.out_channels, configs.inpaints(), std::move(residuals),
+                 std::move(image));
+  step.Advance(step.Guide(PredictionOf(b, family, configs, step, shape)));
   return std::move(b).Build();
 }
 

@@ -19,6 +19,9 @@
 //   residual.0, residual.1, ... [R, ...]
 //                             of a controlled step alone: what control networks add
 //                             (control_graph.h)
+//   image_prompt [R, m]
+//                             of a step with images as prompts alone: what attention reads of
+//                             them beside the text (image_prompt_graph.h)
 //   request rate: what the family's network reads besides (core/families/family/family.h)
 // Steps with low-rank paths have their inputs too, which ModelGraphs adds.
 // Outputs: state and step, which update the inputs of that name; finite u8 [R]: 1 where all of a
@@ -26,7 +29,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -58,10 +60,12 @@ inline constexpr char kMaskPort[] = "mask", kMaskedLatentsPort[] = "masked_laten
 std::vector<RowValue> StepValues(const backends::NamedBuffers& request, double guidance_scale,
                                  double guidance_rescale);
 
-// With a dtype of residuals the step is controlled.
+// `brought` is the dtype of what networks beside the model give: residuals, of a controlled step,
+// and images as prompts.
 absl::StatusOr<graph::Graph> MakeStepGraph(const families::Family& family,
                                            const families::ModelConfigs& configs,
                                            const StepShape& shape,
-                                           std::optional<device::DType> residuals = std::nullopt);
+                                           device::DType brought = device::DType::kF32,
+                                           bool controlled = false);
 
 }  // namespace latentd::pipeline

@@ -13,6 +13,7 @@
 #include "core/pipeline/graphs/adapter_sets.h"
 #include "core/pipeline/graphs/control_graph.h"
 #include "core/pipeline/graphs/control_nets.h"
+#include "core/pipeline/graphs/ip_adapters.h"
 
 namespace latentd::pipeline {
 namespace {
@@ -97,6 +98,9 @@ uint64_t AdaptersIdOf(const PictureSpec& spec) {
   uint64_t id = spec.adapters.empty() ? 0 : AdapterSets::IdOf(spec.adapters);
   for (const Control& control : spec.controls) {
     id = DigestOf(absl::StrCat(id, " ", ControlNets::IdOf(control))).low | 1;
+  }
+  for (const ImagePrompt& prompt : spec.ip_adapters) {
+    id = DigestOf(absl::StrCat(id, " ", IpAdapters::IdOf(prompt))).low | 1;
   }
   return id;
 }

@@ -25,7 +25,7 @@ absl::Status ResolveControls(adapters::Catalogue* catalogue, const LoadedModel& 
                              const Inputs& inputs, PictureSpec& spec,
                              std::vector<std::string>& warnings);
 
-// Names the spec's adapters and controls together; 0: there are none.
+// Names the spec's adapters, controls and IP-Adapters together; 0: there are none.
 uint64_t AdaptersIdOf(const PictureSpec& spec);
 
 // Plans the spec's controls for a schedule of so many evaluations, of which the first stage runs

@@ -19,7 +19,8 @@ class GraphList {
     GraphName step = {.shape = {.height = needs_.height,
                                 .width = needs_.width,
                                 .chunks = chunks,
-                                .ranks = is_first ? needs_.ranks : 0},
+                                .ranks = is_first ? needs_.ranks : 0,
+                                .image_tokens = is_first ? needs_.image_tokens : 0},
                       .controlled = is_first && needs_.controlled};
     for (int rows : needs_.rows) {
       step.shape.rows = rows;
@@ -47,7 +48,8 @@ bool IsAsLarge(const PlannedGraph& larger, const PlannedGraph& smaller, bool gro
   if (!grows || larger.model != smaller.model || larger.name.kind != smaller.name.kind ||
       larger.name.encoder != smaller.name.encoder ||
       larger.name.takes_vectors != smaller.name.takes_vectors ||
-      larger.name.controlled != smaller.name.controlled || larger.control != smaller.control) {
+      larger.name.controlled != smaller.name.controlled || larger.net != smaller.net ||
+      larger.name.shape.image_tokens != smaller.name.shape.image_tokens) {
     return larger == smaller;
   }
   const StepShape &a = larger.name.shape, &b = smaller.name.shape;

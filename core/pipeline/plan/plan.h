@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -67,7 +68,9 @@ struct PlannedStage {
 struct PlannedGraph {
   ModelId model;
   GraphName name;
-  uint64_t control = 0;  // PlannedControl::id of the ControlNet whose it is; 0: the model's own
+  // Id of the network beside the model whose it is, of a PlannedControl or a PlannedImagePrompt; 0:
+  // the model's own.
+  uint64_t net = 0;
 
   bool operator==(const PlannedGraph&) const = default;
 };
@@ -84,7 +87,14 @@ struct PlannedControl {
   std::vector<double> scales;  // factors in the stage's evaluations; 0: it rests
 };
 
+// An IP-Adapter over the first stage's model (core/pipeline/graphs/ip_adapters.h).
+struct PlannedImagePrompt {
+  uint64_t id = 0;  // IpAdapters::IdOf
+  int tokens = 0;   // tokens that its image becomes
+};
+
 struct Plan {
+  int image_tokens() const { return image_prompt ? image_prompt->tokens : 0; }
   bool guided() const { return rows > 1; }
   // Numbers of rows that evaluations have.
   std::set<int> row_counts() const;
@@ -107,16 +117,17 @@ struct Plan {
   LatentSize image_latents;  // the images' own size in latents
   int rows = 1;              // rows of each image, at most: 2 with guidance
   bool alone = false;        // its images share steps with no other, not with each other either
-  // Names the set of adapters over the first stage's model (AdapterSets::IdOf), its ControlNets
-  // among them; 0: there are none.
+  // Names the set of adapters over the first stage's model (AdapterSets::IdOf), its ControlNets and
+  // IP-Adapters among them; 0: there are none.
   uint64_t adapters = 0;
   uint64_t loras = 0;  // likewise, of its LoRAs alone
   // Ranks of the low-rank paths that rows of the first stage have for that set; 0: none.
   int ranks = 0;
-  std::vector<PlannedControl> controls;  // in the spec's order
-  std::vector<PlannedStage> stages;      // an ensemble has two
-  std::vector<PlannedUnit> units;        // in order; previews come beside them
-  std::vector<PlannedGraph> graphs;      // each once
+  std::vector<PlannedControl> controls;            // in the spec's order
+  std::optional<PlannedImagePrompt> image_prompt;  // unset: none that has an effect
+  std::vector<PlannedStage> stages;                // an ensemble has two
+  std::vector<PlannedUnit> units;                  // in order; previews come beside them
+  std::vector<PlannedGraph> graphs;                // each once
   // Graphs that the images are drawn without where they are not ready: of steps that are shared by
   // more rows, and of previews.
   std::vector<PlannedGraph> dispensable;
@@ -140,6 +151,7 @@ struct GraphNeeds {
   std::vector<int> rows;          // numbers of rows of their steps by themselves
   int ranks = 0;                  // ranks of paths of the first one's steps
   bool controlled = false;        // the first one's steps read what control networks add
+  int image_tokens = 0;           // tokens of the image that these steps read
   bool image = false;             // image-to-image
   bool steps = true;              // else nothing runs but the text encoders
   bool decoded = true;            // pixels are wanted

@@ -33,11 +33,14 @@ inline constexpr absl::string_view kUnetName = "unet";
 
 // A ControlNet beside a model, of its adapters.
 inline constexpr absl::string_view kControlNetName = "control_net";
+// An IP-Adapter beside a model, likewise, and what encodes its images.
+inline constexpr absl::string_view kIpAdapterName = "ip_adapter";
+inline constexpr absl::string_view kImageEncoderName = "image_encoder";
 
 // As graphs, weights and metrics name them, beside their model.
 inline constexpr absl::string_view kGraphComponents[] = {
-    "text_encoder", "text_encoder_2", kUnetName,       "vae_decoder",
-    "vae_encoder",  kVaeTinyName,     kControlNetName, "image_encoder"};
+    "text_encoder", "text_encoder_2", kUnetName,         "vae_decoder", "vae_encoder",
+    kVaeTinyName,   kControlNetName,  kImageEncoderName, kIpAdapterName};
 
 // As operators name them in flags.
 inline constexpr absl::string_view kComponentNames[] = {

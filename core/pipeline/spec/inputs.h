@@ -34,10 +34,11 @@ struct Embeds {
 // Immutable once it is shared: the server makes it, and the images hold it until they have read it.
 struct Inputs {
   size_t bytes() const {
-    size_t controls = 0;
-    for (const std::string& control : control_images) controls += control.size();
+    size_t others = 0;
+    for (const std::string& control : control_images) others += control.size();
+    for (const std::string& prompt : ip_adapter_images) others += prompt.size();
     return image.size() + mask_image.size() + latents.size() + prompt.bytes() + negative.bytes() +
-           controls;
+           others;
   }
 
   // Image-to-image: a PNG, JPEG or WebP. Empty: none.
@@ -46,6 +47,8 @@ struct Inputs {
   std::string mask_image = {};
   // Images that the spec's controls read, in their order: likewise pictures, of any size.
   std::vector<std::string> control_images = {};
+  // Images that are prompts, of the spec's ip_adapters: likewise.
+  std::vector<std::string> ip_adapter_images = {};
   // Text-to-image starts from these instead of what the seeds draw: a safetensors file
   // (latents_file.h), of all images or one for all. Empty: none.
   std::string latents = {};

@@ -26,5 +26,7 @@ inline constexpr size_t kMaxAdapters = 8;
 inline constexpr double kMaxAdapterWeight = 10;  // or below 0
 inline constexpr size_t kMaxControls = 4;
 inline constexpr double kMaxControlScale = 10;  // or below 0
+inline constexpr size_t kMaxIpAdapters = 1;
+inline constexpr double kMaxIpAdapterScale = 10;  // or below 0
 
 }  // namespace latentd::pipeline

@@ -11,6 +11,7 @@
 #include "core/batching/buckets.h"
 #include "core/pipeline/spec/adapter.h"
 #include "core/pipeline/spec/control.h"
+#include "core/pipeline/spec/image_prompt.h"
 #include "core/pipeline/spec/inputs.h"
 #include "core/pipeline/spec/video_spec.h"
 #include "core/pipeline/spec/words.h"
@@ -97,6 +98,8 @@ struct PictureSpec {
   std::vector<Adapter> adapters;
   // ControlNets that the images follow, as far as the model itself draws them.
   std::vector<Control> controls;
+  // Images that are prompts beside the text, likewise.
+  std::vector<ImagePrompt> ip_adapters;
   // Words of the model's textual inversions; null: none. Pipeline::Resolve sets them.
   SharedWords words;
 

@@ -40,6 +40,8 @@ ExecutablePointer& MemberFor(const PlannedGraph& graph, Request& request) {
     case GraphKind::kHint:
     case GraphKind::kControlRequest:
     case GraphKind::kControl:
+    case GraphKind::kImageEncoder:
+    case GraphKind::kImagePrompt:
       break;
   }
   return of_frames ? request.chunks[graph.name.shape.frames] : request.decode;
@@ -48,7 +50,7 @@ ExecutablePointer& MemberFor(const PlannedGraph& graph, Request& request) {
 // Gives each control of the request that is that net the executable.
 void SetControl(const PlannedGraph& graph, const ExecutablePointer& executable, Request& request) {
   for (size_t i = 0; i < request.controls.size(); ++i) {
-    if (request.plan->controls[i].id != graph.control) continue;
+    if (request.plan->controls[i].id != graph.net) continue;
     RequestControl& control = request.controls[i];
     if (graph.name.kind == GraphKind::kHint) control.hint = executable;
     if (graph.name.kind == GraphKind::kControlRequest) control.request_part = executable;
@@ -61,10 +63,10 @@ void SetControl(const PlannedGraph& graph, const ExecutablePointer& executable, 
 absl::Status AcquireControl(const PlannedGraph& graph, compiler::Purpose purpose,
                             Request& request) {
   const auto planned = absl::c_find_if(request.plan->controls, [&](const PlannedControl& control) {
-    return control.id == graph.control;
+    return control.id == graph.net;
   });
   const auto index = static_cast<size_t>(planned - request.plan->controls.begin());
-  ControlNetGraphs& graphs = *request.controls[index].graphs;
+  NetGraphs& graphs = *request.controls[index].graphs;
   const bool builds = purpose.mode != compiler::GetMode::kReady;
   ASSIGN_OR_RETURN(GraphHandle handle,
                    graphs.Find(graph.name, builds ? IfUnknown::kBuild : IfUnknown::kRefuse));
@@ -74,8 +76,27 @@ absl::Status AcquireControl(const PlannedGraph& graph, compiler::Purpose purpose
   return absl::OkStatus();
 }
 
+absl::Status AcquireImagePrompt(const PlannedGraph& graph, compiler::Purpose purpose,
+                                Request& request) {
+  RequestImagePrompt& prompt = *request.image_prompt;
+  const bool builds = purpose.mode != compiler::GetMode::kReady;
+  ASSIGN_OR_RETURN(
+      GraphHandle handle,
+      prompt.graphs->Find(graph.name, builds ? IfUnknown::kBuild : IfUnknown::kRefuse));
+  ExecutablePointer& member =
+      graph.name.kind == GraphKind::kImageEncoder ? prompt.encoder : prompt.prompt;
+  ASSIGN_OR_RETURN(member, prompt.graphs->Get(handle, purpose));
+  request.graphs.push_back(std::move(handle));
+  return absl::OkStatus();
+}
+
+bool IsOfImagePrompt(const PlannedGraph& graph, const Request& request) {
+  return request.image_prompt && graph.net == request.plan->image_prompt->id;
+}
+
 absl::Status AcquireOne(const PlannedGraph& graph, compiler::Purpose purpose, Request& request) {
-  if (graph.control != 0) return AcquireControl(graph, purpose, request);
+  if (IsOfImagePrompt(graph, request)) return AcquireImagePrompt(graph, purpose, request);
+  if (graph.net != 0) return AcquireControl(graph, purpose, request);
   const bool builds = purpose.mode != compiler::GetMode::kReady;
   ModelGraphs& graphs = StageOf(graph, request).graphs();
   ASSIGN_OR_RETURN(GraphHandle handle,

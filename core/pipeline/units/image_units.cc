@@ -14,6 +14,7 @@
 #include "core/image/pixels/resize.h"
 #include "core/pipeline/lanes/pinned.h"
 #include "core/pipeline/units/conditioning.h"
+#include "core/pipeline/units/image_prompts.h"
 #include "core/pipeline/units/pixels.h"
 #include "core/pipeline/units/preview.h"
 #include "core/pipeline/units/run_graph.h"
@@ -204,6 +205,7 @@ absl::Status EnqueueText(Picture& picture, device::Stream& stream, UnitPart& par
     ASSIGN_OR_RETURN(conditioning, MakeConditioning(picture.stage(), request.inputs.get(), stream,
                                                     part.work, controls));
   }
+  RETURN_IF_ERROR(EncodeImagePrompt(picture, stream, part.work));
   picture.Advance();
   return picture.next == UnitKind::kEncode ? absl::OkStatus() : BeginSteps(picture, stream, part);
 }

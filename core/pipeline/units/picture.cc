@@ -1,5 +1,6 @@
 #include "core/pipeline/units/picture.h"
 
+#include "core/adapters/catalogue/catalogue.h"
 #include "core/pipeline/plan/video_plan.h"
 #include "core/pipeline/units/preview.h"
 
@@ -48,13 +49,16 @@ Lane Picture::LaneOf(const PlannedStage& stage) const {
   const int chunks = stage.chunks();
   const Size size = executed_size();
   // A network that reads another number of chunks is another one, and so are one that reads what
-  // control networks add and one whose rows have paths, whatever these are. A picture that takes no
+  // control networks add, one that reads an image of so many tokens, and one whose rows have paths,
+  // whatever these are. A picture that takes no
   // steps needs no room beside others.
   const bool apart = plan().alone || plan().spec.output_embeds;
   const bool is_first = &stage == &plan().stages.front();
   const bool controlled = is_first && !plan().controls.empty();
   const bool has_paths = is_first && plan().ranks > 0;
-  const int network = 2 * (model.value * prompts::kMaxChunks + chunks - 1) + (controlled ? 1 : 0);
+  const int tokens = is_first ? plan().image_tokens() : 0;
+  const int own = 2 * (model.value * prompts::kMaxChunks + chunks - 1) + (controlled ? 1 : 0);
+  const int network = own * (static_cast<int>(adapters::kMaxImageTokens) + 1) + tokens;
   return {.network = has_paths ? -1 - network : network,
           .width = size.width,
           .height = size.height,

@@ -17,7 +17,7 @@
 #include "core/device/buffer.h"
 #include "core/image/pixels/pixels.h"
 #include "core/noise/noise_generator.h"
-#include "core/pipeline/graphs/control_nets.h"
+#include "core/pipeline/graphs/nets.h"
 #include "core/pipeline/lanes/step_lane.h"
 #include "core/pipeline/plan/plan.h"
 #include "core/pipeline/spec/inputs.h"
@@ -35,12 +35,20 @@ using batching::Lane;
 
 // A ControlNet of a request over the model of its first stage.
 struct RequestControl {
-  std::shared_ptr<ControlNetGraphs> graphs;
+  Nets::Graphs graphs;
   ExecutablePointer hint, request_part;
   StepLane::Executables steps;  // by the rows of the picture
   // Made by the first picture that needs them: what it reads of prompts, and of its image.
   std::optional<NamedBuffers> conditioning;
   device::Buffer hint_states;
+};
+
+// An IP-Adapter of a request, likewise.
+struct RequestImagePrompt {
+  Nets::Graphs graphs;
+  ExecutablePointer encoder, prompt;
+  // Values that steps read, for all rows of a picture, made by the first that needs them.
+  device::Buffer rows;
 };
 
 // Everything that the pictures of one request share.
@@ -51,12 +59,13 @@ struct Request {
   const PictureSpec& spec() const { return plan->spec; }
 
   const SharedPlan plan;
-  const SharedInputs inputs;             // null: none
-  std::vector<Stage> stages;             // as in the plan
-  std::vector<RequestControl> controls;  // as in the plan
-  std::vector<GraphHandle> graphs;       // all graphs below: kept, so that they stay known
-  ExecutablePointer encode, sample;      // null: there is no init image
-  ExecutablePointer decode;              // null: latents are wanted
+  const SharedInputs inputs;                       // null: none
+  std::vector<Stage> stages;                       // as in the plan
+  std::vector<RequestControl> controls;            // as in the plan
+  std::optional<RequestImagePrompt> image_prompt;  // likewise
+  std::vector<GraphHandle> graphs;   // all graphs below: kept, so that they stay known
+  ExecutablePointer encode, sample;  // null: there is no init image
+  ExecutablePointer decode;          // null: latents are wanted
   // Decodes in float32 what came out not finite; null unless `decode` runs in float16.
   ExecutablePointer decode_fallback;
   // By stage (MakeConditioning); made by the first picture that needs it.

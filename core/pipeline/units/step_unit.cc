@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/errors/status_macros.h"
 #include "core/graph/low_rank_paths.h"
+#include "core/pipeline/graphs/image_prompt_graph.h"
 #include "core/pipeline/lanes/pinned.h"
 #include "core/pipeline/plan/latents_file.h"
 #include "core/pipeline/units/controls.h"
@@ -41,6 +42,9 @@ LaneRows RowsOf(const Picture& picture) {
                     : StepValues(*request.conditioning[picture.stage_index], scale, rescale)};
   absl::c_copy(picture.inpainting, std::back_inserter(rows.values));
   absl::c_copy(picture.path_values, std::back_inserter(rows.values));
+  if (picture.stage_index == 0 && request.image_prompt) {
+    rows.values.push_back({kImagePromptPort, request.image_prompt->rows});
+  }
   return rows;
 }
 

@@ -85,8 +85,8 @@ absl::Status Complete(const PendingUnit& unit, Picture& picture, UnitPart& part)
   return absl::OkStatus();
 }
 
-// The error of values that are not finite as one of the picture's adapters and ControlNets, if it
-// has any with an effect: they change a model that draws without them.
+// The error of values that are not finite as one of the picture's adapters, ControlNets and
+// IP-Adapters, if it has any with an effect: they change a model that draws without them.
 absl::Status BlameAdapters(const absl::Status& status, const PictureSpec& spec) {
   if (status.ok() || GetReason(status) != kNotFinite) return status;
   std::vector<std::string> names;
@@ -95,6 +95,9 @@ absl::Status BlameAdapters(const absl::Status& status, const PictureSpec& spec) 
   }
   for (const Control& control : spec.controls) {
     if (control.scale != 0) names.push_back(control.name);
+  }
+  for (const ImagePrompt& prompt : spec.ip_adapters) {
+    if (prompt.scale != 0) names.push_back(prompt.name);
   }
   if (names.empty()) return status;
   return WithFacts(

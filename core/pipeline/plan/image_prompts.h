@@ -1,0 +1,41 @@
+// Images of requests that are prompts: their IP-Adapters are looked up when a request is resolved.
+//
+// Thread-safe: free functions without state.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "core/adapters/catalogue/catalogue.h"
+#include "core/pipeline/graphs/loaded_model.h"
+#include "core/pipeline/plan/plan.h"
+#include "core/pipeline/spec/inputs.h"
+#include "core/pipeline/spec/picture_spec.h"
+
+namespace latentd::pipeline {
+
+// Gives each of the spec's IP-Adapters what it has by default, and the file that the request means,
+// and adds sentences to `warnings`. `catalogue` may be null: there are none. INVALID_ARGUMENT with
+// a field for each that there is not, that is no IP-Adapter, is for another model, or has no image
+// that can be read; FAILED_PRECONDITION as Catalogue::Find's.
+absl::Status ResolveImagePrompts(adapters::Catalogue* catalogue, const LoadedModel& model,
+                                 const Inputs& inputs, PictureSpec& spec,
+                                 std::vector<std::string>& warnings);
+
+// The spec's IP-Adapter; unset: there is none, or its scale is 0 and the images are those without.
+std::optional<PlannedImagePrompt> PlanImagePrompt(const PictureSpec& spec);
+
+// The IP-Adapters of the folder that the model can draw with, as prompts without anything else.
+std::vector<ImagePrompt> ImagePromptsFor(const adapters::Catalogue& catalogue,
+                                         const LoadedModel& model);
+
+// Graphs of one of them over the model.
+std::vector<PlannedGraph> GraphsOfIpAdapter(ModelId model, uint64_t net);
+
+// Bytes that the plan's image prompt holds beside weights, executables, arena and lane.
+int64_t ImagePromptBytes(const Plan& plan);
+
+}  // namespace latentd::pipeline

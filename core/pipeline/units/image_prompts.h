@@ -1,0 +1,15 @@
+// The work on an image that is a prompt: what the rows of its steps read of it.
+#pragma once
+
+#include "absl/status/status.h"
+#include "core/device/device.h"
+#include "core/pipeline/units/picture.h"
+#include "core/pipeline/units/run_graph.h"
+
+namespace latentd::pipeline {
+
+// Encodes the request's image prompt for the rows of the picture's first stage, unless another
+// picture of the request has.
+absl::Status EncodeImagePrompt(Picture& picture, device::Stream& stream, PendingWork& work);
+
+}  // namespace latentd::pipeline

@@ -1,0 +1,240 @@
+// Pictures with images as prompts: what IP-Adapters change and what not, alone and beside others.
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/adapters/catalogue/adapter_folder.h"
+#include "core/adapters/catalogue/catalogue.h"
+#include "core/backends/cpu/cpu_backend.h"
+#include "core/base/errors/error_details.h"
+#include "core/image/encode.h"
+#include "tests/core/pipeline/ip_adapter_folder.h"
+#include "tests/core/pipeline/rig.h"
+
+namespace latentd::pipeline {
+namespace {
+
+using ::testing::HasSubstr;
+
+// A picture of which each pixel has another colour.
+std::string Colours(int width, int height, int turn) {
+  image::Image image{width, height, {}};
+  for (int y = 0; y < height; ++y) {
+    for (int x = 0; x < width; ++x) {
+      for (const int value : {x * turn, y * 3, x * y}) {
+        image.rgb.push_back(static_cast<uint8_t>(value));
+      }
+    }
+  }
+  return image::Encode(image, {}).value();
+}
+
+// Latents that differ by rounding alone, and latents of other pictures, are so far apart.
+constexpr double kNear = 2e-3, kFar = 1e-2;
+
+double MostApart(const std::vector<float>& a, const std::vector<float>& b) {
+  double most = a.size() == b.size() ? 0 : std::numeric_limits<double>::infinity();
+  for (size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
+    most = std::max(most, std::abs(double{a[i]} - double{b[i]}));
+  }
+  return most;
+}
+
+struct WithImage : Asked {
+  explicit WithImage(uint64_t seed = 3) : Asked(SmallSpec()) { this->seed = seed; }
+
+  WithImage Of(const std::string& name, double scale = 1, int turn = 2) const {
+    WithImage more = *this;
+    more.ip_adapters.push_back({.name = name, .scale = scale});
+    more.inputs.ip_adapter_images.push_back(Colours(40, 90, turn));
+    return more;
+  }
+};
+
+class ImagePromptsTest : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    folder_ = new IpAdapterFolder();
+    folder_->AddEncoder();
+    folder_->Add("faces", IpAdapterFolder::Base(), /*seed=*/1);
+    folder_->Add("styles", IpAdapterFolder::Base(), /*seed=*/2);
+    folder_->Add("silent", IpAdapterFolder::Base(), /*seed=*/3, /*gain=*/0);
+    folder_->Add("plus", IpAdapterFolder::Plus(), /*seed=*/4);
+    catalogue_ = new adapters::Catalogue(adapters::FolderOnDisk(folder_->path()));
+    rig_ = new Rig({.base = testing::kDemoBase, .adapters = catalogue_, .row_counts = {2, 4, 8}},
+                   "", backends::cpu::CpuBackend::Create().value());
+    for (int rows : {4, 8}) {
+      const StepShape shape = {.rows = rows, .height = 72 / 8, .width = 64 / 8, .image_tokens = 4};
+      rig_->kept.push_back(rig_->pipeline->first().graphs().Find({.shape = shape}).value());
+      ASSERT_OK(rig_->pipeline->first().graphs().Get(rig_->kept.back()));
+    }
+  }
+  static void TearDownTestSuite() {
+    delete rig_;
+    delete catalogue_;
+    delete folder_;
+  }
+
+  // Reason for which a request is refused, by its first field.
+  static std::string Refusal(const Asked& asked) {
+    const auto plan = rig_->Resolve(asked);
+    const std::vector<FieldViolation> fields = GetFieldViolations(plan.status());
+    return fields.empty() ? std::string(plan.status().message())
+                          : fields.front().field + ": " + fields.front().description;
+  }
+
+  // Draws them together, as far as each has steps.
+  std::vector<std::vector<float>> DrawTogether(const std::vector<Asked>& asked) {
+    std::vector<std::unique_ptr<Picture>> pictures;
+    for (const Asked& one : asked) {
+      pictures.push_back(rig_->Start(one));
+      EXPECT_OK(testing::RunUnit(*pictures.back()));
+    }
+    for (;;) {
+      std::vector<Picture*> stepping;
+      for (const auto& picture : pictures) {
+        if (picture->next == UnitKind::kStep) stepping.push_back(picture.get());
+      }
+      if (stepping.empty()) break;
+      PendingUnit unit = EnqueueUnit(stepping, lanes_, *stream_).value();
+      most_rows_ = std::max(most_rows_, unit.computed_rows);
+      for (size_t i = 0; i < stepping.size(); ++i) {
+        EXPECT_OK(CompleteUnit(unit, *stepping[i], unit.parts[i]));
+      }
+    }
+    std::vector<std::vector<float>> latents;
+    for (const auto& picture : pictures) latents.push_back(ValuesOf(picture->latents));
+    return latents;
+  }
+
+  static inline IpAdapterFolder* folder_ = nullptr;
+  static inline adapters::Catalogue* catalogue_ = nullptr;
+  static inline Rig* rig_ = nullptr;
+  Lanes lanes_;
+  int most_rows_ = 0;
+  std::unique_ptr<device::Stream> stream_ = device::Host().NewStream(SystemClock()).value();
+};
+
+TEST_F(ImagePromptsTest, ThatAddZerosLeaveThePictureAsItIs) {
+  const std::vector<float> plain = rig_->Latents(WithImage());
+  EXPECT_LT(MostApart(rig_->Latents(WithImage().Of("silent")), plain), kNear);
+  EXPECT_GT(MostApart(rig_->Latents(WithImage().Of("faces")), plain), kFar);
+  EXPECT_GT(MostApart(rig_->Latents(WithImage().Of("plus")), plain), kFar);
+}
+
+// A scale of 0 is no image at all: the picture's graphs are those without.
+TEST_F(ImagePromptsTest, WithoutScaleGiveTheBytesOfThePictureWithout) {
+  EXPECT_EQ(rig_->Latents(WithImage().Of("faces", /*scale=*/0)), rig_->Latents(WithImage()));
+}
+
+TEST_F(ImagePromptsTest, FollowScaleImageAndAdapter) {
+  for (const char* name : {"faces", "plus"}) {
+    const std::vector<float> drawn = rig_->Latents(WithImage().Of(name));
+    EXPECT_GT(MostApart(rig_->Latents(WithImage().Of(name, 0.3)), drawn), kFar) << name;
+    EXPECT_GT(MostApart(rig_->Latents(WithImage().Of(name, 1, /*turn=*/7)), drawn), kFar) << name;
+    EXPECT_EQ(rig_->Latents(WithImage().Of(name)), drawn) << name;
+  }
+  EXPECT_GT(
+      MostApart(rig_->Latents(WithImage().Of("styles")), rig_->Latents(WithImage().Of("faces"))),
+      kFar);
+}
+
+// The others have other adapters, rows and lengths, and one has more tokens.
+TEST_F(ImagePromptsTest, GivePicturesWhatTheyGetAlone) {
+  WithImage unguided = WithImage(7).Of("styles", 0.8);
+  unguided.guidance_scale = 1;
+  WithImage longer = WithImage(8).Of("faces", -0.5);
+  longer.num_inference_steps = 6;
+  WithImage partly = WithImage(9).Of("styles", 1, /*turn=*/5);
+  partly.guidance_interval = GuidanceInterval{0.25, 0.75};
+  const std::vector<Asked> asked = {WithImage(6).Of("faces", 0.9), unguided, longer, partly};
+  const auto together = DrawTogether(asked);
+  EXPECT_EQ(most_rows_, 8);
+  for (size_t i = 0; i < asked.size(); ++i) {
+    EXPECT_LT(MostApart(together[i], rig_->Latents(asked[i])), kNear) << i;
+  }
+}
+
+TEST_F(ImagePromptsTest, ShareLanesWithThoseOfAsManyTokensAlone) {
+  const auto lane = [](const Asked& asked) { return rig_->Start(asked)->lane(); };
+  EXPECT_EQ(lane(WithImage().Of("faces")), lane(WithImage().Of("styles")));
+  EXPECT_NE(lane(WithImage().Of("faces")), lane(WithImage().Of("plus")));
+  EXPECT_NE(lane(WithImage().Of("faces")), lane(WithImage()));
+  EXPECT_EQ(lane(WithImage().Of("faces", 0)), lane(WithImage()));
+}
+
+TEST_F(ImagePromptsTest, AreRefusedByField) {
+  EXPECT_THAT(Refusal(WithImage().Of("fases")),
+              HasSubstr("ip_adapters[0].name: there is no adapter fases"));
+  EXPECT_THAT(Refusal(WithImage().Of("fases")), HasSubstr("the nearest is faces"));
+  EXPECT_THAT(Refusal(WithImage().Of("faces", 11)),
+              HasSubstr("ip_adapters[0].scale: must be -10 to 10"));
+  EXPECT_THAT(Refusal(WithImage().Of("faces").Of("plus")),
+              HasSubstr("ip_adapters: must be at most 1, are 2"));
+  Asked without = WithImage().Of("faces");
+  without.inputs.ip_adapter_images.clear();
+  EXPECT_THAT(Refusal(without), HasSubstr("ip_adapters[0].image: is the image"));
+  without.inputs.ip_adapter_images.emplace_back("no picture");
+  EXPECT_THAT(Refusal(without), HasSubstr("ip_adapters[0].image: "));
+  Asked as_control = WithImage();
+  as_control.controls = {{.name = "faces"}};
+  as_control.inputs.control_images = {Colours(8, 8, 1)};
+  EXPECT_THAT(Refusal(as_control),
+              HasSubstr("controls[0].name: faces is no ControlNet but of the kind IP-Adapter"));
+}
+
+TEST(IpAdapterFiles, AreServedOrSayWhyNot) {
+  const IpAdapterFolder folder;
+  folder.Add("alone", IpAdapterFolder::Base(), 1);
+  folder.AddEncoder("models/image_encoder");
+  networks::IpAdapterConfig wider = IpAdapterFolder::Base();
+  wider.image_features = 30;
+  folder.Add("models/faces", IpAdapterFolder::Base(), 1);
+  folder.Add("sdxl/plus", IpAdapterFolder::Plus(), 2);
+  folder.Add("wider", wider, 3);
+  IpAdapterFolder::Tensors tensors = IpAdapterFolder::TensorsOf(IpAdapterFolder::Base(), 4);
+  tensors.pop_back();
+  testing::WriteSafetensors(folder.path() + "/broken.safetensors", tensors);
+  adapters::Catalogue catalogue(adapters::FolderOnDisk(folder.path()));
+  const Rig rig({.base = testing::kDemoBase, .adapters = &catalogue});
+  const auto problem = [&](const std::string& name) {
+    return std::string(catalogue.Find(name).status().message());
+  };
+  const auto plus = catalogue.Find("sdxl/plus");
+  ASSERT_OK(plus);
+  EXPECT_EQ(plus->kind, AdapterKind::kIpAdapter);
+  EXPECT_EQ(plus->variant, "plus");
+  EXPECT_EQ(plus->image_tokens, 6);
+  EXPECT_OK(catalogue.Find("models/faces"));
+  EXPECT_EQ(catalogue.Find("models/faces")->variant, "base");
+  EXPECT_OK(catalogue.Find("alone"));  // h94's models/image_encoder lies below its own folder
+  EXPECT_THAT(problem("wider"), HasSubstr("it reads embeddings of 30 features"));
+  EXPECT_THAT(problem("wider"), HasSubstr("has 24"));
+  EXPECT_THAT(problem("broken"), HasSubstr("it lacks "));
+  // No encoder is an adapter.
+  for (const AdapterFacts& facts : catalogue.List()) {
+    EXPECT_THAT(facts.name, ::testing::Not(HasSubstr("image_encoder")));
+  }
+}
+
+// A folder gets its encoder after its adapter.
+TEST(IpAdapterFiles, AreServedOnceTheirEncoderIsThere) {
+  const IpAdapterFolder folder;
+  folder.Add("faces", IpAdapterFolder::Base(), 1);
+  adapters::Catalogue catalogue(adapters::FolderOnDisk(folder.path()));
+  const Rig rig({.base = testing::kDemoBase, .adapters = &catalogue});
+  EXPECT_THAT(std::string(catalogue.Find("faces").status().message()),
+              HasSubstr("no image encoder fits"));
+  folder.AddEncoder();
+  ASSERT_OK(catalogue.Look());
+  EXPECT_OK(catalogue.Find("faces"));
+}
+
+}  // namespace
+}  // namespace latentd::pipeline
