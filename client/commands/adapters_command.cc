@@ -51,7 +51,8 @@ std::string KindText(const v1::AdapterInfo& info) {
     case v1::ADAPTER_KIND_CONTROLNET:
       return "ControlNet";
     case v1::ADAPTER_KIND_IP_ADAPTER:
-      return "IP-Adapter";
+      if (info.image_tokens() == 0) return "IP-Adapter";
+      return absl::StrCat("IP-Adapter, ", info.variant(), ", ", info.image_tokens(), " tokens");
     default:
       return "unknown";
   }

@@ -161,6 +161,25 @@ absl::Status AddControl(Message& message, const FieldDescriptor& field, const st
   return absl::OkStatus();
 }
 
+// "ip-adapter_sdxl=cat.png" or "ip-adapter_sdxl=cat.png:0.6", with the scale.
+absl::Status AddIpAdapter(Message& message, const FieldDescriptor& field, const std::string& text) {
+  const size_t equals = text.find('=');
+  std::string file = equals == std::string::npos ? "" : text.substr(equals + 1);
+  const size_t colon = file.rfind(':');
+  double scale = 1;
+  const bool has_scale =
+      colon != std::string::npos && absl::SimpleAtod(file.substr(colon + 1), &scale);
+  if (has_scale) file.resize(colon);
+  if (equals == 0 || file.empty()) return Wrong("NAME=FILE or NAME=FILE:SCALE");
+  ASSIGN_OR_RETURN(std::string image, ReadFile(file));
+  Message& added = *message.GetReflection()->AddMessage(&message, &field);
+  auto& prompt = static_cast<v1::IpAdapter&>(added);
+  prompt.set_name(text.substr(0, equals));
+  prompt.set_image(std::move(image));
+  if (has_scale) prompt.set_scale(scale);
+  return absl::OkStatus();
+}
+
 // Two numbers, as "512x384" or "0,16", into a Size, an Offset or a GuidanceInterval; one into
 // Previews; the file of that name into a Tensor.
 absl::Status SetMessage(Message& message, const FieldDescriptor& field, const std::string& text) {
@@ -168,6 +187,7 @@ absl::Status SetMessage(Message& message, const FieldDescriptor& field, const st
   if (&type == v1::Tensor::descriptor()) return ReadEmbeds(text, field, message);
   if (&type == v1::Adapter::descriptor()) return AddAdapter(message, field, text);
   if (&type == v1::Control::descriptor()) return AddControl(message, field, text);
+  if (&type == v1::IpAdapter::descriptor()) return AddIpAdapter(message, field, text);
   Message& inner = *message.GetReflection()->MutableMessage(&message, &field);
   if (type.field_count() == 1) return SetScalar(inner, *type.field(0), text);
   const std::vector<std::string> parts =
@@ -256,6 +276,7 @@ std::string OptionSpelling(const std::string& field) {
   if (field == "mask_image") return "--mask";
   if (absl::StartsWith(field, "adapters")) return "--adapter";
   if (absl::StartsWith(field, "controls")) return "--control";
+  if (absl::StartsWith(field, "ip_adapters")) return "--ip-adapter";
   if (field == "id" || absl::StartsWith(field, "selector.ids")) return "ID";
   if (absl::StartsWith(field, "selector.components")) return "--component";
   if (absl::StartsWith(field, "selector.buckets")) return "--bucket";

@@ -39,6 +39,8 @@ v1::AdapterInfo ToProto(const pipeline::AdapterFacts& facts) {
   proto.set_alpha(facts.alpha);
   proto.set_changes(facts.changes);
   proto.set_vectors(facts.vectors);
+  proto.set_variant(facts.variant);
+  proto.set_image_tokens(facts.image_tokens);
   proto.set_base_model(ToUtf8(facts.base_model));
   proto.set_trigger_phrase(ToUtf8(facts.trigger_phrase));
   for (const std::string& word : facts.trigger_words) proto.add_trigger_words(ToUtf8(word));

@@ -81,6 +81,7 @@ static_assert(NumberOf(prompts::LongPrompt::kChunk) == v1::LONG_PROMPT_CHUNK);
 
 using AdapterList = std::vector<pipeline::Adapter>;
 using ControlList = std::vector<pipeline::Control>;
+using ImagePromptList = std::vector<pipeline::ImagePrompt>;
 
 // Without its image, which is an input (request_conversion.cc).
 pipeline::Control ReadControl(const v1::Control& proto) {
@@ -97,6 +98,20 @@ v1::Control WriteControl(const pipeline::Control& control) {
   if (control.scale) proto.set_scale(*control.scale);
   if (control.start) proto.set_start(*control.start);
   if (control.end) proto.set_end(*control.end);
+  return proto;
+}
+
+// Likewise.
+pipeline::ImagePrompt ReadIpAdapter(const v1::IpAdapter& proto) {
+  pipeline::ImagePrompt prompt{.name = proto.name()};
+  if (proto.has_scale()) prompt.scale = proto.scale();
+  return prompt;
+}
+
+v1::IpAdapter WriteIpAdapter(const pipeline::ImagePrompt& prompt) {
+  v1::IpAdapter proto;
+  proto.set_name(prompt.name);
+  if (prompt.scale) proto.set_scale(*prompt.scale);
   return proto;
 }
 
@@ -136,6 +151,10 @@ void Read(const Message& from, const FieldDescriptor& field, T& to) {
   } else if constexpr (std::is_same_v<T, ControlList>) {
     for (const v1::Control& proto : reflection.GetRepeatedFieldRef<v1::Control>(from, &field)) {
       to.push_back(ReadControl(proto));
+    }
+  } else if constexpr (std::is_same_v<T, ImagePromptList>) {
+    for (const v1::IpAdapter& proto : reflection.GetRepeatedFieldRef<v1::IpAdapter>(from, &field)) {
+      to.push_back(ReadIpAdapter(proto));
     }
   } else if constexpr (std::is_same_v<T, bool>) {
     to = reflection.GetBool(from, &field);
@@ -183,6 +202,9 @@ void Write(const T& value, Message& to, const FieldDescriptor& field) {
   } else if constexpr (std::is_same_v<T, ControlList>) {
     const auto list = reflection.GetMutableRepeatedFieldRef<v1::Control>(&to, &field);
     for (const pipeline::Control& control : value) list.Add(WriteControl(control));
+  } else if constexpr (std::is_same_v<T, ImagePromptList>) {
+    const auto list = reflection.GetMutableRepeatedFieldRef<v1::IpAdapter>(&to, &field);
+    for (const pipeline::ImagePrompt& prompt : value) list.Add(WriteIpAdapter(prompt));
   } else if constexpr (std::is_same_v<T, bool>) {
     reflection.SetBool(&to, &field, value);
   } else if constexpr (std::is_same_v<T, int>) {

@@ -58,9 +58,10 @@ void AddViolations(const std::vector<FieldViolation>& more,
 
 // Bytes that answers repeat of a request: its texts and lists, not its files.
 int64_t EchoBytes(const latent::v1::GenerateRequest& request) {
-  size_t controls = 0;
-  for (const latent::v1::Control& control : request.controls()) controls += control.image().size();
-  return static_cast<int64_t>(request.ByteSizeLong() - controls - request.image().size() -
+  size_t listed = 0;
+  for (const latent::v1::Control& control : request.controls()) listed += control.image().size();
+  for (const latent::v1::IpAdapter& one : request.ip_adapters()) listed += one.image().size();
+  return static_cast<int64_t>(request.ByteSizeLong() - listed - request.image().size() -
                               request.mask_image().size() - request.latents().size() -
                               request.prompt_embeds().data().size() -
                               request.pooled_prompt_embeds().data().size() -

@@ -61,10 +61,13 @@ pipeline::Embeds NegativeEmbeds(v1::GenerateRequest& request) {
 pipeline::SharedInputs InputsOf(v1::GenerateRequest& request) {
   pipeline::Inputs inputs = {.prompt = PromptEmbeds(request), .negative = NegativeEmbeds(request)};
   const bool files = request.has_image() || request.has_mask_image() || request.has_latents();
-  const bool has_controls = request.controls_size() > 0;
-  if (!files && !has_controls && !inputs.prompt.given() && !inputs.negative.given()) return nullptr;
+  const bool has_listed = request.controls_size() > 0 || request.ip_adapters_size() > 0;
+  if (!files && !has_listed && !inputs.prompt.given() && !inputs.negative.given()) return nullptr;
   for (v1::Control& control : *request.mutable_controls()) {
     inputs.control_images.push_back(std::move(*control.mutable_image()));
+  }
+  for (v1::IpAdapter& one : *request.mutable_ip_adapters()) {
+    inputs.ip_adapter_images.push_back(std::move(*one.mutable_image()));
   }
   inputs.image = std::move(*request.mutable_image());
   inputs.mask_image = std::move(*request.mutable_mask_image());

@@ -299,12 +299,34 @@ TEST(RequestOptionsTest, AControlHasAnImageAndNumbers) {
   }
 }
 
+TEST(RequestOptionsTest, AnIpAdapterHasAnImageAndAScale) {
+  const ::latentd::testing::TemporaryDirectory folder;
+  const std::string plain = folder.File("cat.png"), odd = folder.File("a:b.png");
+  ::latentd::testing::WriteFile(plain, "cat");
+  ::latentd::testing::WriteFile(odd, "odd");
+  ASSERT_OK_AND_ASSIGN(
+      const v1::GenerateRequest request,
+      RequestOf({"--ip-adapter=sdxl/plus=" + plain + ":-0.6", "--ip-adapter=base=" + odd}));
+  ASSERT_EQ(request.ip_adapters_size(), 2);
+  EXPECT_EQ(request.ip_adapters(0).name(), "sdxl/plus");
+  EXPECT_EQ(request.ip_adapters(0).image(), "cat");
+  EXPECT_EQ(request.ip_adapters(0).scale(), -0.6);
+  EXPECT_EQ(request.ip_adapters(1).image(), "odd");
+  EXPECT_FALSE(request.ip_adapters(1).has_scale());
+  for (const std::string& wrong : {std::string("--ip-adapter=base"),
+                                   std::string("--ip-adapter=base="), "--ip-adapter==" + plain}) {
+    EXPECT_THAT(RequestOf({wrong.c_str()}), StatusIs(kInvalid, HasSubstr("NAME=FILE:SCALE")))
+        << wrong;
+  }
+}
+
 TEST(RequestOptionsTest, FieldsAreSpelledAsTheyAreTyped) {
   EXPECT_EQ(OptionSpelling("num_inference_steps"), "--num-inference-steps");
   EXPECT_EQ(OptionSpelling("output.quality"), "--quality");
   EXPECT_EQ(OptionSpelling("previews.every_n_steps"), "--previews");
   EXPECT_EQ(OptionSpelling("adapters[1].name"), "--adapter");
   EXPECT_EQ(OptionSpelling("controls[0].image"), "--control");
+  EXPECT_EQ(OptionSpelling("ip_adapters[0].image"), "--ip-adapter");
   EXPECT_EQ(OptionSpelling("prompt"), "PROMPT");
   EXPECT_EQ(OptionSpelling("id"), "ID");
   EXPECT_EQ(OptionSpelling("selector.ids[3]"), "ID");

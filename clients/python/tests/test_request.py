@@ -155,6 +155,15 @@ class FieldTest(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, r"^controls\[0\].image: is a URL"):
             make_request({"controls": {"canny": "https://example.com/edges.png"}})
 
+    def test_ip_adapters_as_people_write_them(self):
+        whole = messages.IpAdapter(name="plus", image=b"cat", scale=0.6)
+        for value in (whole, [("plus", b"cat", 0.6)], {"plus": (b"cat", 0.6)}, {"name": "plus", "image": b"cat", "scale": 0.6}):
+            self.assertEqual(list(make_request({"ip_adapters": value}).ip_adapters), [whole])
+        self.assertEqual(list(make_request({"ip_adapters": {"plus": io.BytesIO(b"cat")}}).ip_adapters),
+                         [messages.IpAdapter(name="plus", image=b"cat")])
+        with self.assertRaisesRegex(ValueError, r"^ip_adapters: .*\(NAME, IMAGE\[, SCALE\]\)"):
+            make_request({"ip_adapters": [("plus", b"cat", 1, 2)]})
+
     def test_parameters_make_the_request_that_they_come_from(self):
         request = make_request({"prompt": "p", "original_size": (512, 768), "crops_coords_top_left": (0, 0), "seeds": [3],
                                 "output": {"format": "webp"}, "scheduler": "euler", "guidance_interval": (0, 1)})

@@ -43,6 +43,14 @@ std::string Hashable(const std::vector<pipeline::Control>& controls) {
   return text;
 }
 
+std::string Hashable(const std::vector<pipeline::ImagePrompt>& prompts) {
+  std::string text;
+  for (const pipeline::ImagePrompt& prompt : prompts) {
+    absl::StrAppend(&text, prompt.name, "\n", prompt.scale.value_or(1), "\n");
+  }
+  return text;
+}
+
 template <typename T>
 auto Hashable(const std::optional<T>& value) {
   return std::pair(value.has_value(), Hashable(value.value_or(T())));
@@ -54,8 +62,8 @@ void Add(const std::optional<pipeline::HostTensor>& tensor, uint64_t& content) {
 }
 
 uint64_t ContentOf(const pipeline::Inputs& inputs, uint64_t content) {
-  content =
-      absl::HashOf(content, inputs.image, inputs.mask_image, inputs.latents, inputs.control_images);
+  content = absl::HashOf(content, inputs.image, inputs.mask_image, inputs.latents,
+                         inputs.control_images, inputs.ip_adapter_images);
   for (const pipeline::Embeds* embeds : {&inputs.prompt, &inputs.negative}) {
     content = absl::HashOf(content, embeds->states.has_value(), embeds->pooled.has_value());
     Add(embeds->states, content);

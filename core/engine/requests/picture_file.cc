@@ -32,6 +32,18 @@ std::string AdaptersText(const std::vector<pipeline::Adapter>& adapters) {
   return text;
 }
 
+// "ip-adapter_sdxl:0.6 (0123abcd)".
+std::string IpAdaptersText(const std::vector<pipeline::ImagePrompt>& prompts) {
+  constexpr size_t kDigestBytes = 8;
+  std::string text;
+  for (const pipeline::ImagePrompt& prompt : prompts) {
+    absl::StrAppend(&text, text.empty() ? "" : ", ", prompt.name, ":", *prompt.scale);
+    const std::string digest = prompt.digest.substr(0, kDigestBytes);
+    if (!digest.empty()) absl::StrAppend(&text, " (", digest, ")");
+  }
+  return text;
+}
+
 // "canny:0.7 (0123abcd), depth:1:0:0.5 (4567cdef)": the scale, and the part where it is not all.
 std::string ControlsText(const std::vector<pipeline::Control>& controls) {
   constexpr size_t kDigestBytes = 8;
@@ -72,6 +84,9 @@ std::string ParametersOf(const pipeline::PictureSpec& resolved, uint64_t seed) {
   }
   if (!resolved.controls.empty()) {
     parameters.extra.push_back({"Controls", ControlsText(resolved.controls)});
+  }
+  if (!resolved.ip_adapters.empty()) {
+    parameters.extra.push_back({"IP-Adapters", IpAdaptersText(resolved.ip_adapters)});
   }
   if (resolved.refine) parameters.refiner_switch_at = resolved.denoising_end;
   parameters.version = "latentd";

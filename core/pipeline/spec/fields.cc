@@ -77,6 +77,12 @@ void IsPrompt(const Field& field, const AskedSpec& asked, Violations& found) {
   if (!read.ok()) found.Add(field.name, read.message());
 }
 
+// Written so that NaN is out of range.
+void IsScale(const std::string& name, double scale, double most, Violations& found) {
+  if (std::abs(scale) <= most) return;
+  found.Add(name, "must be ", -most, " to ", most, ", is ", scale);
+}
+
 // Their names are looked up when the request is resolved.
 void AreAdapters(const Field& field, const AskedSpec& asked, Violations& found) {
   const std::vector<Adapter>& adapters = asked.spec.adapters;
@@ -89,14 +95,9 @@ void AreAdapters(const Field& field, const AskedSpec& asked, Violations& found) 
       if (adapters[other].name != adapters[i].name) continue;
       found.Add(own + "name", "is there twice: ", Excerpt(adapters[i].name));
     }
-    // Written so that NaN is out of range.
-    const auto check = [&](absl::string_view name, const std::optional<double>& weight) {
-      if (!weight || std::abs(*weight) <= kMaxAdapterWeight) return;
-      found.Add(absl::StrCat(own, name), "must be ", -kMaxAdapterWeight, " to ", kMaxAdapterWeight,
-                ", is ", *weight);
-    };
-    check("weight", adapters[i].weight);
-    check("text_encoder_weight", adapters[i].text_encoder_weight);
+    IsScale(own + "weight", adapters[i].weight.value_or(1), kMaxAdapterWeight, found);
+    IsScale(own + "text_encoder_weight", adapters[i].text_encoder_weight.value_or(1),
+            kMaxAdapterWeight, found);
   }
 }
 
@@ -107,15 +108,21 @@ void AreControls(const Field& field, const AskedSpec& asked, Violations& found) 
   }
   for (size_t i = 0; i < controls.size() && i < kMaxControls; ++i) {
     const std::string own = absl::StrCat(field.name, "[", i, "].");
-    const double scale = controls[i].scale.value_or(1), start = controls[i].start.value_or(0),
-                 end = controls[i].end.value_or(1);
-    // Written so that NaN is out of range.
-    if (!(std::abs(scale) <= kMaxControlScale)) {
-      found.Add(own + "scale", "must be ", -kMaxControlScale, " to ", kMaxControlScale, ", is ",
-                scale);
-    }
+    const double start = controls[i].start.value_or(0), end = controls[i].end.value_or(1);
+    IsScale(own + "scale", controls[i].scale.value_or(1), kMaxControlScale, found);
     if (start >= 0 && start < end && end <= 1) continue;
     found.Add(own + "start", "must be 0 <= start < end <= 1, is start ", start, " and end ", end);
+  }
+}
+
+void AreImagePrompts(const Field& field, const AskedSpec& asked, Violations& found) {
+  const std::vector<ImagePrompt>& prompts = asked.spec.ip_adapters;
+  if (prompts.size() > kMaxIpAdapters) {
+    found.Add(field.name, "must be at most ", kMaxIpAdapters, ", are ", prompts.size());
+  }
+  for (size_t i = 0; i < prompts.size() && i < kMaxIpAdapters; ++i) {
+    IsScale(absl::StrCat(field.name, "[", i, "].scale"), prompts[i].scale.value_or(1),
+            kMaxIpAdapterScale, found);
   }
 }
 
@@ -469,6 +476,7 @@ std::vector<Field> PromptAndSize() {
       FIELD(long_prompt).Unused({kNeedsPrompts}),
       FIELD(adapters).Rules({AreAdapters}),
       FIELD(controls).Rules({AreControls}),
+      FIELD(ip_adapters).Rules({AreImagePrompts}),
       FIELD(bucket_policy),
   };
 }

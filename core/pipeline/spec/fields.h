@@ -1,7 +1,8 @@
 // The table of request fields: a row for each field of a PictureSpec that a request can set.
 // Validation, defaults, warnings, conversion from and to the API, limits and the content of a
 // request are loops over it, so that a new field is a line in the proto, a member of PictureSpec
-// and a row here. The init image, its mask, controls' images and latents are files, and have none.
+// and a row here. The init image, its mask, images of controls and IP-Adapters, and latents are
+// files, and have none.
 //
 // Thread-safe: the table never changes.
 #pragma once
@@ -24,12 +25,13 @@ struct ModelDefaults;  // model_table.h
 
 // Place of a field in a spec. An absent optional is a field that was not set; so is an empty list.
 // Plain numbers, which videos alone have, are always set.
-using Member = std::variant<int*, double*, std::string*, std::optional<std::string>*, bool*,
-                            std::optional<bool>*, std::optional<int>*, std::optional<uint64_t>*,
-                            std::optional<double>*, std::vector<uint64_t>*, std::vector<double>*,
-                            std::optional<Size>*, std::optional<Offset>*,
-                            std::optional<GuidanceInterval>*, BucketPolicy*, prompts::Syntax*,
-                            prompts::LongPrompt*, std::vector<Adapter>*, std::vector<Control>*>;
+using Member =
+    std::variant<int*, double*, std::string*, std::optional<std::string>*, bool*,
+                 std::optional<bool>*, std::optional<int>*, std::optional<uint64_t>*,
+                 std::optional<double>*, std::vector<uint64_t>*, std::vector<double>*,
+                 std::optional<Size>*, std::optional<Offset>*, std::optional<GuidanceInterval>*,
+                 BucketPolicy*, prompts::Syntax*, prompts::LongPrompt*, std::vector<Adapter>*,
+                 std::vector<Control>*, std::vector<ImagePrompt>*>;
 
 // Values that a number may have, NaN never: also of each side of a size, and of a text's bytes.
 struct Range {

@@ -108,6 +108,7 @@ TEST(RequestConversionTest, EveryFieldReachesTheSpecAndComesBackInTheParameters)
   expected.clear_mask_image();
   expected.clear_latents();
   expected.mutable_controls(0)->clear_image();
+  expected.mutable_ip_adapters(0)->clear_image();
   expected.clear_prompt_embeds();
   expected.clear_pooled_prompt_embeds();
   expected.clear_negative_prompt_embeds();
@@ -124,6 +125,8 @@ TEST(RequestConversionTest, EveryFieldReachesTheSpecAndComesBackInTheParameters)
   EXPECT_EQ(converted.spec.inputs->mask_image, request.mask_image());
   EXPECT_EQ(converted.spec.inputs->latents, request.latents());
   EXPECT_THAT(converted.spec.inputs->control_images, ElementsAre(request.controls(0).image()));
+  EXPECT_THAT(converted.spec.inputs->ip_adapter_images,
+              ElementsAre(request.ip_adapters(0).image()));
   ExpectTensor(converted.spec.inputs->prompt.states, request.prompt_embeds());
   ExpectTensor(converted.spec.inputs->prompt.pooled, request.pooled_prompt_embeds());
   ExpectTensor(converted.spec.inputs->negative.states, request.negative_prompt_embeds());

@@ -124,6 +124,8 @@ TEST_F(FieldValuesTest, FilesInListsAreAsFieldsAre) {
     EXPECT_EQ(request_.controls(0).name(), "canny");
     EXPECT_EQ(request_.controls(0).image(), "picture");
   }
+  EXPECT_EQ(Set("ip_adapters", json::array({{{"name", "plus"}, {"image", "cGljdHVyZQ=="}}})), "");
+  EXPECT_EQ(request_.ip_adapters(0).image(), "picture");
   std::vector<FieldViolation> violations;
   const json fetched = {{"name", "canny"}, {"image", "https://example.org/edges.png"}};
   SetField("controls", json::array({json::object(), fetched}), request_, violations);

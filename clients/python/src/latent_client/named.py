@@ -1,13 +1,15 @@
-"""LoRAs and ControlNets of a request, in the ways that people write them: {"film": 0.8}, ("film", 0.8), "film:0.8" as
-`latent generate` has it; {"canny": image}, ("canny", image, 0.7)."""
+"""LoRAs, ControlNets and IP-Adapters of a request, in the ways that people write them: {"film": 0.8}, ("film", 0.8), "film:0.8"
+as `latent generate` has it; {"canny": image}, ("canny", image, 0.7)."""
 
 from typing import Any, Dict, Iterable, List, Mapping, Sequence
 
 _ADAPTER = "latent.v1.Adapter"
 _FIELDS = {_ADAPTER: ("name", "weight", "text_encoder_weight"),
-           "latent.v1.Control": ("name", "image", "scale", "start", "end")}
+           "latent.v1.Control": ("name", "image", "scale", "start", "end"),
+           "latent.v1.IpAdapter": ("name", "image", "scale")}
 _FORMS = {_ADAPTER: '"NAME[:WEIGHT[:TEXT_ENCODER_WEIGHT]]", a tuple',
-          "latent.v1.Control": "(NAME, IMAGE[, SCALE[, START, END]])"}
+          "latent.v1.Control": "(NAME, IMAGE[, SCALE[, START, END]])",
+          "latent.v1.IpAdapter": "(NAME, IMAGE[, SCALE])"}
 
 
 def is_named(message: str) -> bool:

@@ -1,0 +1,96 @@
+"""IP-Adapters that requests name (--adapters), over the API and by `latent generate`."""
+
+import concurrent.futures
+import json
+
+import grpc
+
+import control_net
+import ip_adapter
+import png
+from metrics import compilations
+from server_process import checkpoint, reason, violations
+from test_controls import stripes
+from test_graphs import GraphsTestCase, latent
+
+BASE = "base"
+IMAGE, OTHER_IMAGE = stripes((10, 20)), stripes((0, 5), (40, 60), side=72)
+
+
+class IpAdaptersTest(GraphsTestCase):
+    def setUp(self):
+        super().setUp()
+        self.adapters = self.folder / "adapters"
+        base = checkpoint() / BASE
+        ip_adapter.write_encoder(self.adapters / "h94/models/image_encoder")
+        ip_adapter.write(base, self.adapters / "h94/sdxl/style.safetensors", seed=1)
+        ip_adapter.write(base, self.adapters / "h94/sdxl/style-plus.safetensors", seed=2, plus=True)
+
+    def serve(self, *arguments, **named):
+        return self.start(f"--adapters={self.adapters}", *arguments, **named)
+
+    def draw(self, api, *adapters, **fields):
+        return b"".join(png.read(super().draw(api, ip_adapters=list(adapters), **fields))[2])
+
+    def test_pictures_follow_their_images_and_nothing_is_compiled(self):
+        """Guard: Pipeline::ControlledStepsOf and AddIpAdapterGraphs; the lane's number of the network."""
+        server, api = self.serve("--forbid-compile-after-ready")
+        compiled = compilations(server)
+        style = {"name": "h94/sdxl/style", "image": IMAGE}
+        plus = {"name": "h94/sdxl/style-plus", "image": OTHER_IMAGE, "scale": 0.8}
+        asked = [(), (style,), (style | {"image": OTHER_IMAGE},), (style | {"scale": 0.5},), (plus,)]
+        alone = [self.draw(api, *adapters) for adapters in asked]
+        self.assertEqual(len(set(alone)), len(asked), "some pictures are the same")
+        self.assertEqual(self.draw(api), alone[0])  # no trace of them is left
+        self.assertEqual(self.draw(api, style | {"scale": 0}), alone[0])
+        with concurrent.futures.ThreadPoolExecutor() as threads:
+            together = [threads.submit(self.draw, api, *adapters) for adapters in asked]
+            self.assertEqual([future.result() for future in together], alone)
+        self.assertEqual(compilations(server), compiled)
+
+    def test_a_control_net_beside_needs_leave_to_compile(self):
+        control_net.write(checkpoint() / BASE, self.adapters / "canny", seed=1)
+        _, api = self.serve()
+        with self.assertRaises(grpc.RpcError) as raised:
+            self.draw(api, {"name": "h94/sdxl/style", "image": IMAGE}, controls=[{"name": "canny", "image": IMAGE}])
+        self.assertEqual(reason(raised.exception)[0], "BUCKET_COLD")
+        self.assertIn("a ControlNet and an IP-Adapter at once", raised.exception.details())
+
+    def test_at_the_command_line(self):
+        server, api = self.serve()
+        expected = self.draw(api, {"name": "h94/sdxl/style", "image": IMAGE, "scale": 0.7}, seed=3, prompt="a star")
+        image, output = self.folder / "image.png", self.folder / "star.png"
+        image.write_bytes(IMAGE)
+        code, _, err = latent(server, "generate", "a star", "--seed=3", "--width=64", "--height=64",
+                              f"--num-inference-steps={api.request().num_inference_steps}",
+                              f"--ip-adapter=h94/sdxl/style={image}:0.7", f"--output={output}")
+        self.assertEqual(code, 0, err)
+        self.assertEqual(b"".join(png.read(output.read_bytes())[2]), expected)
+        self.assertIn(b"h94/sdxl/style:0.7", output.read_bytes())
+        code, out, err = latent(server, "adapters", "--json")
+        self.assertEqual(code, 0, err)
+        infos = {adapter["info"]["name"]: adapter["info"] for adapter in json.loads(out)["adapters"]}
+        self.assertEqual(set(infos), {"h94/sdxl/style", "h94/sdxl/style-plus"})
+        self.assertEqual(infos["h94/sdxl/style-plus"]["kind"], "ADAPTER_KIND_IP_ADAPTER")
+        self.assertRegex(latent(server, "capabilities")[1], r"h94/sdxl/style-plus \(IP-Adapter, plus, 6 tokens of an image, for base")
+
+    def test_bad_ones_are_named(self):
+        (self.adapters / "h94/models/image_encoder/config.json").unlink()
+        ip_adapter.write_encoder(self.adapters / "other/image_encoder")
+        ip_adapter.write(checkpoint() / BASE, self.adapters / "other/style.safetensors", seed=1)
+        _, api = self.serve()
+        style = {"name": "other/style", "image": IMAGE}
+        for adapters, field, said in (
+                ([style | {"name": "other/stile"}], "ip_adapters[0].name", "the nearest is other/style"),
+                ([style | {"image": b""}], "ip_adapters[0].image", "set it"),
+                ([style | {"image": b"no picture"}], "ip_adapters[0].image", ""),
+                ([style | {"scale": -11}], "ip_adapters[0].scale", "-10 to 10"),
+                ([style | {"scale": float("nan")}], "ip_adapters[0].scale", "finite"),
+                (2 * [style], "ip_adapters", "at most 1")):
+            with self.assertRaises(grpc.RpcError) as raised:
+                self.draw(api, *adapters)
+            self.assertIn(said, violations(raised.exception)[field])
+        with self.assertRaises(grpc.RpcError) as raised:
+            self.draw(api, style | {"name": "h94/sdxl/style"})
+        self.assertEqual(reason(raised.exception)[0], "ADAPTER_UNUSABLE")
+        self.assertIn("no image encoder fits", raised.exception.details())
