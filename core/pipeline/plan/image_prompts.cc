@@ -12,7 +12,7 @@
 namespace latentd::pipeline {
 namespace {
 
-constexpr size_t kMostModelsNamed = 5;
+constexpr size_t kMostModelsListed = 5;
 
 // Reason for which the model cannot draw with that adapter so; empty: it can.
 std::string WhyNoImagePrompt(const LoadedModel& model, const AdapterFacts& facts) {
@@ -21,7 +21,7 @@ std::string WhyNoImagePrompt(const LoadedModel& model, const AdapterFacts& facts
   }
   if (absl::c_linear_search(facts.models, model.row().name)) return "";
   return absl::StrCat(facts.name, " is not for the model ", model.row().name, "; it is for ",
-                      ListSome(facts.models, kMostModelsNamed));
+                      ListSome(facts.models, kMostModelsListed));
 }
 
 absl::Status CheckImage(const std::string& field, const Inputs& inputs, size_t index) {
