@@ -3,8 +3,8 @@
 Usage: python make.py --model DIR --cases DIR --out DIR [--full]
                       [--case PREFIX] [--only pictures,networks,tokens,losses,likeness]
 
-Every case is data: pictures.json (with checkpoints.json and controls.json), networks.json, tokens.json and likeness.json in --cases say
-what to compute.
+Every case is data: pictures.json (with checkpoints.json, controls.json and ip_adapters.json), networks.json, tokens.json and
+likeness.json in --cases say what to compute.
 """
 import argparse
 import json
@@ -73,18 +73,20 @@ def disk_name(module, name):
     return f"text_model.{name}" if is_text and not prefixed else name
 
 
+def synthetic_weight(name, shape):
+    """A tensor by its name, so that two programs can make the same weights without a file."""
+    values = noise(shape, zlib.crc32(name.encode()))
+    if name.endswith("bias"):
+        return 0.1 * values
+    if len(shape) == 1:
+        return 1 + 0.1 * values
+    return values * (math.prod(shape) / shape[0]) ** -0.5
+
+
 @torch.no_grad()
 def fill_with_synthetic_weights(module):
-    """Fills every tensor from its own name, so that two programs can make the same weights without a file."""
     for name, parameter in module.named_parameters():
-        values = noise(parameter.shape, zlib.crc32(disk_name(module, name).encode()))
-        if name.endswith("bias"):
-            values *= 0.1
-        elif parameter.dim() == 1:
-            values = 1 + 0.1 * values
-        else:
-            values *= (parameter.numel() / parameter.shape[0]) ** -0.5
-        parameter.copy_(values)
+        parameter.copy_(synthetic_weight(disk_name(module, name), parameter.shape))
     return module.eval()
 
 
@@ -212,7 +214,55 @@ def evaluate_image_encoder(case, dtype=torch.float32):
     return network, inputs, {"image_embeds": network(**inputs).image_embeds}
 
 
+def projection_shapes(config):
+    """Tensors of an IP-Adapter's projection as h94's files name them, with their shapes."""
+    features, text = config["image_features"], config["text_features"]
+    if config["kind"] == "base":
+        return {"proj.weight": [config["tokens"] * text, features], "proj.bias": [config["tokens"] * text],
+                "norm.weight": [text], "norm.bias": [text]}
+    width, inner, hidden = config["width"], 64 * config["heads"], config["hidden"]
+    shapes = {"latents": [1, config["tokens"], width], "proj_in.weight": [width, features], "proj_in.bias": [width],
+              "proj_out.weight": [text, width], "proj_out.bias": [text], "norm_out.weight": [text], "norm_out.bias": [text]}
+    for i in range(config["layers"]):
+        attention, forward = f"layers.{i}.0", f"layers.{i}.1"
+        for norm in (f"{attention}.norm1", f"{attention}.norm2", f"{forward}.0"):
+            shapes.update({f"{norm}.weight": [width], f"{norm}.bias": [width]})
+        shapes.update({f"{attention}.to_q.weight": [inner, width], f"{attention}.to_kv.weight": [2 * inner, width],
+                       f"{attention}.to_out.weight": [width, inner], f"{forward}.1.weight": [hidden, width],
+                       f"{forward}.3.weight": [width, hidden]})
+    return shapes
+
+
+class Projection(torch.nn.Module):
+    """diffusers' projection of an IP-Adapter, and the tensors of the file that it is read from."""
+
+    def __init__(self, config):
+        super().__init__()
+        self.shapes = {f"image_proj.{name}": shape for name, shape in projection_shapes(config).items()}
+        self.state = {name: synthetic_weight(name, shape) for name, shape in self.shapes.items()}
+        proj = {name.removeprefix("image_proj."): tensor for name, tensor in self.state.items()}
+        # The loader asks nothing of the UNet that it is a method of.
+        loader = diffusers.loaders.UNet2DConditionLoadersMixin()
+        convert = loader._convert_ip_adapter_image_proj_to_diffusers
+        self.module = convert(proj, low_cpu_mem_usage=False)
+
+    def named_parameters(self, *_arguments, **_keywords):
+        return ((name, tensor) for name, tensor in self.state.items())
+
+    def parameters(self, *_arguments, **_keywords):
+        return self.state.values()
+
+
+def evaluate_projection(case, dtype=torch.float32):
+    config = case["config"]
+    patches = [config["patches"]] if config["kind"] == "plus" else []
+    projection = Projection(config)
+    image = noise((case["rows"], *patches, config["image_features"]), 1).to(dtype)
+    return projection, {"image": image}, {"tokens": projection.module.to(dtype).eval()(image)}
+
+
 EVALUATE = {
+    "IPAdapter": evaluate_projection,
     "UNet2DConditionModel": evaluate_unet,
     "ControlNetModel": evaluate_control_net,
     "UNetSpatioTemporalConditionModel": evaluate_video_unet,
@@ -272,6 +322,28 @@ def synthetic_control_net(net, dtype, list_file):
     return module.to(dtype)
 
 
+class SyntheticIpAdapter:
+    """An entry of ip_adapters.json for a UNet, with its image encoder; their parameters are listed in that file."""
+
+    def __init__(self, entry, unet, list_file):
+        self.encoder = fill_with_synthetic_weights(synthetic_network("CLIPVisionModelWithProjection", entry["encoder"]))
+        shapes = {f"image_proj.{name}": shape for name, shape in projection_shapes(entry["config"]).items()}
+        index = 1
+        for name, attention in unet.named_modules():
+            if name.endswith("attn2"):
+                for weight in ("to_k_ip", "to_v_ip"):
+                    shapes[f"ip_adapter.{index}.{weight}.weight"] = [attention.inner_dim, unet.config.cross_attention_dim]
+                index += 2
+        os.makedirs(os.path.dirname(list_file), exist_ok=True)
+        encoder_shapes = {disk_name(self.encoder, name): list(p.shape) for name, p in self.encoder.named_parameters()}
+        with open(list_file, "w") as file:
+            json.dump({"ip_adapter": shapes, "image_encoder": encoder_shapes}, file, indent=0)
+        self.state = {"image_proj": {}, "ip_adapter": {}}
+        for name, shape in shapes.items():
+            part, rest = name.split(".", 1)
+            self.state[part][rest] = synthetic_weight(name, shape)
+
+
 # Pipelines that draw with ControlNets, by whether they are SDXL's and whether they start from an image.
 CONTROLLED = {
     (False, False): StableDiffusionControlNetPipeline,
@@ -323,6 +395,8 @@ class Checkpoints:
             self.synthetic = json.load(file)
         with open(f"{cases}/controls.json") as file:
             self.controls = json.load(file)
+        with open(f"{cases}/ip_adapters.json") as file:
+            self.ip_adapters = json.load(file)
         self.model, self.dtype, self.made = model, dtype, {}
 
     def of(self, case, lists=None):
@@ -342,6 +416,15 @@ class Checkpoints:
         """The ControlNets of the case's controls; their parameters are listed in the folder `lists`."""
         names = [control["name"] for control in case["controls"]]
         return [synthetic_control_net(self.controls[name], self.dtype, f"{lists}/{name}.parameters.json") for name in names]
+
+
+    def set_ip_adapters(self, case, lists, folder):
+        """The case's IP-Adapter; without any, none of an earlier case is left."""
+        adapters = [
+            (SyntheticIpAdapter(self.ip_adapters[one["name"]], self.of(case).base.unet, f"{lists}/{one['name']}.parameters.json"),
+             one.get("scale", 1.0), Image.open(f"{folder}/{one['image']}-0.png").convert("RGB"))
+            for one in case.get("ip_adapters", [])]
+        self.of(case).set_ip_adapters(adapters, self.dtype)
 
 
 class WeightedText:
@@ -486,7 +569,7 @@ class Pipelines:
     """Base, image-to-image with the base, and the refiner, if there is one."""
 
     def __init__(self, base, refiner=None):
-        self.base, self.refiner, self.loras, self.words = base, refiner, [], []
+        self.base, self.refiner, self.loras, self.words, self.prompt_images = base, refiner, [], [], []
         self.base_image = AutoPipelineForImage2Image.from_pipe(base)
         self.inpainting = AutoPipelineForInpainting.from_pipe(base)
         known = (base, refiner, self.base_image, self.inpainting)
@@ -574,6 +657,8 @@ class Pipelines:
         hook = None
         if "guidance_interval" in case:  # text-to-image only, an evaluation a step
             hook = self.guide_only(pipeline, case["guidance_interval"], case["num_inference_steps"])
+        if self.prompt_images and pipeline is not self.refiner:
+            more["ip_adapter_image"] = self.prompt_images
         images = pipeline(
             **self.parameters(pipeline, case), **more, num_images_per_prompt=len(generators),
             generator=generators if len(generators) > 1 else generators[0], callback_on_step_end=keep).images
@@ -616,6 +701,19 @@ class Pipelines:
         if self.loras:
             weights = [{part: lora.get(kind, 1) for part, kind in LORA_WEIGHTS.items()} for lora in self.loras]
             self.base.set_adapters([lora["name"] for lora in self.loras], weights)
+
+    def set_ip_adapters(self, adapters, dtype):
+        """Adapters with their scales and images."""
+        if self.prompt_images:
+            self.base.unload_ip_adapter()
+        self.prompt_images = [image for _, _, image in adapters]
+        for adapter, scale_of, _ in adapters:
+            self.base.register_modules(image_encoder=adapter.encoder.to(dtype))
+            self.base.load_ip_adapter([adapter.state], subfolder=[""], weight_name=[""], image_encoder_folder=None,
+                                      low_cpu_mem_usage=False)
+            self.base.set_ip_adapter_scale(scale_of)
+        for pipeline in (self.base_image, self.inpainting):
+            pipeline.register_modules(image_encoder=self.base.image_encoder, feature_extractor=self.base.feature_extractor)
 
     def set_words(self, case, folder):
         """The case's textual inversions as words "<NAME>"; without any, none of an earlier case is left."""
@@ -668,6 +766,8 @@ def make_pictures(model, folder, cases, out, selected):
         for of_dtype in (pipelines, wide.of(case)):
             of_dtype.set_loras(case, f"{folder}/loras")
             of_dtype.set_words(case, f"{folder}/embeddings")
+        for checkpoints in (exact, wide):
+            checkpoints.set_ip_adapters(case, f"{os.path.dirname(out)}/ip_adapters", out)
         if "controls" in case:
             lists = f"{os.path.dirname(out)}/controls"
             latents, images, handed_over = pipelines.make_controlled(case, out, exact.nets(case, lists))

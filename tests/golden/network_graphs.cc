@@ -1,5 +1,7 @@
 #include "tests/golden/network_graphs.h"
 
+#include <nlohmann/json.hpp>
+
 #include "absl/strings/str_cat.h"
 #include "core/base/errors/status_macros.h"
 #include "core/graph/graph_builder.h"
@@ -9,6 +11,7 @@
 #include "core/networks/clip_text.h"
 #include "core/networks/clip_vision.h"
 #include "core/networks/control_net.h"
+#include "core/networks/ip_adapter.h"
 #include "core/networks/unet_2d_condition.h"
 #include "core/networks/unet_spatio_temporal.h"
 
@@ -97,6 +100,26 @@ Graphs ImageEncoderGraphs(absl::string_view text, const InputShapes& inputs) {
   return One(std::move(b));
 }
 
+// Its sizes are in the case: files have no configuration.
+Graphs ProjectionGraphs(absl::string_view text, const InputShapes& inputs) {
+  using Config = networks::IpAdapterConfig;
+  const auto sizes = nlohmann::json::parse(text);
+  const bool is_plus = sizes.value("kind", "") == "plus";
+  const Config config = {
+      .projection = is_plus ? Config::Projection::kResampler : Config::Projection::kLinear,
+      .image_features = sizes.value("image_features", int64_t{0}),
+      .tokens = sizes.value("tokens", int64_t{0}),
+      .text_features = sizes.value("text_features", int64_t{0}),
+      .width = sizes.value("width", int64_t{0}),
+      .heads = sizes.value("heads", int64_t{0}),
+      .hidden = sizes.value("hidden", int64_t{0}),
+      .layers = sizes.value("layers", int64_t{0})};
+  GraphBuilder b;
+  const Value image = Input(b, inputs, "image", Rate::kStep);
+  b.Output("tokens", networks::ImageTokens(b, config, kComponent, image));
+  return One(std::move(b));
+}
+
 // Encoder and decoder are two graphs, as they are when latentd serves them.
 template <typename Config>
 Graphs EncoderAndDecoder(const Config& config, const InputShapes& inputs,
@@ -136,6 +159,7 @@ Graphs BuildNetworkGraphs(absl::string_view class_name, absl::string_view config
                           const InputShapes& inputs) {
   if (class_name == "UNet2DConditionModel") return UnetGraphs(config, inputs);
   if (class_name == "ControlNetModel") return ControlNetGraphs(config, inputs);
+  if (class_name == "IPAdapter") return ProjectionGraphs(config, inputs);
   if (class_name == "AutoencoderKL") {
     ASSIGN_OR_RETURN(const auto parsed, networks::ParseAutoencoderKlConfig(config, kConfig));
     return EncoderAndDecoder(parsed, inputs, "moments", networks::EncodeAutoencoderKl,

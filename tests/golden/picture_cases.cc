@@ -224,6 +224,7 @@ struct LoadedBy {
   std::string loras = {};  // as the case has them
   bool has_words = false;  // textual inversions are in its prompts
   bool has_controls = false;
+  bool has_ip_adapters = false;
 
   auto operator<=>(const LoadedBy&) const = default;
 };
@@ -232,7 +233,8 @@ LoadedBy LoadedByOf(const json& picture_case) {
   return {
       picture_case.value("checkpoint", ""),    picture_case.value("preset", ""),
       picture_case.value("vae_tiling", false), picture_case.value("loras", json::array()).dump(),
-      picture_case.contains("embeddings"),     picture_case.contains("controls")};
+      picture_case.contains("embeddings"),     picture_case.contains("controls"),
+      picture_case.contains("ip_adapters")};
 }
 
 // Files of a case's list, which are in a folder beside the cases.
@@ -283,7 +285,7 @@ class Pipelines {
       options.base_parts.loras = LorasOf(picture_case, options_);
       if (by.tiled) options.vae_tiling_above = 0;
       if (by.has_words) options.adapters = &embeddings_;
-      if (by.has_controls) {
+      if (by.has_controls || by.has_ip_adapters) {
         ASSIGN_OR_RETURN(options.adapters, NewCatalogueOfNets());
       }
       ASSIGN_OR_RETURN(loaded, pipeline::LoadPipeline(options, weights_, graphs_));
@@ -303,7 +305,7 @@ class Pipelines {
   // Each is for the models of one pipeline.
   absl::StatusOr<adapters::Catalogue*> NewCatalogueOfNets() {
     if (nets_ == nullptr) {
-      ASSIGN_OR_RETURN(nets_, SyntheticControlNets::Write(options_));
+      ASSIGN_OR_RETURN(nets_, SyntheticNets::Write(options_));
     }
     catalogues_.push_back(
         std::make_unique<adapters::Catalogue>(adapters::FolderOnDisk(nets_->path())));
@@ -317,7 +319,7 @@ class Pipelines {
   compiler::GraphStore graphs_;
   adapters::Catalogue embeddings_{
       adapters::FolderOnDisk(absl::StrCat(options_.cases, "/embeddings"))};
-  std::unique_ptr<const SyntheticControlNets> nets_;
+  std::unique_ptr<const SyntheticNets> nets_;
   std::vector<std::unique_ptr<adapters::Catalogue>> catalogues_;
   std::map<std::string, std::unique_ptr<const SyntheticCheckpoint>> written_;
   std::map<LoadedBy, std::unique_ptr<const pipeline::Pipeline>> loaded_;

@@ -11,6 +11,7 @@
 #include "core/base/files/files.h"
 #include "core/noise/noise_generator.h"
 #include "core/pipeline/plan/latents_file.h"
+#include "tests/golden/synthetic_checkpoint.h"
 
 namespace latentd::golden {
 namespace {
@@ -63,6 +64,15 @@ void SetControls(const json& value, PictureSpec& spec) {
       if (name == "start") one.start = field.get<double>();
       if (name == "end") one.end = field.get<double>();
     }
+  }
+}
+
+// Likewise.
+void SetIpAdapters(const json& value, PictureSpec& spec) {
+  for (const json& adapter : value) {
+    pipeline::ImagePrompt& one = spec.ip_adapters.emplace_back();
+    one.name = SyntheticNets::NameOfIpAdapter(adapter.value("name", ""));
+    if (adapter.contains("scale")) one.scale = adapter["scale"].get<double>();
   }
 }
 
@@ -137,6 +147,7 @@ const std::map<std::string, Setter>& Setters() {
       {"strength", Set<&PictureSpec::strength>},
       {"scheduler", SetScheduler},
       {"controls", SetControls},
+      {"ip_adapters", SetIpAdapters},
   };
   return *setters;
 }
@@ -202,6 +213,10 @@ absl::StatusOr<PictureRequest> ReadPictureCase(const json& picture_case,
   for (const json& control : picture_case.value("controls", json::array())) {
     const std::string path = absl::StrCat(pictures, "/", control.value("image", ""), "-0.png");
     ASSIGN_OR_RETURN(spec.inputs.control_images.emplace_back(), ReadFile(path, size_t{1} << 26));
+  }
+  for (const json& adapter : picture_case.value("ip_adapters", json::array())) {
+    const std::string path = absl::StrCat(pictures, "/", adapter.value("image", ""), "-0.png");
+    ASSIGN_OR_RETURN(spec.inputs.ip_adapter_images.emplace_back(), ReadFile(path, size_t{1} << 26));
   }
   if (picture_case.contains("mask")) {
     const std::string path =

@@ -19,8 +19,8 @@ namespace {
 using nlohmann::json;
 
 // `gains` multiply the weights of these names.
-absl::Status WriteComponent(const std::string& folder, const json& config, const json& parameters,
-                            const json& gains) {
+absl::StatusOr<std::vector<testing::TensorToWrite>> TensorsOf(const json& parameters,
+                                                              const json& gains) {
   std::map<std::string, device::Shape> shapes;
   for (const auto& [name, dims] : parameters.items()) {
     shapes.emplace(name, device::Shape(dims.get<std::vector<int64_t>>()));
@@ -35,6 +35,12 @@ absl::Status WriteComponent(const std::string& folder, const json& config, const
     tensors.push_back(
         testing::F32Tensor(name, parameters[name].get<std::vector<int64_t>>(), std::move(values)));
   }
+  return tensors;
+}
+
+absl::Status WriteComponent(const std::string& folder, const json& config, const json& parameters,
+                            const json& gains) {
+  ASSIGN_OR_RETURN(const std::vector<testing::TensorToWrite> tensors, TensorsOf(parameters, gains));
   // transformers does not write the class there.
   const bool is_diffusers = config.contains("_class_name");
   const char* file = is_diffusers ? "diffusion_pytorch_model.safetensors" : "model.safetensors";
@@ -54,19 +60,38 @@ json GainsOfZeros(const json& parameters, float gain) {
   return gains;
 }
 
-}  // namespace
-
-absl::StatusOr<std::unique_ptr<const SyntheticControlNets>> SyntheticControlNets::Write(
-    const Options& options) {
+absl::Status WriteControlNets(const Options& options, const std::string& folder) {
   ASSIGN_OR_RETURN(const json all, ReadJsonFile(options.cases + "/controls.json"));
-  auto nets = std::make_unique<const SyntheticControlNets>();
   for (const auto& [name, net] : all.items()) {
     const std::string list = absl::StrCat(options.cases, "/controls/", name, ".parameters.json");
     ASSIGN_OR_RETURN(const json parameters, ReadJsonFile(list));
-    RETURN_IF_ERROR(WriteComponent(absl::StrCat(nets->path(), "/", name), net.at("config"),
-                                   parameters,
+    RETURN_IF_ERROR(WriteComponent(absl::StrCat(folder, "/", name), net.at("config"), parameters,
                                    GainsOfZeros(parameters, net.at("zero_gain").get<float>())));
   }
+  return absl::OkStatus();
+}
+
+absl::Status WriteIpAdapters(const Options& options, const std::string& folder) {
+  ASSIGN_OR_RETURN(const json all, ReadJsonFile(options.cases + "/ip_adapters.json"));
+  for (const auto& [name, adapter] : all.items()) {
+    const std::string list = absl::StrCat(options.cases, "/ip_adapters/", name, ".parameters.json");
+    ASSIGN_OR_RETURN(const json parameters, ReadJsonFile(list));
+    const std::string own = absl::StrCat(folder, "/", name);
+    RETURN_IF_ERROR(WriteComponent(own + "/image_encoder", adapter.at("encoder"),
+                                   parameters.at("image_encoder"), json::object()));
+    ASSIGN_OR_RETURN(const std::vector<testing::TensorToWrite> tensors,
+                     TensorsOf(parameters.at("ip_adapter"), json::object()));
+    testing::WriteSafetensors(own + "/adapter.safetensors", tensors);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<const SyntheticNets>> SyntheticNets::Write(const Options& options) {
+  auto nets = std::make_unique<const SyntheticNets>();
+  RETURN_IF_ERROR(WriteControlNets(options, nets->path()));
+  RETURN_IF_ERROR(WriteIpAdapters(options, nets->path()));
   return nets;
 }
 

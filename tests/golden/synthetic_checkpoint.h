@@ -25,12 +25,16 @@ class SyntheticCheckpoint {
   testing::TemporaryDirectory directory_;
 };
 
-// All ControlNets of controls.json, as folders of their names below one that goes with this.
-class SyntheticControlNets {
+// All ControlNets of controls.json, as folders of their names below one that goes with this, and
+// all IP-Adapters of ip_adapters.json, as NAME/adapter.safetensors with NAME/image_encoder beside
+// it.
+class SyntheticNets {
  public:
-  static absl::StatusOr<std::unique_ptr<const SyntheticControlNets>> Write(const Options& options);
+  static absl::StatusOr<std::unique_ptr<const SyntheticNets>> Write(const Options& options);
 
   const std::string& path() const { return directory_.path(); }
+  // An IP-Adapter's name to the server.
+  static std::string NameOfIpAdapter(const std::string& name) { return name + "/adapter"; }
 
  private:
   testing::TemporaryDirectory directory_;
