@@ -12,11 +12,11 @@
 #include "core/base/text/text.h"
 #include "core/families/families.h"
 #include "core/families/family/clip_text.h"
-#include "core/image/decode.h"
 #include "core/pipeline/plan/adapters.h"
 #include "core/pipeline/plan/controls.h"
 #include "core/pipeline/plan/embeds.h"
 #include "core/pipeline/plan/image_prompts.h"
+#include "core/pipeline/plan/init_image.h"
 #include "core/pipeline/plan/prompts.h"
 #include "core/pipeline/plan/state_bytes.h"
 #include "core/pipeline/plan/video_plan.h"
@@ -108,20 +108,6 @@ void AddViolationsOf(const absl::Status& status, std::vector<FieldViolation>& vi
   const std::vector<FieldViolation> fields = GetFieldViolations(status);
   violations.insert(violations.end(), fields.begin(), fields.end());
   if (fields.empty()) violations.push_back({"scheduler", std::string(status.message())});
-}
-
-// The size of the init image, if there is one that can be read.
-absl::StatusOr<std::optional<Size>> ImageSizeOf(const Inputs& inputs) {
-  if (inputs.image.empty()) return std::nullopt;
-  ASSIGN_OR_RETURN(const image::Dimensions size, image::ReadDimensions(inputs.image));
-  return Size{size.width, size.height};
-}
-
-// A mask of another size than the image's is fine: both are resized to the picture's.
-void AddUnreadableMask(const Inputs& inputs, std::vector<FieldViolation>& violations) {
-  if (inputs.mask_image.empty()) return;
-  const absl::Status read = image::ReadDimensions(inputs.mask_image).status();
-  if (!read.ok()) violations.push_back({"mask_image", std::string(read.message())});
 }
 
 bool HasBatchInvariantSteps(const std::vector<PlannedStage>& stages) {
@@ -258,7 +244,9 @@ absl::Status Pipeline::ResolveSpec(const Inputs& inputs, std::vector<FieldViolat
   std::vector<FieldViolation> violations = FindViolations(spec, traits_);
   const auto size = ImageSizeOf(inputs);
   if (!size.ok()) violations.push_back({"image", std::string(size.status().message())});
-  AddUnreadableMask(inputs, violations);
+  const Size* image_size = size.ok() && size->has_value() ? &**size : nullptr;
+  CheckMaskFile(inputs, spec, image_size, violations);
+  if (spec.padding_mask_crop && image_size != nullptr) plan.whole_size = *image_size;
   AddViolationsOf(CheckBesideEmbeds(spec, inputs), violations);
   // Schedules are made of fields that are right by themselves; the scheduler's name and options are
   // looked at in any case.
@@ -267,7 +255,7 @@ absl::Status Pipeline::ResolveSpec(const Inputs& inputs, std::vector<FieldViolat
     if (starts != nullptr && !spec.output_embeds)
       AddViolationsOf(starts->SchedulerWith(spec.scheduler).status(), violations);
   } else {
-    spec = WithDefaults(std::move(spec), traits_, size->has_value() ? &**size : nullptr);
+    spec = WithDefaults(std::move(spec), traits_, image_size);
     violations = FindViolations(spec, traits_);
     if (violations.empty()) {
       const absl::Status resolved = ResolveStages(inputs, plan);
@@ -498,7 +486,8 @@ int64_t Pipeline::RequestBytes(const Plan& plan) const {
   const int64_t emphasis = plan.has_weights() ? EmphasisBytes(models, shape) : 0;
   const int64_t masks = plan.spec.has_mask ? MaskBytes(models, shape, size) : 0;
   return pipeline::RequestBytes(models, shape, size, side_by_side) + emphasis + blends +
-         side_by_side * (previews + masks) + ControlBytes(plan) + ImagePromptBytes(plan);
+         side_by_side * (previews + masks) + OverlayBytes(plan) + ControlBytes(plan) +
+         ImagePromptBytes(plan);
 }
 
 absl::StatusOr<Pipeline::Pictures> Pipeline::Start(SharedPlan plan, SharedInputs inputs,

@@ -36,7 +36,7 @@ PARAMETERS = {
     "prompt", "prompt_2", "negative_prompt", "negative_prompt_2", "num_inference_steps", "guidance_scale",
     "guidance_rescale", "eta", "clip_skip", "original_size", "crops_coords_top_left", "target_size",
     "negative_original_size", "negative_target_size", "negative_crops_coords_top_left", "aesthetic_score",
-    "negative_aesthetic_score", "timesteps", "sigmas",
+    "negative_aesthetic_score", "timesteps", "sigmas", "padding_mask_crop",
 }
 TEXT_PARAMETERS = {"prompt", "prompt_2", "negative_prompt", "negative_prompt_2", "clip_skip"}
 # Components of a pipeline, with the weight of a case's LoRA that is theirs.
@@ -688,8 +688,11 @@ class Pipelines:
         if "strength" in case:
             more["strength"] = case["strength"]
         if "mask" in case:
-            more["mask_image"] = mask_image(out, case["mask"])
-        return *self.run(pipeline, case, **more), None
+            more["mask_image"] = pipeline.mask_processor.blur(mask_image(out, case["mask"]), case.get("mask_blur", 0))
+        latents, images = self.run(pipeline, case, **more)
+        if case.get("preserve_unmasked", False):
+            images = [pipeline.image_processor.apply_overlay(more["mask_image"], more["image"], image) for image in images]
+        return latents, images, None
 
     def set_loras(self, case, folder):
         """The case's LoRAs, as the server merges them; without any, none of an earlier case is left."""

@@ -59,6 +59,9 @@ absl::StatusOr<Pictures> Draw(const pipeline::Pipeline& pipeline, const PictureR
                    pipeline.Start(plan, std::make_shared<pipeline::Inputs>(request.inputs)));
   for (const auto& picture : pictures) {
     while (picture->next != pipeline::UnitKind::kDone) RETURN_IF_ERROR(testing::RunUnit(*picture));
+    const auto& overlay = picture->request->overlay;
+    if (overlay == nullptr) continue;
+    ASSIGN_OR_RETURN(picture->pixels, overlay->Over(picture->pixels));
   }
   return pictures;
 }

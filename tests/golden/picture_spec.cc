@@ -145,6 +145,9 @@ const std::map<std::string, Setter>& Setters() {
       {"negative_aesthetic_score", Set<&PictureSpec::negative_aesthetic_score>},
       {"denoising_end", Set<&PictureSpec::denoising_end>},
       {"strength", Set<&PictureSpec::strength>},
+      {"mask_blur", Set<&PictureSpec::mask_blur>},
+      {"padding_mask_crop", Set<&PictureSpec::padding_mask_crop>},
+      {"preserve_unmasked", Set<&PictureSpec::preserve_unmasked>},
       {"scheduler", SetScheduler},
       {"controls", SetControls},
       {"ip_adapters", SetIpAdapters},
@@ -176,7 +179,7 @@ void DropWhatThePresetDecides(PictureSpec& spec) {
 // out, and those that they pass over: the number of steps where the schedule is given.
 void DropWhatDoesNotCount(const std::string& task, bool has_image, PictureSpec& spec) {
   if (!spec.timesteps.empty() || !spec.sigmas.empty()) spec.num_inference_steps.reset();
-  if (has_image) {
+  if (has_image && !spec.padding_mask_crop) {
     spec.width.reset();
     spec.height.reset();
   }

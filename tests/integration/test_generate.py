@@ -137,6 +137,45 @@ class GenerateTest(SharedServerTestCase):
         used = self.api.generate(self.masked(image)).completed.parameters
         self.assertEqual((used.strength, used.mask_image), (0.9999, b""))
 
+    def test_a_crop_is_put_back_into_the_picture(self):
+        """Guard: Overlay in DrawnPicture; Plan::picture_size, which says what the answer may have."""
+        row = b"".join(bytes((x, 255 - x, 90)) for x in range(200))
+        image = png.write(200, 150, row)
+        mask = png.write(200, 150, bytes(120 * 3) + b"\xff" * 40 * 3 + bytes(40 * 3))
+        request = self.api.request(image=image, mask_image=mask, padding_mask_crop=8, num_inference_steps=4)
+        drawn = self.api.generate(request)
+        self.assertEqual((drawn.images[0].size.width, drawn.images[0].size.height), (200, 150))
+        width, height, rows, texts = png.read(drawn.images[0].data)
+        self.assertEqual((width, height), (200, 150))
+        for got in rows:
+            self.assertEqual((got[:120 * 3], got[160 * 3:]), (row[:120 * 3], row[160 * 3:]))
+        self.assertNotEqual(rows[70][120 * 3:160 * 3], row[120 * 3:160 * 3])
+        self.assertIn("Inpaint area: Only masked, Masked area padding: 8", texts["parameters"])
+        used = drawn.completed.parameters
+        self.assertEqual((used.padding_mask_crop, used.width, used.height), (8, 64, 64))
+        softer = png.read(self.api.generate(self.api.request(
+            image=image, mask_image=mask, padding_mask_crop=8, mask_blur=5, num_inference_steps=4)).images[0].data)[2]
+        self.assertNotEqual(softer[70][117 * 3:120 * 3], row[117 * 3:120 * 3])  # greys are mixed
+
+    def test_what_a_mask_keeps_may_be_put_back(self):
+        image = self.api.generate(self.api.request(prompt="a red circle on a blue background")).images[0].data
+        original = png.read(image)[2]
+        through, kept = (png.read(self.api.generate(self.masked(image, preserve_unmasked=keeps)).images[0].data)[2]
+                         for keeps in (False, True))
+        left, right = slice(0, 32 * 3), slice(32 * 3, None)
+        self.assertNotEqual([row[left] for row in through], [row[left] for row in original])
+        self.assertEqual([row[left] for row in kept], [row[left] for row in original])
+        self.assertEqual([row[right] for row in kept], [row[right] for row in through])
+
+    def test_a_crop_of_nothing_is_refused(self):
+        image = png.write(80, 64, bytes(80 * 3))
+        for mask, said in ((png.write(80, 64, bytes(80 * 3)), "black all over"),
+                           (png.write(64, 64, b"\xff" * 64 * 3), "must have the size of image")):
+            with self.assertRaises(grpc.RpcError) as caught:
+                self.api.generate(self.api.request(image=image, mask_image=mask, padding_mask_crop=0))
+            self.assertEqual(caught.exception.code(), grpc.StatusCode.INVALID_ARGUMENT)
+            self.assertIn(said, caught.exception.details())
+
     def test_pictures_with_and_without_a_mask_share_steps(self):
         image = self.api.generate(self.api.request()).images[0].data
         requests = [self.masked(image, seed=1), self.api.request(seed=2, num_inference_steps=8),

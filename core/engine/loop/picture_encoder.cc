@@ -13,13 +13,15 @@
 
 namespace latentd::engine {
 
-DrawnPicture::DrawnPicture(pipeline::Picture& picture) : pixels(std::move(picture.pixels)) {
+DrawnPicture::DrawnPicture(pipeline::Picture& picture)
+    : pixels(std::move(picture.pixels)), overlay(picture.request->overlay) {
   if (picture.plan().spec.output_latents) latents = std::move(picture.latents);
   embeds = std::move(picture.embeds);
 }
 
 size_t DrawnPicture::bytes() const {
   size_t bytes = pixels.rgb.size() + latents.bytes();
+  if (overlay != nullptr) bytes += overlay->bytes();
   for (const pipeline::NamedBuffers& row : embeds) {
     for (const auto& [name, buffer] : row) bytes += buffer.bytes();
   }
@@ -107,8 +109,13 @@ absl::StatusOr<Image> PictureEncoder::Encoded(const Added& added) const {
     return LatentsImage(*added.job, added.index, added.seed, drawn.latents);
   }
   if (!drawn.embeds.empty()) return EmbedsImage(*added.job, drawn.embeds);
-  return encode_(*added.job, added.index, added.seed, drawn.pixels,
-                 [this](int count, absl::FunctionRef<void(int)> part) { RunParts(count, part); });
+  const auto encode = [&](const image::Image& pixels) {
+    return encode_(*added.job, added.index, added.seed, pixels,
+                   [this](int count, absl::FunctionRef<void(int)> part) { RunParts(count, part); });
+  };
+  if (drawn.overlay == nullptr) return encode(drawn.pixels);
+  ASSIGN_OR_RETURN(const image::Image whole, drawn.overlay->Over(drawn.pixels));
+  return encode(whole);
 }
 
 // By the thread that calls, too: it would help itself once it has no more to do.

@@ -26,6 +26,7 @@
 #include "core/engine/requests/engine_metrics.h"
 #include "core/engine/requests/job.h"
 #include "core/engine/requests/picture_bytes.h"
+#include "core/image/pixels/overlay.h"
 #include "core/image/pixels/run_parts.h"
 #include "core/pipeline/units/run_graph.h"
 
@@ -39,6 +40,7 @@ struct DrawnPicture {
   size_t bytes() const;
 
   image::Image pixels;
+  std::shared_ptr<const image::Overlay> overlay;  // to be laid over them; null: none is
   device::Buffer latents;
   std::vector<pipeline::NamedBuffers> embeds;
 };

@@ -165,7 +165,7 @@ absl::Status Admission::CheckResponseBytes(const GenerateSpec& spec,
       (picture.output_embeds ? pipeline::EmbedsFileBytes(plan)
        : picture.output_latents
            ? pipeline::LatentsFileBytes(plan.last_model().latent_channels(), plan.image_latents)
-           : MaxEncodedBytes({*picture.width, *picture.height}, spec.output.format));
+           : MaxEncodedBytes(plan.picture_size(), spec.output.format));
   if (bytes <= spec.max_response_bytes) return absl::OkStatus();
   const std::string limit = absl::StrCat(spec.max_response_bytes);
   return WithFacts(

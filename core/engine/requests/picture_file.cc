@@ -59,6 +59,18 @@ std::string ControlsText(const std::vector<pipeline::Control>& controls) {
   return text;
 }
 
+// Settings of a mask, as far as the web UI has them by its names.
+void AddMask(const pipeline::PictureSpec& resolved, image::PictureParameters& parameters) {
+  if (resolved.mask_blur) {
+    parameters.extra.push_back({"Mask blur", absl::StrCat(*resolved.mask_blur)});
+  }
+  if (resolved.padding_mask_crop) {
+    parameters.extra.push_back({"Inpaint area", "Only masked"});
+    parameters.extra.push_back({"Masked area padding", absl::StrCat(*resolved.padding_mask_crop)});
+  }
+  if (resolved.preserve_unmasked) parameters.extra.push_back({"Preserve unmasked", "True"});
+}
+
 // Parameters of a picture, as the text that a PNG carries.
 std::string ParametersOf(const pipeline::PictureSpec& resolved, uint64_t seed) {
   image::PictureParameters parameters;
@@ -88,6 +100,7 @@ std::string ParametersOf(const pipeline::PictureSpec& resolved, uint64_t seed) {
   if (!resolved.ip_adapters.empty()) {
     parameters.extra.push_back({"IP-Adapters", IpAdaptersText(resolved.ip_adapters)});
   }
+  AddMask(resolved, parameters);
   if (resolved.refine) parameters.refiner_switch_at = resolved.denoising_end;
   parameters.version = "latentd";
   return image::ParametersText(parameters);

@@ -68,15 +68,15 @@ absl::StatusOr<Image> GaussianBlur(const Image& image, int radius) {
   }
   if (radius == 0) return image;
   const Window window = WindowOf(radius);
-  constexpr size_t kPixel = 3;
-  const size_t row = kPixel * image.width;
+  constexpr size_t kColours = 3;
+  const size_t row = kColours * image.width;
   Image blurred = image, last = image;
-  std::vector<uint32_t> sums(kPixel);
+  std::vector<uint32_t> sums(kColours);
   for (int pass = 0; pass < kPasses; ++pass) {
     std::swap(blurred, last);
     for (int y = 0; y < image.height; ++y) {
-      BlurRuns(last.rgb.data() + row * y, blurred.rgb.data() + row * y, image.width, kPixel, window,
-               sums);
+      BlurRuns(last.rgb.data() + row * y, blurred.rgb.data() + row * y, image.width, kColours,
+               window, sums);
     }
   }
   sums.resize(row);

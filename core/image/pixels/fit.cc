@@ -10,7 +10,7 @@
 namespace latentd::image {
 namespace {
 
-constexpr size_t kPixel = 3;
+constexpr size_t kColours = 3;
 
 // The same comparison of aspect ratios as in Python, where both are rounded to doubles.
 bool IsWider(const Image& image, int width, int height) {
@@ -43,14 +43,14 @@ void Paste(const Image& image, int left, int top, Image& onto) {
   const int begin = std::max(0, -left), end = std::min(image.width, onto.width - left);
   if (begin >= end) return;
   for (int y = std::max(0, -top); y < std::min(image.height, onto.height - top); ++y) {
-    const uint8_t* from = image.rgb.data() + kPixel * (size_t{1} * image.width * y + begin);
-    std::copy_n(from, kPixel * (end - begin),
-                onto.rgb.data() + kPixel * (size_t{1} * onto.width * (top + y) + left + begin));
+    const uint8_t* from = image.rgb.data() + kColours * (size_t{1} * image.width * y + begin);
+    std::copy_n(from, kColours * (end - begin),
+                onto.rgb.data() + kColours * (size_t{1} * onto.width * (top + y) + left + begin));
   }
 }
 
 Image Black(int width, int height) {
-  return {width, height, std::vector<uint8_t>(kPixel * width * height)};
+  return {width, height, std::vector<uint8_t>(kColours * width * height)};
 }
 
 // Pillow's bicubic interpolation at an edge, half a pixel from its line: 9/8 of that, less 1/8 of
@@ -68,7 +68,7 @@ struct Lines {
 void FillLines(const Lines& lines, Image& onto) {
   for (int line = lines.first; line < lines.first + lines.count; ++line) {
     for (int i = 0; i < lines.length; ++i) {
-      for (size_t c = 0; c < kPixel; ++c) {
+      for (size_t c = 0; c < kColours; ++c) {
         const size_t at = lines.step * i + c;
         onto.rgb[lines.stride * line + at] = BeyondEdge(onto.rgb[lines.stride * lines.edge + at],
                                                         onto.rgb[lines.stride * lines.next + at]);
@@ -106,11 +106,13 @@ absl::StatusOr<Image> ResizeToFill(const Image& image, int width, int height) {
   const int left = width / 2 - inner_width / 2, top = height / 2 - inner_height / 2;
   Image filled = Black(width, height);
   Paste(resized, left, top, filled);
-  const size_t row = kPixel * width;
+  const size_t row = kColours * width;
   if (wider) {
-    FillBeside(top, inner_height, height, {.length = width, .stride = row, .step = kPixel}, filled);
+    FillBeside(top, inner_height, height, {.length = width, .stride = row, .step = kColours},
+               filled);
   } else {
-    FillBeside(left, inner_width, width, {.length = height, .stride = kPixel, .step = row}, filled);
+    FillBeside(left, inner_width, width, {.length = height, .stride = kColours, .step = row},
+               filled);
   }
   return filled;
 }

@@ -108,15 +108,18 @@ struct Plan {
   bool has_weights() const;
   // Model whose latents become the images.
   const LoadedModel& last_model() const { return *stages.back().model; }
+  // Size of the images as they are sent.
+  Size picture_size() const { return whole_size.value_or(Size{*spec.width, *spec.height}); }
   // True if the images have previews that a tiny VAE would draw.
   bool wants_tiny_vae() const;
 
-  PictureSpec spec;          // resolved
-  Size executed_size;        // size that the networks run at; the images are its centre
-  LatentSize latents;        // the same in latents
-  LatentSize image_latents;  // the images' own size in latents
-  int rows = 1;              // rows of each image, at most: 2 with guidance
-  bool alone = false;        // its images share steps with no other, not with each other either
+  PictureSpec spec;                // resolved
+  Size executed_size;              // size that the networks run at; the images are its centre
+  std::optional<Size> whole_size;  // the init image's, into which a crop that is drawn is put back
+  LatentSize latents;              // executed_size in latents
+  LatentSize image_latents;        // the images' own size in latents
+  int rows = 1;                    // rows of each image, at most: 2 with guidance
+  bool alone = false;  // its images share steps with no other, not with each other either
   // Names the set of adapters over the first stage's model (AdapterSets::IdOf), its ControlNets and
   // IP-Adapters among them; 0: there are none.
   uint64_t adapters = 0;

@@ -91,6 +91,14 @@ int64_t MaskBytes(const Models& models, const StepShape& shape, Size size) {
   return of_mask + 7 * LatentsBytes(models, shape);
 }
 
+// The image, and how much of each pixel is kept.
+int64_t OverlayBytes(const Plan& plan) {
+  const PictureSpec& spec = plan.spec;
+  const bool overlays = spec.padding_mask_crop.has_value() || spec.preserve_unmasked;
+  const Size size = plan.picture_size();
+  return overlays ? int64_t{4} * size.width * size.height : 0;
+}
+
 // Two steps may be enqueued. For a tiny VAE one waits more, whose sum and pixels are on the device
 // and on the host.
 int64_t PreviewBytes(const Models& models, const StepShape& shape, Size size) {

@@ -27,6 +27,9 @@ int64_t BlendBytes(const std::vector<const LoadedModel*>& models, const StepShap
 // Bytes that a picture of that size holds in addition if its init image has a mask.
 int64_t MaskBytes(const std::vector<const LoadedModel*>& models, const StepShape& shape, Size size);
 
+// Bytes that a request holds in addition if its init image is laid over what is drawn.
+int64_t OverlayBytes(const Plan& plan);
+
 // Bytes that a picture of that size holds in addition if its steps are read for previews.
 int64_t PreviewBytes(const std::vector<const LoadedModel*>& models, const StepShape& shape,
                      Size size);

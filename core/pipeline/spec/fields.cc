@@ -7,6 +7,7 @@
 #include "core/base/text/text.h"
 #include "core/pipeline/spec/components.h"
 #include "core/pipeline/spec/limits.h"
+#include "core/pipeline/spec/mask_rules.h"
 #include "core/pipeline/spec/unused_parameters.h"
 #include "core/pipeline/spec/validation.h"
 
@@ -360,6 +361,7 @@ bool ZerosForNegative(const Uses& uses) {
   return !uses.asked.negative_prompt && uses.EveryModel(&ModelReads::zeros_for_negative);
 }
 
+bool HasCrop(const Uses& uses) { return uses.resolved.padding_mask_crop.has_value(); }
 bool NoPrompt(const Uses& uses) { return uses.resolved.has_prompt_embeds; }
 
 // True if no text encoder runs, or for an empty negative prompt only.
@@ -429,6 +431,7 @@ constexpr absl::string_view kOneTextEncoder =
     "the model has one text encoder, which reads the first prompt";
 constexpr absl::string_view kNoSizes = "the model reads no sizes";
 constexpr Idle kNeedsSizes = {Unread<&ModelReads::sizes>, kNoSizes};
+constexpr Idle kKeptByCrop = {HasCrop, "padding_mask_crop puts the image back in any case"};
 
 // A row as it is written below.
 struct Row : Field {
@@ -565,6 +568,9 @@ std::vector<Field> ImagesAndConditioning() {
       FIELD(denoising_end).Rules({IsDenoisingEnd}).Default(FillDenoisingEnd),
       FIELD(denoising_start).In({0, 1, Ends::kNone}),
       FIELD(strength).In({0, 1, Ends::kHigh}).Rules({CheckFractions}).Default(FillStrength),
+      FIELD(mask_blur).In({0, kMaxMaskBlur}).Neutral(0).Rules({NeedsMask<false>}),
+      FIELD(padding_mask_crop).In({0, kMaxMaskPadding}).Rules({NeedsMask<true>}),
+      FIELD(preserve_unmasked).Rules({NeedsMask<true>}).Unused({kKeptByCrop}),
   };
 }
 

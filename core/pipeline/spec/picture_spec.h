@@ -111,6 +111,11 @@ struct PictureSpec {
   bool has_negative_embeds = false;
 
   std::optional<double> strength;  // image-to-image: how much of the schedule to redo
+  std::optional<int> mask_blur;    // radius of a Gaussian, in the mask's own pixels
+  // The part of the image around the mask's white and so many pixels more is drawn, and put back
+  // into the image; absent: all of it is drawn.
+  std::optional<int> padding_mask_crop;
+  bool preserve_unmasked = false;  // the image is laid over what is drawn where the mask is black
   bool output_latents = false;     // as they are after the last step: nothing is decoded
   // Nothing is drawn: the result is what the prompts are encoded to, in numbers of this type.
   std::optional<HostTensor::Type> output_embeds;

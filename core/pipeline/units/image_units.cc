@@ -1,6 +1,7 @@
 // The units around the steps: text, init image, pixels.
 #include <algorithm>
 #include <array>
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -11,6 +12,10 @@
 #include "core/base/errors/status_macros.h"
 #include "core/base/process/memory_room.h"
 #include "core/image/decode.h"
+#include "core/image/pixels/crop_region.h"
+#include "core/image/pixels/fit.h"
+#include "core/image/pixels/grey.h"
+#include "core/image/pixels/overlay.h"
 #include "core/image/pixels/resize.h"
 #include "core/pipeline/lanes/pinned.h"
 #include "core/pipeline/units/conditioning.h"
@@ -41,29 +46,65 @@ void AddWarnings(absl::string_view field, const image::PassedOver& passed_over, 
   }
 }
 
+// The image at the size that was asked for, or what is drawn of it as large as that has room for.
+absl::StatusOr<image::Image> Fitted(const Request& request, const image::Image& image) {
+  const int width = *request.spec().width, height = *request.spec().height;
+  if (!request.crop) return image::ResizeLanczos(image, width, height);
+  return image::ResizeToFill(image::Crop(image, *request.crop), width, height);
+}
+
+// Keeps the image to be laid over what is drawn of `box` of it.
+absl::Status KeepOver(image::Image image, const image::Box& box, Request& request) {
+  if (request.kept_greys.size() != size_t{1} * image.width * image.height) {
+    return absl::InternalError("a mask has another size than the image that it is laid over");
+  }
+  request.overlay = std::make_shared<const image::Overlay>(
+      std::move(image), std::exchange(request.kept_greys, {}), box);
+  return absl::OkStatus();
+}
+
 absl::StatusOr<Buffer> ReadInitImage(Request& request) {
   const std::string& file = request.inputs->image;
   ASSIGN_OR_RETURN(const MemoryRoom room, TakeRoomForPixels(file, "the init image"));
   image::PassedOver passed_over;
-  const absl::StatusOr<image::Image> decoded = image::Decode(file, passed_over);
+  absl::StatusOr<image::Image> decoded = image::Decode(file, passed_over);
   if (absl::IsInvalidArgument(decoded.status())) {
     return InvalidFields({{"image", std::string(decoded.status().message())}});
   }
   RETURN_IF_ERROR(decoded.status());
   AddWarnings("image", passed_over, request);
+  ASSIGN_OR_RETURN(image::Image fitted, Fitted(request, *decoded));
+  if (request.crop) {
+    RETURN_IF_ERROR(KeepOver(*std::move(decoded), *request.crop, request));
+  } else if (request.spec().preserve_unmasked) {
+    RETURN_IF_ERROR(KeepOver(fitted, {0, 0, fitted.width, fitted.height}, request));
+  }
+  return ToPixels(ExtendEdges(std::move(fitted), request.plan->executed_size));
+}
+
+// Finds the part of the image that is drawn.
+absl::Status ChooseCrop(const image::Image& mask, Request& request) {
   const PictureSpec& spec = request.spec();
-  ASSIGN_OR_RETURN(image::Image resized, image::ResizeLanczos(*decoded, *spec.width, *spec.height));
-  return ToPixels(ExtendEdges(std::move(resized), request.plan->executed_size));
+  request.kept_greys = image::GreysOf(mask);
+  request.crop = image::CropRegion(request.kept_greys, {mask.width, mask.height},
+                                   {*spec.width, *spec.height}, *spec.padding_mask_crop);
+  if (request.crop) return absl::OkStatus();
+  return InvalidFields(
+      {{"mask_image", "is black all over: padding_mask_crop finds nothing to draw over"}});
 }
 
 absl::Status ReadMaskImage(Request& request, int downscale) {
   const std::string& file = request.inputs->mask_image;
+  const PictureSpec& spec = request.spec();
   ASSIGN_OR_RETURN(const MemoryRoom room, TakeRoomForPixels(file, "the mask"));
   image::PassedOver passed_over;
-  const Size size = {*request.spec().width, *request.spec().height};
-  ASSIGN_OR_RETURN(request.mask,
-                   ReadMask(file, size, request.plan->executed_size, downscale, passed_over));
+  ASSIGN_OR_RETURN(const image::Image mask,
+                   DecodeMask(file, spec.mask_blur.value_or(0), passed_over));
   AddWarnings("mask_image", passed_over, request);
+  if (spec.padding_mask_crop) RETURN_IF_ERROR(ChooseCrop(mask, request));
+  ASSIGN_OR_RETURN(image::Image fitted, Fitted(request, mask));
+  if (!request.crop && spec.preserve_unmasked) request.kept_greys = image::GreysOf(fitted);
+  request.mask = MaskOf(ExtendEdges(std::move(fitted), request.plan->executed_size), downscale);
   return absl::OkStatus();
 }
 

@@ -22,9 +22,9 @@ struct Mask {
 // latent is as its upper left pixel: torch's interpolation to the nearest.
 Mask MaskOf(const image::Image& image, int downscale);
 
-// Decodes a file and resizes it to `size`; then its edges are extended to the size that runs.
-// INVALID_ARGUMENT names the field at fault.
-absl::StatusOr<Mask> ReadMask(absl::string_view file, Size size, Size executed, int downscale,
-                              image::PassedOver& passed_over);
+// Decodes a file, and blurs it in its own size by a Gaussian of that radius (diffusers'
+// VaeImageProcessor.blur). INVALID_ARGUMENT names the field at fault.
+absl::StatusOr<image::Image> DecodeMask(absl::string_view file, int blur,
+                                        image::PassedOver& passed_over);
 
 }  // namespace latentd::pipeline

@@ -15,6 +15,8 @@
 
 #include "core/batching/predict/unit.h"
 #include "core/device/buffer.h"
+#include "core/image/pixels/fit.h"
+#include "core/image/pixels/overlay.h"
 #include "core/image/pixels/pixels.h"
 #include "core/noise/noise_generator.h"
 #include "core/pipeline/graphs/nets.h"
@@ -72,6 +74,11 @@ struct Request {
   std::vector<std::optional<NamedBuffers>> conditioning;
   std::optional<device::Buffer> encoded_image;  // the init image, by the VAE; made likewise
   std::optional<Mask> mask;                     // read likewise
+  // The part of the init image that is drawn, found with the mask; absent: all of it. And the greys
+  // of the mask in pixels of the image that is laid over what is drawn, until that is read.
+  std::optional<image::Box> crop;
+  std::vector<uint8_t> kept_greys;
+  std::shared_ptr<const image::Overlay> overlay;  // for the images' pixels; null: none
   // The init image without what the mask draws over, for a UNet that inpaints; made likewise.
   std::optional<device::Buffer> encoded_masked_image;
   std::vector<std::string> image_warnings;  // about these files; since they were decoded
@@ -149,7 +156,8 @@ struct Picture {
   std::vector<RowValue> path_values;  // for PathPorts, while it has a slot
   bool has_residuals = false;         // control networks have added something in the step before
   bool decode_redone = false;         // by decode_fallback, or to be
-  image::Image pixels;  // when next is kDone, unless the spec wants latents or embeddings
+  // When next is kDone, unless the spec wants latents or embeddings; without the request's overlay.
+  image::Image pixels;
   // For output_embeds when next is kDone, on the host: by row of the stage's prompts, what its text
   // encoders gave for it (EncodePrompts); nothing for one of zeros.
   std::vector<NamedBuffers> embeds;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/backends/cpu/cpu_backend.h"
+#include "core/image/decode.h"
 #include "core/image/encode.h"
 #include "core/noise/noise_generator.h"
 #include "core/pipeline/plan/latents_file.h"
@@ -156,6 +157,126 @@ TEST(InpaintingTest, HasDefaultsOfItsOwn) {
   EXPECT_EQ(plan->spec.strength, 0.9999);
   EXPECT_EQ(plan->spec.guidance_scale, 7.5);
   EXPECT_EQ(plan->total_steps(), 3);
+}
+
+// White in one square of the image's size, black around it.
+std::string SpotFile(int left, int top, int side) {
+  image::Image image{kSide, kSide, std::vector<uint8_t>(size_t{3} * kSide * kSide)};
+  for (int y = top; y < top + side; ++y) {
+    for (int i = 3 * left; i < 3 * (left + side); ++i) image.rgb[3 * kSide * y + i] = 255;
+  }
+  return image::Encode(image, {}).value();
+}
+
+// The picture as it is sent.
+image::Image Whole(const Picture& picture) {
+  return picture.request->overlay->Over(picture.pixels).value();
+}
+
+// True if all pixels outside of a square are those of the init image.
+bool IsKeptAround(const image::Image& image, int left, int top, int side) {
+  const image::Image init = image::Decode(InitImage()).value();
+  for (int y = 0; y < kSide; ++y) {
+    for (int x = 0; x < kSide; ++x) {
+      const bool inside = x >= left && x < left + side && y >= top && y < top + side;
+      const size_t at = 3 * (size_t{1} * kSide * y + x);
+      if (!inside && !std::equal(&init.rgb[at], &init.rgb[at] + 3, &image.rgb[at])) return false;
+    }
+  }
+  return true;
+}
+
+TEST(InpaintingTest, DrawsACropAndPutsItBack) {
+  const Rig rig = OnCpu();
+  Asked asked = Masked(SpotFile(40, 8, 12));
+  asked.padding_mask_crop = 2;
+  asked.width = asked.height = 96;
+  const auto picture = rig.Finish(asked);
+  EXPECT_EQ(picture->request->crop, (image::Box{38, 6, 54, 22}));
+  EXPECT_EQ(picture->pixels.width, 96);
+  EXPECT_EQ(picture->plan().picture_size(), (Size{kSide, kSide}));
+  const image::Image whole = Whole(*picture);
+  ASSERT_EQ(whole.width, kSide);
+  EXPECT_TRUE(IsKeptAround(whole, 40, 8, 12));
+  EXPECT_FALSE(IsKeptAround(whole, 0, 0, 1));
+  // Nothing of the image outside of the crop is read.
+  Asked other = asked;
+  other.inputs.image = SpotFile(0, 40, 20);
+  asked.inputs.image = SpotFile(3, 30, 30);
+  EXPECT_EQ(rig.Latents(asked), rig.Latents(other));
+}
+
+TEST(InpaintingTest, ACropIsOfTheModelsSizeByDefault) {
+  const Rig rig = OnCpu();
+  Asked asked = Masked(SpotFile(40, 8, 12));
+  asked.padding_mask_crop = 0;
+  ASSERT_OK_AND_ASSIGN(const auto plan, rig.Resolve(asked));
+  EXPECT_EQ((Size{*plan->spec.width, *plan->spec.height}),
+            rig.pipeline->table().first().default_size);
+  asked.padding_mask_crop.reset();
+  ASSERT_OK_AND_ASSIGN(const auto whole, rig.Resolve(asked));
+  EXPECT_EQ(*whole->spec.width, kSide);
+  const int64_t overlay = int64_t{4} * kSide * kSide;
+  Asked preserved = asked;
+  preserved.preserve_unmasked = true;
+  ASSERT_OK_AND_ASSIGN(const auto with, rig.Resolve(preserved));
+  EXPECT_EQ(with->state_bytes, whole->state_bytes + overlay);
+}
+
+TEST(InpaintingTest, PutsBackWhatIsNotMasked) {
+  const Rig rig = OnCpu();
+  Asked asked = Masked(SpotFile(16, 24, 24));
+  const auto plain = rig.Finish(asked);
+  EXPECT_EQ(plain->request->overlay, nullptr);
+  EXPECT_FALSE(IsKeptAround(plain->pixels, 16, 24, 24));
+  asked.preserve_unmasked = true;
+  const auto picture = rig.Finish(asked);
+  EXPECT_EQ(picture->pixels, plain->pixels);
+  const image::Image whole = Whole(*picture);
+  EXPECT_TRUE(IsKeptAround(whole, 16, 24, 24));
+  EXPECT_EQ(whole.rgb[3 * (kSide * 30 + 20)], plain->pixels.rgb[3 * (kSide * 30 + 20)]);
+}
+
+TEST(InpaintingTest, ABlackMaskHasNoCrop) {
+  const Rig rig = OnCpu();
+  Asked asked = Masked(MaskFile(0, 0));
+  asked.padding_mask_crop = 100;
+  const auto picture = rig.Start(asked);
+  absl::Status status;
+  while (status.ok() && picture->next != UnitKind::kDone) status = testing::RunUnit(*picture);
+  ASSERT_EQ(GetFieldViolations(status).size(), 1u);
+  EXPECT_EQ(GetFieldViolations(status)[0].field, "mask_image");
+  EXPECT_THAT(GetFieldViolations(status)[0].description, HasSubstr("black all over"));
+}
+
+// Fields at fault of a request, in order.
+std::vector<std::string> FieldsOf(const absl::Status& status) {
+  std::vector<std::string> fields;
+  for (const FieldViolation& violation : GetFieldViolations(status)) {
+    fields.push_back(violation.field);
+  }
+  return fields;
+}
+
+TEST(InpaintingTest, RefusesWhatCannotBePutTogether) {
+  const Rig rig = OnCpu();
+  Asked asked = Masked(image::Encode({2, 2, std::vector<uint8_t>(12, 255)}, {}).value());
+  EXPECT_OK(rig.Resolve(asked));
+  asked.padding_mask_crop = 4;
+  EXPECT_THAT(FieldsOf(rig.Resolve(asked).status()), ElementsAre("mask_image"));
+  asked.inputs.mask_image = SpotFile(0, 0, 9);
+  EXPECT_OK(rig.Resolve(asked));
+  asked.preserve_unmasked = true;
+  ASSERT_OK_AND_ASSIGN(const auto plan, rig.Resolve(asked));
+  EXPECT_THAT(plan->warnings, ElementsAre(HasSubstr("preserve_unmasked has no effect")));
+  asked.output_latents = true;
+  EXPECT_THAT(FieldsOf(rig.Resolve(asked).status()),
+              ElementsAre("padding_mask_crop", "preserve_unmasked"));
+  asked.output_latents = false;
+  asked.mask_blur = 3;
+  asked.inputs.mask_image.clear();
+  EXPECT_THAT(FieldsOf(rig.Resolve(asked).status()),
+              ElementsAre("mask_blur", "padding_mask_crop", "preserve_unmasked"));
 }
 
 TEST(InpaintingTest, NamesAMaskThatCannotBeRead) {

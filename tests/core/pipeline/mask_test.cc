@@ -4,17 +4,16 @@
 #include <gtest/gtest.h>
 
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "core/base/errors/error_details.h"
 #include "core/image/encode.h"
+#include "core/image/pixels/blur.h"
 #include "tests/support/status_matchers.h"
 
 namespace latentd::pipeline {
 namespace {
 
-using ::testing::Each;
 using ::testing::ElementsAre;
 
 using Colour = std::vector<uint8_t>;
@@ -64,17 +63,22 @@ TEST(MaskTest, TakesTheUpperLeftPixelOfALatent) {
   EXPECT_EQ(keep[9], 1);
 }
 
-TEST(MaskTest, ResizesAFileAndExtendsItToTheSizeThatRuns) {
-  const std::string file = image::Encode(Plain(5, {255, 255, 255}), {}).value();
+TEST(MaskTest, IsBlurredInItsOwnSize) {
+  image::Image image = Plain(9, {0, 0, 0});
+  image.rgb[3 * (9 * 4 + 4)] = image.rgb[3 * (9 * 4 + 4) + 1] = 255;
+  const std::string file = image::Encode(image, {}).value();
   image::PassedOver passed_over;
-  ASSERT_OK_AND_ASSIGN(const Mask mask, ReadMask(file, {16, 8}, {24, 16}, 8, passed_over));
-  EXPECT_EQ(mask.latents.shape(), device::Shape({1, 1, 2, 3}));
-  EXPECT_THAT(mask.latents.as<float>(), Each(1));
+  ASSERT_OK_AND_ASSIGN(const image::Image sharp, DecodeMask(file, 0, passed_over));
+  EXPECT_EQ(sharp, image);
+  ASSERT_OK_AND_ASSIGN(const image::Image blurred, DecodeMask(file, 2, passed_over));
+  ASSERT_OK_AND_ASSIGN(const image::Image expected, image::GaussianBlur(image, 2));
+  EXPECT_EQ(blurred, expected);
+  EXPECT_NE(blurred, sharp);
 }
 
 TEST(MaskTest, NamesTheFieldOfAFileThatCannotBeRead) {
   image::PassedOver passed_over;
-  const absl::Status status = ReadMask("no image", {8, 8}, {8, 8}, 8, passed_over).status();
+  const absl::Status status = DecodeMask("no image", 0, passed_over).status();
   ASSERT_EQ(GetFieldViolations(status).size(), 1u);
   EXPECT_EQ(GetFieldViolations(status)[0].field, "mask_image");
 }

@@ -145,6 +145,19 @@ Asked WithMask(uint8_t grey) {
   return After(WithImage(), [&](Asked& s) { s.inputs.mask_image = Mask(grey); });
 }
 
+// White in its upper left quarter: a half of 8 pixels, in the image's size.
+std::string Quarter() {
+  image::Image mask{64, 64, std::vector<uint8_t>(size_t{3} * 64 * 64)};
+  for (int y = 0; y < 20; ++y) {
+    for (int i = 0; i < 3 * 20; ++i) mask.rgb[3 * 64 * y + i] = 255;
+  }
+  return image::Encode(mask, {}).value();
+}
+
+Asked WithQuarter() {
+  return After(WithImage(), [&](Asked& s) { s.inputs.mask_image = Quarter(); });
+}
+
 Asked ByRefiner() {
   return After(WithImage(), [](Asked& s) { s.model = "refiner"; });
 }
@@ -311,6 +324,10 @@ std::vector<Row> StageRows() {
       {"image", WithImage(), [](Asked& s) { s.inputs.image = InitImage(0); }},
       {"mask_image", WithMask(0), [](Asked& s) { s.inputs.mask_image = Mask(255); }},
       {"strength", WithImage(), [](Asked& s) { s.strength = 0.8; }},
+      {"mask_blur", WithQuarter(), [](Asked& s) { s.mask_blur = 30; }},
+      {"padding_mask_crop", WithQuarter(), [](Asked& s) { s.padding_mask_crop = 8; }},
+      {"preserve_unmasked", WithQuarter(), [](Asked& s) { s.preserve_unmasked = true; },
+       "it says what is laid over the pixels once they are drawn: inpainting_test.cc"},
       {"latents", Plain(), [](Asked& s) { s.inputs.latents = NoiseFile(9); }},
       {"output_latents", Plain(), [](Asked& s) { s.output_latents = true; }},
   };
