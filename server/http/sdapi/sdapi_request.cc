@@ -22,7 +22,10 @@ namespace {
 namespace v1 = ::latent::v1;
 using nlohmann::json;
 
-constexpr double kDenoisingStrength = 0.75;  // the web UI's
+// The web UI's.
+constexpr double kDenoisingStrength = 0.75;
+constexpr int kMaskBlur = 4;
+constexpr int kOriginalContent = 1;  // its inpainting_fill that is drawn here
 
 // Keys that are a field by another name.
 constexpr std::pair<absl::string_view, absl::string_view> kFields[] = {
@@ -44,7 +47,9 @@ constexpr Neutral kNeutral[] = {
     {"tiling", {"false"}, "seamless pictures are not drawn here"},
     {"restore_faces", {"false"}, "faces are not restored here"},
     {"enable_hr", {"false"}, "there is no second pass here: draw at the size, or use img2img"},
-    {"mask", {}, "masks are for /v1/images/edits, as mask_image"},
+    {"inpainting_mask_invert",
+     {"0", "false", "\"0\""},
+     "masks are not turned over here: white is drawn over"},
     {"subseed_strength", {"0", "0.0"}, "variation seeds are not mixed in here"},
     {"script_name", {"\"\"", "\"None\""}, "there are no scripts here"},
     {"alwayson_scripts", {"{}"}, "there are no scripts here"},
@@ -84,6 +89,7 @@ class SdapiReader {
     }
     ReadSampler();
     ReadCount();
+    ReadInpainting();
     SetDefaults();
     form_.names = builder_.names();
     RETURN_IF_ERROR(model_status_);
@@ -124,6 +130,7 @@ class SdapiReader {
   bool ReadOwn(const std::string& key, const json& value) {
     if (key == "seed") return ReadSeed(value), true;
     if (key == "init_images") return ReadImages(value), true;
+    if (key == "mask") return ReadMask(value), true;
     if (key == "denoising_strength") return ReadStrength(value), true;
     if (key == "clip_skip") return ReadClipSkip(key, value), true;
     if (key == "override_settings") return ReadSettings(value), true;
@@ -167,6 +174,38 @@ class SdapiReader {
       return builder_.Refuse("init_images", "must be a list of one picture");
     }
     builder_.Set("image", value.front(), "init_images");
+  }
+
+  void ReadMask(const json& value) {
+    if (image_to_image_) return builder_.Set("mask_image", value, "mask");
+    form_.warnings.push_back("mask was not read: it is for img2img");
+  }
+
+  // As the web UI: all of what it has beside a mask has a value, and what the mask keeps is put
+  // back.
+  void ReadInpainting() {
+    if (!builder_.request().has_mask_image()) return;
+    const bool is_its = !At("mask").is_null();
+    const json none, four = kMaskBlur, zero = 0;
+    SetWhole("mask_blur", "mask_blur", is_its ? four : none);
+    if (!is_its) return;
+    const json& whole_size = At("inpaint_full_res");
+    if (whole_size.is_null() || whole_size == 1 || BooleanOf(whole_size).value_or(false)) {
+      SetWhole("padding_mask_crop", "inpaint_full_res_padding", zero);
+    } else if (!builder_.IsSet("preserve_unmasked")) {
+      builder_.Set("preserve_unmasked", true, "inpaint_full_res");
+    }
+    const std::optional<int64_t> fill = IntegerOf(At("inpainting_fill"));
+    if (!fill || fill == kOriginalContent) return;
+    form_.warnings.push_back(absl::StrCat("inpainting_fill ", *fill, " was read as ",
+                                          kOriginalContent, ": drawing begins with the picture"));
+  }
+
+  // Sets a field that is not set yet to a whole number of the web UI's, or what it is there where
+  // the request has none.
+  void SetWhole(const char* field, const char* key, const json& by_default) {
+    const json& value = At(key);
+    if (!builder_.IsSet(field)) builder_.Set(field, value.is_null() ? by_default : value, key);
   }
 
   void ReadStrength(const json& value) {

@@ -30,7 +30,6 @@ const std::map<std::string, UnreadType>& UnreadTypes() {
       {"mask_blur_y", UnreadType::kInteger},
       {"inpainting_fill", UnreadType::kInteger},
       {"inpaint_full_res_padding", UnreadType::kInteger},
-      {"inpainting_mask_invert", UnreadType::kInteger},
       {"hr_second_pass_steps", UnreadType::kInteger},
       {"hr_resize_x", UnreadType::kInteger},
       {"hr_resize_y", UnreadType::kInteger},

@@ -20,6 +20,7 @@ namespace {
 namespace v1 = ::latent::v1;
 using nlohmann::json;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 class SdapiRequestTest : public ::testing::Test {
@@ -232,7 +233,7 @@ TEST_F(SdapiRequestTest, WhatWouldDrawSomethingElseIsRefusedByName) {
       {"tiling", {"false"}, "true"},
       {"restore_faces", {"false"}, "true"},
       {"enable_hr", {"false"}, "true"},
-      {"mask", {}, "\"AAAA\""},
+      {"inpainting_mask_invert", {"0", "false"}, "1"},
       {"subseed_strength", {"0", "0.0"}, "0.1"},
       {"script_name", {"\"\"", "\"None\""}, "\"x\""},
       {"alwayson_scripts", {"{}"}, R"({"a": {}})"},
@@ -291,6 +292,45 @@ TEST_F(SdapiRequestTest, AnImg2ImgStartsFromOnePicture) {
     EXPECT_THAT(NamesIn(ReadBody(body, true)), ::testing::Contains("init_images")) << images;
   }
   EXPECT_THAT(NamesIn(ReadBody(R"({"prompt": "a"})", true)), ElementsAre("init_images"));
+}
+
+TEST_F(SdapiRequestTest, AMaskIsReadAsTheWebUiDoes) {
+  ASSERT_OK(ReadImg2Img(R"(, "mask": "AAAA")"));
+  EXPECT_EQ(request_.mask_image(), std::string(3, '\0'));
+  EXPECT_EQ(request_.mask_blur(), 4);
+  EXPECT_TRUE(request_.has_padding_mask_crop());
+  EXPECT_EQ(request_.padding_mask_crop(), 0);
+  EXPECT_FALSE(request_.preserve_unmasked());
+  EXPECT_THAT(form_.warnings, IsEmpty());
+  ASSERT_OK(ReadImg2Img(R"(, "mask": "AAAA", "mask_blur": "9", "inpaint_full_res": 1,
+                            "inpaint_full_res_padding": 32, "inpainting_fill": 1)"));
+  EXPECT_EQ(request_.mask_blur(), 9);
+  EXPECT_EQ(request_.padding_mask_crop(), 32);
+  EXPECT_THAT(form_.warnings, IsEmpty());
+  for (const char* no : {"false", "0", "\"False\""}) {
+    ASSERT_OK(ReadImg2Img(absl::StrCat(
+        R"(, "mask": "AAAA", "inpaint_full_res_padding": 32, "inpaint_full_res": )", no)));
+    EXPECT_FALSE(request_.has_padding_mask_crop()) << no;
+    EXPECT_TRUE(request_.preserve_unmasked()) << no;
+  }
+  ASSERT_OK(ReadImg2Img(R"(, "mask": "AAAA", "inpainting_fill": 2)"));
+  EXPECT_THAT(form_.warnings, ElementsAre(HasSubstr("inpainting_fill 2 was read as 1")));
+}
+
+TEST_F(SdapiRequestTest, AMaskByTheFieldsNameHasNoneOfItsDefaults) {
+  ASSERT_OK(ReadImg2Img(R"(, "mask_image": "AAAA")"));
+  EXPECT_FALSE(request_.has_mask_blur());
+  EXPECT_FALSE(request_.has_padding_mask_crop());
+  ASSERT_OK(ReadImg2Img(R"(, "mask_image": "AAAA", "mask_blur": 2, "padding_mask_crop": 7)"));
+  EXPECT_EQ(request_.mask_blur(), 2);
+  EXPECT_EQ(request_.padding_mask_crop(), 7);
+}
+
+TEST_F(SdapiRequestTest, ATxt2ImgHasNoMask) {
+  ASSERT_OK(Read(R"("mask": "AAAA", "mask_blur": 4)"));
+  EXPECT_FALSE(request_.has_mask_image());
+  EXPECT_FALSE(request_.has_mask_blur());
+  EXPECT_THAT(form_.warnings, ElementsAre("mask was not read: it is for img2img"));
 }
 
 TEST_F(SdapiRequestTest, ATxt2ImgHasNone) {
