@@ -44,7 +44,8 @@ std::vector<OptionGroup> AdaptersOptionGroups(AdaptersOptions& options) {
 std::string KindText(const v1::AdapterInfo& info) {
   switch (info.kind()) {
     case v1::ADAPTER_KIND_LORA:
-      return info.rank() == 0 ? "LoRA" : absl::StrCat("LoRA, rank ", info.rank());
+      return absl::StrCat("LoRA", info.rank() == 0 ? "" : absl::StrCat(", rank ", info.rank()),
+                          info.preset().empty() ? "" : absl::StrCat(", ", info.preset()));
     case v1::ADAPTER_KIND_TEXTUAL_INVERSION:
       return absl::StrCat("textual inversion, ", info.vectors(),
                           info.vectors() == 1 ? " token" : " tokens");

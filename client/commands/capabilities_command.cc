@@ -67,6 +67,7 @@ void PrintAdapter(const v1::AdapterInfo& adapter) {
   if (adapter.has_recommended_weight()) {
     absl::StrAppend(&line, "; weight ", adapter.recommended_weight());
   }
+  if (!adapter.preset().empty()) absl::StrAppend(&line, "; preset ", adapter.preset());
   if (!adapter.base_model().empty()) absl::StrAppend(&line, "; made for ", adapter.base_model());
   const std::string words = adapter.trigger_phrase().empty()
                                 ? absl::StrJoin(adapter.trigger_words(), ", ")

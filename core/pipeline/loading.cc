@@ -231,6 +231,7 @@ absl::Status OpenAdapters(adapters::Catalogue& catalogue, const Pipeline::Loaded
     if (model == nullptr || !model->draws() || model->row().draws_videos) continue;
     adapters::AdaptedModel& one = adapted.emplace_back();
     one.name = model->row().name;
+    one.family = model->row().family;
     one.modules =
         std::make_shared<const adapters::ModelModules>(model->graphs().weights().Shapes());
     one.unet = std::make_shared<const networks::Unet2dConditionConfig>(model->configs().unet);

@@ -255,7 +255,9 @@ absl::Status Pipeline::ResolveSpec(const Inputs& inputs, std::vector<FieldViolat
     if (starts != nullptr && !spec.output_embeds)
       AddViolationsOf(starts->SchedulerWith(spec.scheduler).status(), violations);
   } else {
-    spec = WithDefaults(std::move(spec), traits_, image_size);
+    const LoadedModel* starts = LoadedOf(models_, table().FindOrFirst(spec.model).id);
+    adapters::Catalogue* catalogue = adapters_ == nullptr ? nullptr : &adapters_->catalogue();
+    FillDefaults(traits_, catalogue, starts, image_size, plan);
     violations = FindViolations(spec, traits_);
     if (violations.empty()) {
       const absl::Status resolved = ResolveStages(inputs, plan);
@@ -557,9 +559,11 @@ std::vector<std::string> Pipeline::Misuses(const Plan& plan) {
   if (plan.spec.output_embeds) return found;
   const bool own_schedule = !plan.spec.timesteps.empty() || !plan.spec.sigmas.empty();
   for (const PlannedStage& stage : plan.stages) {
-    if (const Preset* preset = stage.model->row().preset) {
+    const bool by_adapter = plan.preset != nullptr && &stage == &plan.stages.front();
+    if (const Preset* preset = by_adapter ? plan.preset : stage.model->row().preset) {
       const DrawnBy drawn = {.is_trailing = own_schedule || IsTrailing(stage.scheduler),
-                             .is_told_guidance = stage.model->configs().embeds_guidance()};
+                             .is_told_guidance = stage.model->configs().embeds_guidance(),
+                             .made = by_adapter ? "an adapter" : "a checkpoint"};
       absl::c_move(FindMisuse(*preset, plan.spec, drawn), std::back_inserter(found));
     } else if (!own_schedule && LeavesOutPureNoise(stage.scheduler)) {
       found.emplace_back(

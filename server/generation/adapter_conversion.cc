@@ -46,6 +46,7 @@ v1::AdapterInfo ToProto(const pipeline::AdapterFacts& facts) {
   for (const std::string& word : facts.trigger_words) proto.add_trigger_words(ToUtf8(word));
   proto.set_clip_skip(ToUtf8(facts.clip_skip));
   proto.set_prediction_type(ToUtf8(facts.prediction_type));
+  proto.set_preset(ToUtf8(facts.preset));
   if (facts.recommended_weight) proto.set_recommended_weight(*facts.recommended_weight);
   return proto;
 }

@@ -162,6 +162,28 @@ class AdaptersTest(GraphsTestCase):
         self.assertEqual(list(listed["film"].models)[0], "base")
         self.assertGreater(listed["film"].rank, 0)
 
+    def test_a_lora_brings_its_preset(self):
+        """Guard: Catalogue::CheckPreset; Pipeline::FillDefaults; the stamp, which has the file beside."""
+        for name, preset in (("fast", "lightning-2"), ("typo", "lightning-3")):
+            shutil.copyfile(DIFFUSERS, self.adapters / f"{name}.safetensors")
+            (self.adapters / f"{name}.json").write_text(json.dumps({"preset": preset}))
+        server, api = self.serve()
+        bare = api.request(adapters=[{"name": "fast"}])
+        bare.ClearField("num_inference_steps")
+        answer = api.generate(bare)
+        used = answer.completed.parameters
+        self.assertEqual((used.num_inference_steps, used.guidance_scale, used.scheduler, used.timestep_spacing),
+                         (2, 0, "euler", "trailing"))
+        self.assertIn(b"as lightning-2", answer.images[0].data)
+        spelled = self.draw_with(api, ("fast",), num_inference_steps=2, guidance_scale=0, scheduler="euler",
+                                 timestep_spacing="trailing")
+        self.assertEqual(png.read(answer.images[0].data)[2], spelled)
+        self.assertEqual({one.name: one.preset for one in api.capabilities().adapters},
+                         {"fast": "lightning-2", "film": "", "styles/detail": ""})
+        self.assertIn("lightning-3", self.list(server)["typo"]["problem"])
+        (self.adapters / "fast.json").write_text(json.dumps({"preset": "tcd"}))
+        self.assertEqual(api.generate(bare).completed.parameters.scheduler, "tcd")
+
     def test_at_the_command_line(self):
         server, api = self.serve()
         expected = self.draw_with(api, ("film", 0.8, 0.5), seed=3, prompt="a star")

@@ -64,6 +64,11 @@ void AddSaid(const std::string& text, AdapterFacts& facts) {
     const std::string words = phrase->get<std::string>();
     if (words.size() <= kMostTextBytes) facts.trigger_phrase = DisplayedText(words);
   }
+  const auto preset = said->find("preset");
+  if (preset != said->end()) {
+    // Another value is no preset's name either, and is reported as it is.
+    facts.preset = preset->is_string() ? preset->get<std::string>() : preset->dump();
+  }
   // 0 is what the program writes where nothing is preferred.
   const auto weight = said->find("preferred weight");
   if (weight == said->end() || !weight->is_number()) return;

@@ -73,7 +73,13 @@ absl::StatusOr<std::string> StampOfFile(const std::string& path) {
   return identity.ToText();
 }
 
-absl::StatusOr<std::string> StampAt(const std::string& path) {
+// The file in which an operator says something of the adapter.
+std::string BesideOf(const std::string& path) {
+  return IsFolder(path) ? absl::StrCat(path, ".json")
+                        : fs::path(path).replace_extension(".json").string();
+}
+
+absl::StatusOr<std::string> StampOfTensors(const std::string& path) {
   if (!IsFolder(path)) return StampOfFile(path);
   const fs::path tensors = TensorsIn(path);
   if (tensors.empty()) {
@@ -87,6 +93,13 @@ absl::StatusOr<std::string> StampAt(const std::string& path) {
     ASSIGN_OR_RETURN(const std::string beside, StampOfFile(config.string()));
     absl::StrAppend(&stamp, "\n", beside);
   }
+  return stamp;
+}
+
+absl::StatusOr<std::string> StampAt(const std::string& path) {
+  ASSIGN_OR_RETURN(std::string stamp, StampOfTensors(path));
+  const absl::StatusOr<std::string> beside = StampOfFile(BesideOf(path));
+  if (beside.ok()) absl::StrAppend(&stamp, "\n", *beside);
   return stamp;
 }
 
@@ -216,8 +229,7 @@ absl::StatusOr<LoraFile> ReadWhole(const std::string& path) {
 }
 
 std::string SaidOf(const std::string& path) {
-  const std::string beside = IsFolder(path) ? absl::StrCat(path, ".json")
-                                            : fs::path(path).replace_extension(".json").string();
+  const std::string beside = BesideOf(path);
   if (!IsFile(beside)) return "";
   absl::StatusOr<std::string> text = ReadFile(beside, kMostBesideBytes);
   return text.ok() ? *std::move(text) : "";

@@ -17,6 +17,7 @@
 #include "core/base/errors/status_macros.h"
 #include "core/base/text/edit_distance.h"
 #include "core/base/text/text.h"
+#include "core/pipeline/spec/presets.h"
 
 namespace latentd::adapters {
 namespace {
@@ -257,6 +258,7 @@ Catalogue::SharedEntry Catalogue::Read(const FoundAdapter& found, const SharedEn
     ReadWord(*file, *entry);
   }
   AddSaid(folder_.said(found.path), facts);
+  CheckPreset(facts);
   // Data that was read is of the stamp if it is the file's before and after.
   const absl::StatusOr<std::string> now = folder_.stamp(found.path);
   if (!now.ok() || *now != found.stamp) facts.stamp.clear();
@@ -281,6 +283,22 @@ void Catalogue::ReadLora(const LoraFile& file, Entry& entry) const {
     return;
   }
   AddFacts(*first, entry.facts);
+}
+
+void Catalogue::CheckPreset(AdapterFacts& facts) const {
+  if (facts.preset.empty() || !facts.is_served()) return;
+  absl::Status known = pipeline::CheckPresetName(facts.preset);
+  if (facts.kind != AdapterKind::kLora) {
+    known = absl::InvalidArgumentError("only a LoRA brings one");
+  } else if (known.ok()) {
+    for (const std::string& name : facts.models) {
+      known = pipeline::FindPreset(facts.preset, FindModel(name)->family).status();
+      if (known.ok()) return;
+    }
+  }
+  if (known.ok()) return;
+  facts.problem =
+      absl::StrCat(facts.path, ": the preset in the .json beside it: ", known.message());
 }
 
 void Catalogue::ReadControlNet(const LoraFile& file, Entry& entry) const {

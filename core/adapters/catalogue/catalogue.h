@@ -53,6 +53,7 @@ struct AdaptedModel {
   // Configuration of its UNet, which ControlNets and IP-Adapters are for; null: none is for the
   // model.
   std::shared_ptr<const networks::Unet2dConditionConfig> unet = nullptr;
+  std::string family = {};  // whose presets its LoRAs may bring: "sdxl"
 };
 
 class Catalogue {
@@ -148,6 +149,8 @@ class Catalogue {
   // ADAPTER_CHANGED: the file of that name has another stamp by now.
   absl::Status CheckStamp(absl::string_view name, absl::string_view stamp) const
       ABSL_LOCKS_EXCLUDED(mutex_);
+  // One whose preset none of its models can have is broken.
+  void CheckPreset(pipeline::AdapterFacts& facts) const;
   absl::Status NoSuchAdapter(absl::string_view name) const ABSL_LOCKS_EXCLUDED(mutex_);
   void SetWords() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SetLostWords() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -17,7 +17,8 @@
 namespace latentd::engine {
 namespace {
 
-// "film:0.8 (0123abcd), detail:-0.5:1 (4567cdef)": the weights, and the beginning of the digest.
+// "film:0.8 (0123abcd), detail:-0.5:1 (4567cdef) as lcm": the weights, the beginning of the digest,
+// and the preset that counts.
 std::string AdaptersText(const std::vector<pipeline::Adapter>& adapters) {
   constexpr size_t kDigestBytes = 8;
   std::string text;
@@ -28,6 +29,7 @@ std::string AdaptersText(const std::vector<pipeline::Adapter>& adapters) {
     }
     const std::string digest = adapter.digest.substr(0, kDigestBytes);
     if (!digest.empty()) absl::StrAppend(&text, " (", digest, ")");
+    if (!adapter.preset.empty()) absl::StrAppend(&text, " as ", adapter.preset);
   }
   return text;
 }

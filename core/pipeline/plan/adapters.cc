@@ -12,6 +12,8 @@
 #include "core/base/errors/error_details.h"
 #include "core/base/errors/status_macros.h"
 #include "core/base/text/text.h"
+#include "core/pipeline/spec/presets.h"
+#include "core/schedulers/config/overrides_of.h"
 
 namespace latentd::pipeline {
 namespace {
@@ -122,6 +124,46 @@ void WarnOfLostWords(absl::Span<const adapters::LostWord> lost, const Words& wor
   }
 }
 
+// The preset that the first of the spec's adapters with one brings; null: none does. Notes it with
+// the adapter, and warns of other ones.
+const Preset* PresetOf(adapters::Catalogue& catalogue, const LoadedModel& model, PictureSpec& spec,
+                       std::vector<std::string>& warnings) {
+  const Preset* first = nullptr;
+  std::string whose;
+  for (Adapter& adapter : spec.adapters) {
+    if (adapter.unet_factor() == 0) continue;
+    const absl::StatusOr<AdapterFacts> facts = catalogue.Find(adapter.name);
+    if (!facts.ok()) continue;
+    const Preset* preset = FindPreset(facts->preset, model.row().family).value_or(nullptr);
+    if (preset == nullptr) continue;
+    if (first == nullptr) {
+      first = preset;
+      whose = adapter.name;
+      adapter.preset = std::string(preset->name);
+    } else if (preset != first) {
+      warnings.push_back(absl::StrCat("adapter ", adapter.name, ": its preset ", preset->name,
+                                      " does not count beside ", first->name, " of ", whose,
+                                      ", which comes first"));
+    }
+  }
+  return first;
+}
+
+// The preset's noise scheduler with its settings, where the request asks for no others. The
+// settings are left out of a scheduler that the request names and that has no such.
+schedulers::Overrides WithSettings(const schedulers::Overrides& asked, const Preset& preset,
+                                   const LoadedModel& model) {
+  const auto own = schedulers::OverridesOf(preset.scheduler_config);
+  if (!own.ok()) return asked;
+  schedulers::Overrides taken = asked;
+  if (taken.name.empty()) taken.name = own->name;
+  if (!taken.timestep_spacing) taken.timestep_spacing = own->timestep_spacing;
+  if (!taken.prediction_type) taken.prediction_type = own->prediction_type;
+  if (!taken.rescale_betas_zero_snr) taken.rescale_betas_zero_snr = own->rescale_betas_zero_snr;
+  const bool is_fit = asked.name.empty() || model.SchedulerWith(taken).ok();
+  return is_fit ? taken : asked;
+}
+
 }  // namespace
 
 absl::Status ResolveAdapters(adapters::Catalogue* catalogue, const LoadedModel& model,
@@ -141,6 +183,22 @@ absl::Status ResolveAdapters(adapters::Catalogue* catalogue, const LoadedModel& 
     warnings.emplace_back("adapters have no effect on the refiner: they change the base alone");
   }
   return refused;
+}
+
+void FillDefaults(const Traits& traits, adapters::Catalogue* catalogue, const LoadedModel* starts,
+                  const Size* image_size, Plan& plan) {
+  if (starts != nullptr && catalogue != nullptr && !plan.spec.output_embeds) {
+    plan.preset = PresetOf(*catalogue, *starts, plan.spec, plan.warnings);
+  }
+  if (plan.preset == nullptr) {
+    plan.spec = WithDefaults(std::move(plan.spec), traits, image_size);
+    return;
+  }
+  const bool is_told = starts->configs().embeds_guidance();
+  const ModelDefaults defaults = WithPreset(starts->row().defaults, plan.preset, is_told);
+  const schedulers::Overrides asked = plan.spec.scheduler;
+  plan.spec = WithDefaults(std::move(plan.spec), traits, image_size, &defaults);
+  plan.spec.scheduler = WithSettings(asked, *plan.preset, *starts);
 }
 
 int PathRanksFor(const LoadedModel& model, const PictureSpec& spec) {

@@ -9,7 +9,9 @@
 #include "absl/status/status.h"
 #include "core/adapters/catalogue/catalogue.h"
 #include "core/pipeline/graphs/loaded_model.h"
+#include "core/pipeline/plan/plan.h"
 #include "core/pipeline/spec/picture_spec.h"
+#include "core/pipeline/spec/validation.h"
 #include "core/pipeline/spec/words.h"
 
 namespace latentd::pipeline {
@@ -20,6 +22,15 @@ namespace latentd::pipeline {
 // as Catalogue::Find's.
 absl::Status ResolveAdapters(adapters::Catalogue* catalogue, const LoadedModel& model,
                              PictureSpec& spec, std::vector<std::string>& warnings);
+
+// Fills in what the plan's spec leaves out: as the preset says that its adapters bring, else as its
+// model does. Of several adapters with presets the first one's counts, and the plan warns of
+// others; one that cannot be used brings none, and ResolveAdapters says why. The preset's scheduler
+// and its settings become the request's, where that names no other; one without such settings keeps
+// its own. `catalogue` and `starts`, the model, may be null: there is none. `image_size`: of the
+// init image; null: there is none.
+void FillDefaults(const Traits& traits, adapters::Catalogue* catalogue, const LoadedModel* starts,
+                  const Size* image_size, Plan& plan);
 
 // Ranks of the low-rank paths that rows of the model's steps have for the spec's adapters, once
 // they are resolved; 0: none, and the adapters are merged.

@@ -124,6 +124,9 @@ struct Plan {
   // IP-Adapters among them; 0: there are none.
   uint64_t adapters = 0;
   uint64_t loras = 0;  // likewise, of its LoRAs alone
+  // The preset that one of its adapters brings, which counts before the first stage's model's;
+  // null: none does.
+  const Preset* preset = nullptr;
   // Ranks of the low-rank paths that rows of the first stage have for that set; 0: none.
   int ranks = 0;
   std::vector<PlannedControl> controls;            // in the spec's order

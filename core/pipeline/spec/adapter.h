@@ -56,6 +56,8 @@ struct AdapterFacts {
   std::vector<std::string> trigger_words;  // tags that it was trained with most, in that order
   std::string clip_skip, prediction_type;
   std::optional<double> recommended_weight;
+  // Name of the preset (presets.h) that it brings to requests, as its operator says; empty: none.
+  std::string preset;
 };
 
 // An adapter of a request, with factors of all that it changes.
@@ -66,7 +68,8 @@ struct Adapter {
   // The stamp and the digest of the file that the request was resolved for; Pipeline::Resolve sets
   // them.
   std::string stamp = {}, digest = {};
-  int path_rank = 0;  // AdapterFacts'; likewise
+  int path_rank = 0;        // AdapterFacts'; likewise
+  std::string preset = {};  // the one that it brings, where that counts for the request; likewise
 
   double unet_factor() const { return weight.value_or(1); }
   double text_factor() const { return text_encoder_weight.value_or(unet_factor()); }

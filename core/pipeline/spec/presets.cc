@@ -17,9 +17,10 @@ namespace latentd::pipeline {
 namespace {
 
 constexpr Size kHalfMegapixel = {512, 512};
-// The point of the noise schedule that a one-step network was trained at, by its card.
+// Points of the noise schedule that networks were trained at, by their cards.
 constexpr double kHyperOne[] = {800};
 constexpr double kDmdOne[] = {399};
+constexpr double kDmd[] = {999, 749, 499, 249};
 
 constexpr absl::string_view kEulerTrailing =
     R"({"_class_name": "EulerDiscreteScheduler", "timestep_spacing": "trailing"})";
@@ -39,9 +40,9 @@ constexpr absl::string_view kEulerOfVelocity =
 
 // A preset of checkpoints that were distilled to draw in so many steps, without guidance.
 constexpr Preset Distilled(absl::string_view name, int steps, absl::string_view scheduler_config,
-                           bool needs_trailing = true) {
+                           bool needs_trailing = true, absl::string_view family = "sdxl") {
   return {.name = name,
-          .family = "sdxl",
+          .family = family,
           .steps = steps,
           .scheduler_config = scheduler_config,
           .exact_steps = true,
@@ -49,11 +50,22 @@ constexpr Preset Distilled(absl::string_view name, int steps, absl::string_view 
           .needs_trailing = needs_trailing};
 }
 
-// The same of one step, from a point of the noise schedule of its own.
-constexpr Preset OneStep(absl::string_view name, absl::Span<const double> timesteps) {
-  Preset preset = Distilled(name, 1, kLcm, /*needs_trailing=*/false);
+// The same at points of the noise schedule of its own.
+constexpr Preset AtTimesteps(absl::string_view name, absl::Span<const double> timesteps) {
+  Preset preset =
+      Distilled(name, static_cast<int>(timesteps.size()), kLcm, /*needs_trailing=*/false);
   preset.timesteps = timesteps;
   return preset;
+}
+
+// The same with noise in each step.
+constexpr Preset Tcd(absl::string_view name, absl::string_view family, int steps, double eta) {
+  return {.name = name,
+          .family = family,
+          .steps = steps,
+          .eta = eta,
+          .scheduler_config = kTcd,
+          .most_guidance = 1};
 }
 
 constexpr Preset Turbo(absl::string_view family, absl::string_view scheduler_config) {
@@ -96,20 +108,23 @@ constexpr Preset kPresets[] = {
     Distilled("lightning-2", 2, kEulerTrailing),
     Distilled("lightning-4", 4, kEulerTrailing),
     Distilled("lightning-8", 8, kEulerTrailing),
-    OneStep("hyper-1", kHyperOne),
+    AtTimesteps("hyper-1", kHyperOne),
     Distilled("hyper-2", 2, kDdimTrailing),
     Distilled("hyper-4", 4, kDdimTrailing),
     Distilled("hyper-8", 8, kDdimTrailing),
+    Distilled("hyper-2", 2, kDdimTrailing, /*needs_trailing=*/true, "sd1"),
+    Distilled("hyper-4", 4, kDdimTrailing, /*needs_trailing=*/true, "sd1"),
+    Distilled("hyper-8", 8, kDdimTrailing, /*needs_trailing=*/true, "sd1"),
+    Tcd("hyper-unified", "sdxl", 1, 1),
+    Tcd("hyper-unified", "sd1", 1, 1),
+    Tuned("hyper-8-cfg", 8, 5, kDdimTrailing, /*needs_trailing=*/true),
+    Tuned("hyper-12-cfg", 12, 5, kDdimTrailing, /*needs_trailing=*/true),
     Lcm("sdxl"),
     Lcm("sd1"),
-    {.name = "tcd",
-     .family = "sdxl",
-     .steps = 4,
-     .eta = 0.3,
-     .scheduler_config = kTcd,
-     .most_guidance = 1},
-    Distilled("dmd2", 4, kLcm, /*needs_trailing=*/false),
-    OneStep("dmd2-1", kDmdOne),
+    Tcd("tcd", "sdxl", 4, 0.3),
+    Tcd("tcd", "sd1", 4, 0.3),
+    AtTimesteps("dmd2", kDmd),
+    AtTimesteps("dmd2-1", kDmdOne),
     Tuned("koala-lightning", 10, 3.5, kEulerTrailing, /*needs_trailing=*/true),
     Tuned("pony", 25, 7, kAncestral),
     Tuned("illustrious", 28, 6, kAncestral),
@@ -214,7 +229,7 @@ std::vector<std::string> FindMisuse(const Preset& preset, const PictureSpec& res
                                     const DrawnBy& drawn) {
   std::vector<std::string> found;
   const auto add = [&](absl::string_view value, absl::string_view made_for) {
-    found.push_back(absl::StrCat(value, " is not what a checkpoint of the preset ", preset.name,
+    found.push_back(absl::StrCat(value, " is not what ", drawn.made, " of the preset ", preset.name,
                                  " is made for: ", made_for));
   };
   const int steps = StepsOf(resolved);

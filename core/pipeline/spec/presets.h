@@ -1,8 +1,9 @@
 // A Preset is how a kind of checkpoint has to be drawn with, where nothing in the checkpoint tells:
 // a Turbo, Lightning or Hyper file has the keys, shapes and often the scheduler's file of the model
-// that it was distilled from, and draws noise or burnt images with that one's defaults.
+// that it was distilled from, and draws noise or burnt images with that one's defaults. LoRAs that
+// make a checkpoint such a one bring it to the requests that name them.
 //
-// Figures are those of the checkpoints' cards; docs/models.md has the table and its sources.
+// Figures are those of the cards; docs/models.md has the table and its sources.
 //
 // Rows are constants; functions are pure.
 #pragma once
@@ -63,9 +64,10 @@ ModelDefaults WithPreset(ModelDefaults defaults, const Preset* preset, bool is_t
 struct DrawnBy {
   bool is_trailing = false;       // timestep_spacing is trailing, or has no effect
   bool is_told_guidance = false;  // the network is told the guidance scale, and any is fine
+  absl::string_view made = "a checkpoint";  // or "an adapter": what is of the preset
 };
 
-// A sentence for each value of `resolved` that the preset's checkpoints are not made for.
+// A sentence for each value of `resolved` that what is of the preset is not made for.
 std::vector<std::string> FindMisuse(const Preset& preset, const PictureSpec& resolved,
                                     const DrawnBy& drawn);
 

@@ -69,12 +69,14 @@ std::vector<FieldViolation> FindViolations(const PictureSpec& spec, const Traits
   return found.Take();
 }
 
-PictureSpec WithDefaults(PictureSpec spec, const Traits& traits, const Size* image_size) {
+PictureSpec WithDefaults(PictureSpec spec, const Traits& traits, const Size* image_size,
+                         const ModelDefaults* defaults) {
   const ModelRow& model = *traits.models.Find(spec.model);
   spec.model = model.name;
   const bool is_images = image_size != nullptr && !spec.padding_mask_crop;
   const DefaultSources sources = {
-      is_images ? CutTo(traits.side_multiple, *image_size) : model.default_size, model.defaults};
+      is_images ? CutTo(traits.side_multiple, *image_size) : model.default_size,
+      defaults != nullptr ? *defaults : model.defaults};
   for (const Field& field : Fields()) {
     if (field.fill != nullptr && !IsSet(field, spec)) field.fill(field, spec, sources);
   }

@@ -56,8 +56,10 @@ std::vector<FieldViolation> FindViolations(const PictureSpec& spec, const Traits
 
 // Fills every absent field with the model's or diffusers' default; a random seed too. REQUIRES:
 // FindViolations(spec) is empty. An init image's own size, which decides width and height when they
-// are absent, is given as `image_size`; a crop of it has the model's.
-PictureSpec WithDefaults(PictureSpec spec, const Traits& traits, const Size* image_size);
+// are absent, is given as `image_size`; a crop of it has the model's. `defaults` count in the place
+// of the model's own.
+PictureSpec WithDefaults(PictureSpec spec, const Traits& traits, const Size* image_size,
+                         const ModelDefaults* defaults = nullptr);
 
 // True if the spec says how many steps it wants.
 bool HasSteps(const PictureSpec& spec);

@@ -61,8 +61,8 @@ TEST(PresetsTest, ANameThatThereIsNotListsThoseThatThereAre) {
 
 TEST(PresetsTest, OneOfAnotherFamilyIsRefusedWithThoseOfThisOne) {
   EXPECT_THAT(FindPreset("pony", "sd1"),
-              StatusIs(kInvalid, AllOf(HasSubstr("pony"), HasSubstr("turbo, lcm"),
-                                       Not(HasSubstr("lightning")))));
+              StatusIs(kInvalid, AllOf(HasSubstr("pony"), HasSubstr("turbo, hyper-2"),
+                                       HasSubstr("lcm"), Not(HasSubstr("lightning")))));
   EXPECT_THAT(FindPreset("turbo", "svd"), StatusIs(kInvalid, HasSubstr("there are none")));
 }
 
@@ -122,6 +122,14 @@ TEST(PresetsTest, ValuesThatItIsNotMadeForAreSaid) {
   EXPECT_THAT(MisuseOf("turbo", 5, 0), ElementsAre(HasSubstr("at most 4")));
   EXPECT_THAT(MisuseOf("lcm", 4, 2, /*is_trailing=*/false), IsEmpty());
   EXPECT_THAT(MisuseOf("pony", 60, 12, /*is_trailing=*/false), IsEmpty());
+}
+
+TEST(PresetsTest, OneOfAnAdapterIsSaidToBeOfThat) {
+  PictureSpec spec;
+  spec.num_inference_steps = 9;
+  spec.guidance_scale = 0;
+  EXPECT_THAT(FindMisuse(Get("lightning-4"), spec, {.is_trailing = true, .made = "an adapter"}),
+              ElementsAre(HasSubstr("not what an adapter of the preset lightning-4 is made for")));
 }
 
 TEST(PresetPipelineTest, RequestsThatSetNothingAreDrawnWithIt) {

@@ -108,6 +108,7 @@ class CatalogueTest : public ::testing::Test {
  protected:
   void Open() {
     AdaptedModel base{.name = "base", .modules = nullptr, .encoders = {{"text_encoder", 2}}};
+    base.family = "sdxl";
     base.modules = std::make_shared<const ModelModules>(absl::btree_map<std::string, device::Shape>{
         {"unet/mid_block.attentions.0.proj_in.weight", {8, 6}}});
     AdaptedModel other = base;
@@ -359,6 +360,50 @@ TEST_F(CatalogueTest, FactsForPeopleComeFromMetadataAndTheFileBeside) {
   EXPECT_EQ(Listed().at("film").recommended_weight, 0.7);
   EXPECT_THAT(Listed().at("odd").trigger_words, IsEmpty());
   EXPECT_TRUE(Listed().at("odd").is_served());
+}
+
+TEST_F(CatalogueTest, APresetIsOneThatThereIsForItsModels) {
+  folder_.Set("fast", LoraOf(1), {}, R"({"preset": "lightning-4"})");
+  folder_.Set("plain", LoraOf(1), {}, R"({"preset": "none"})");
+  folder_.Set("typo", LoraOf(1), {}, R"({"preset": "lightning-3"})");
+  folder_.Set("number", LoraOf(1), {}, R"({"preset": 4})");
+  folder_.Set("swirl", {F32Tensor("emb_params", {1, 2}, {1, 2})}, {}, R"({"preset": "lcm"})");
+  Open();
+  const auto listed = Listed();
+  EXPECT_EQ(listed.at("fast").problem, "");
+  EXPECT_EQ(listed.at("fast").preset, "lightning-4");
+  EXPECT_EQ(listed.at("plain").problem, "");
+  EXPECT_THAT(listed.at("typo").problem,
+              AllOf(HasSubstr("typo: the preset"), HasSubstr("lightning-3"), HasSubstr("lcm")));
+  EXPECT_THAT(listed.at("number").problem, HasSubstr("unknown preset"));
+  EXPECT_THAT(listed.at("swirl").problem, HasSubstr("only a LoRA brings one"));
+  EXPECT_EQ(GetReason(catalogue_.Find("typo").status()), kAdapterUnusable);
+}
+
+TEST_F(CatalogueTest, APresetOfAnotherFamilyIsRefused) {
+  AdaptedModel base{.name = "base", .modules = nullptr, .encoders = {}};
+  base.modules = std::make_shared<const ModelModules>(absl::btree_map<std::string, device::Shape>{
+      {"unet/mid_block.attentions.0.proj_in.weight", {8, 6}}});
+  base.family = "sd1";
+  folder_.Set("fast", LoraOf(1), {}, R"({"preset": "lightning-4"})");
+  folder_.Set("lcm", LoraOf(1), {}, R"({"preset": "lcm"})");
+  ASSERT_OK(catalogue_.Open({base}));
+  EXPECT_THAT(Listed().at("fast").problem, HasSubstr("family sd1"));
+  EXPECT_TRUE(Listed().at("lcm").is_served());
+}
+
+// Its preset changes pictures.
+TEST(AdapterFolderTest, TheFileBesideIsPartOfTheStamp) {
+  const testing::TemporaryDirectory root;
+  const std::string path = root.File("film.safetensors");
+  testing::WriteSafetensors(path, LoraOf(1));
+  const AdapterFolder folder = FolderOnDisk(root.path());
+  ASSERT_OK_AND_ASSIGN(const std::string alone, folder.stamp(path));
+  testing::WriteFile(root.File("film.json"), R"({"preset": "lcm"})");
+  ASSERT_OK_AND_ASSIGN(const std::string with, folder.stamp(path));
+  EXPECT_NE(with, alone);
+  std::filesystem::remove(root.File("film.json"));
+  EXPECT_EQ(folder.stamp(path).value(), alone);
 }
 
 TEST(AdapterFolderTest, LinksThatLeadNowhereOrBackAreListedOnceAndWithWhy) {
