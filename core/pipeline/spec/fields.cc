@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/text/text.h"
+#include "core/pipeline/spec/adapter_rules.h"
 #include "core/pipeline/spec/components.h"
 #include "core/pipeline/spec/limits.h"
 #include "core/pipeline/spec/mask_rules.h"
@@ -76,55 +77,6 @@ void IsPrompt(const Field& field, const AskedSpec& asked, Violations& found) {
   if (!prompt) return;
   const absl::Status read = prompts::ParsePrompt(*prompt, asked.spec.prompt_syntax).status();
   if (!read.ok()) found.Add(field.name, read.message());
-}
-
-// Written so that NaN is out of range.
-void IsScale(const std::string& name, double scale, double most, Violations& found) {
-  if (std::abs(scale) <= most) return;
-  found.Add(name, "must be ", -most, " to ", most, ", is ", scale);
-}
-
-// Their names are looked up when the request is resolved.
-void AreAdapters(const Field& field, const AskedSpec& asked, Violations& found) {
-  const std::vector<Adapter>& adapters = asked.spec.adapters;
-  if (adapters.size() > kMaxAdapters) {
-    found.Add(field.name, "must be at most ", kMaxAdapters, ", are ", adapters.size());
-  }
-  for (size_t i = 0; i < adapters.size() && i < kMaxAdapters; ++i) {
-    const std::string own = absl::StrCat(field.name, "[", i, "].");
-    for (size_t other = 0; other < i; ++other) {
-      if (adapters[other].name != adapters[i].name) continue;
-      found.Add(own + "name", "is there twice: ", Excerpt(adapters[i].name));
-    }
-    IsScale(own + "weight", adapters[i].weight.value_or(1), kMaxAdapterWeight, found);
-    IsScale(own + "text_encoder_weight", adapters[i].text_encoder_weight.value_or(1),
-            kMaxAdapterWeight, found);
-  }
-}
-
-void AreControls(const Field& field, const AskedSpec& asked, Violations& found) {
-  const std::vector<Control>& controls = asked.spec.controls;
-  if (controls.size() > kMaxControls) {
-    found.Add(field.name, "must be at most ", kMaxControls, ", are ", controls.size());
-  }
-  for (size_t i = 0; i < controls.size() && i < kMaxControls; ++i) {
-    const std::string own = absl::StrCat(field.name, "[", i, "].");
-    const double start = controls[i].start.value_or(0), end = controls[i].end.value_or(1);
-    IsScale(own + "scale", controls[i].scale.value_or(1), kMaxControlScale, found);
-    if (start >= 0 && start < end && end <= 1) continue;
-    found.Add(own + "start", "must be 0 <= start < end <= 1, is start ", start, " and end ", end);
-  }
-}
-
-void AreImagePrompts(const Field& field, const AskedSpec& asked, Violations& found) {
-  const std::vector<ImagePrompt>& prompts = asked.spec.ip_adapters;
-  if (prompts.size() > kMaxIpAdapters) {
-    found.Add(field.name, "must be at most ", kMaxIpAdapters, ", are ", prompts.size());
-  }
-  for (size_t i = 0; i < prompts.size() && i < kMaxIpAdapters; ++i) {
-    IsScale(absl::StrCat(field.name, "[", i, "].scale"), prompts[i].scale.value_or(1),
-            kMaxIpAdapterScale, found);
-  }
 }
 
 void IsInterval(const Field& field, const AskedSpec& asked, Violations& found) {

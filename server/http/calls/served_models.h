@@ -1,5 +1,5 @@
-// The models of pictures that requests may name over HTTP: by the name of their checkpoint, as people know
-// them, or as gRPC has them.
+// The models of pictures that requests may name over HTTP: by the name of their checkpoint, as
+// people know them, or as gRPC has them.
 #pragma once
 
 #include <string>

@@ -85,8 +85,9 @@ TEST_F(LongPromptTest, NeedsNoMoreMemoryThanItIsSaidTo) {
   const auto picture = rig_.Start(Long(100));
   const StepShape shape{2, 9, 8, 2};
   const ModelGraphs& graphs = rig_.pipeline->first().graphs();
-  EXPECT_LE(StepLane::Bytes(StepPortsOf(picture->stage().steps.at(2)->info()), 2),
-            StepLane::Bytes(graphs.StepPorts(int64_t{4} * shape.height * shape.width, {.chunks = 2}), 2));
+  EXPECT_LE(
+      StepLane::Bytes(StepPortsOf(picture->stage().steps.at(2)->info()), 2),
+      StepLane::Bytes(graphs.StepPorts(int64_t{4} * shape.height * shape.width, {.chunks = 2}), 2));
 }
 
 TEST_F(LongPromptTest, OfMoreThanFourChunksIsCutAndSaysSo) {

@@ -85,8 +85,8 @@ TEST(ServedModelsTest, ACheckpointsNameIsThatOfTheModel) {
 }
 
 TEST(ServedModelsTest, AModelOfVideosIsNone) {
-  const auto models = ModelsOf(Serving({{.component = "video", .draws_videos = true},
-                                        {.component = "base", .path = "/models/sd"}}));
+  const auto models = ModelsOf(Serving(
+      {{.component = "video", .draws_videos = true}, {.component = "base", .path = "/models/sd"}}));
   ASSERT_EQ(models.size(), 1u);
   EXPECT_EQ(models[0].component, "base");
   EXPECT_THAT(std::string(FindModel({}, "video").status().message()), HasSubstr("pictures"));
