@@ -50,6 +50,8 @@ absl::StatusOr<graph::Graph> MakeVideoGraph(const families::Family& family,
     case GraphKind::kHint:
     case GraphKind::kControlRequest:
     case GraphKind::kControl:
+    case GraphKind::kImageEncoder:
+    case GraphKind::kImagePrompt:
       break;
   }
   return absl::InternalError("a model that draws videos has no such graph");
