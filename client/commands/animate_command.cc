@@ -2,7 +2,8 @@
 #include <unistd.h>
 
 #include <iostream>
-#include <random>
+#include <map>
+#include <memory>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -14,7 +15,9 @@
 #include "client/output/json_output.h"
 #include "client/output/progress_display.h"
 #include "client/rpc/latent_client.h"
+#include "client/rpc/video_parts.h"
 #include "client/words/option_words.h"
+#include "core/base/errors/status_macros.h"
 #include "core/base/process/stop_signals.h"
 
 namespace latentd::client {
@@ -23,15 +26,15 @@ namespace {
 constexpr char kAnimateCommand[] = "latent animate";
 
 constexpr char kAnimateIntroduction[] =
-    R"(latent animate IMAGE [options] asks a latentd for a video that begins with IMAGE, as files of its frames.
+    R"(latent animate IMAGE [options] asks a latentd for a video that begins with IMAGE.
 
-  latent animate photo.jpg                             into the folder latent-SEED
-  latent animate photo.jpg --output clip-%03d.png
-  latent animate photo.jpg --output frames/ --motion-bucket-id 200 --fps 12
+  latent animate photo.jpg                             latent-SEED.webp, which browsers show
+  latent animate photo.jpg --output clip.avi --motion-bucket-id 200 --fps 12
+  latent animate photo.jpg --output clip-%03d.png      its frames; or into a folder
   latent animate photo.jpg --width 576 --height 1024 -s 7 --decode-chunk-size 7
-  ffmpeg -framerate 7 -i clip-%03d.png clip.mp4        of these frames
+  latent animate photo.jpg --output - --format y4m | ffmpeg -i - clip.mp4
 
-Options are diffusers' parameters with dashes. The files are named on standard output as the frames come.
+Options are diffusers' parameters with dashes. Files are named on standard output as they are written.
 )";
 
 DisplayStyle StyleOfAnimation(const AnimateOptions& options) {
@@ -58,7 +61,7 @@ v1::GenerateEvent ShownOf(const v1::VideoEvent& event) {
 // One request from its events to its files. Signals are blocked.
 class Animation {
  public:
-  Animation(const AnimateOptions& options, const FrameFiles& files)
+  Animation(const AnimateOptions& options, const AnimateFiles& files)
       : options_(options),
         files_(files),
         client_(options.connection.server, options.retries, options.connection.tls,
@@ -72,6 +75,7 @@ class Animation {
         client_.GenerateVideo(options_.request,
                               {.on_event = [this](const v1::VideoEvent& event) { OnEvent(event); },
                                .on_frame = [this](const VideoFrame& frame) { OnFrame(frame); },
+                               .on_part = [this](const v1::VideoChunk& part) { OnPart(part); },
                                .on_retry = [this](const Retry& retry) { OnRetry(retry); }},
                               Timeout());
     display_.Clear();
@@ -94,7 +98,9 @@ class Animation {
 
   void OnEvent(const v1::VideoEvent& event) {
     connected_ = true;
-    if (event.has_started()) Check(files_.Prepare(event.started().executed_size().num_frames()));
+    if (event.has_started() && files_.frames) {
+      Check(files_.frames->Prepare(event.started().executed_size().num_frames()));
+    }
     if (!event.has_completed()) return display_.Show(ShownOf(event));
     display_.Clear();
     const v1::VideoCompleted& completed = event.completed();
@@ -109,18 +115,47 @@ class Animation {
   }
 
   void OnFrame(const VideoFrame& frame) {
+    if (!files_.frames) return;
     const absl::StatusOr<std::string> name =
-        files_.Write(frame.video, frame.frame, frame.image.data());
+        files_.frames->Write(frame.video, frame.frame, frame.image.data());
     Check(name.status());
     if (!name.ok()) return;
-    display_.Clear();
-    if (options_.json) {
-      std::cout << absl::StrFormat("{\"file\":%s,\"video\":%d,\"frame\":%d,\"seed\":\"%d\"}",
-                                   JsonString(*name), frame.video, frame.frame, frame.image.seed())
-                << std::endl;
-    } else {
-      std::cout << *name << std::endl;
+    Tell(*name, frame.video, absl::StrFormat("\"frame\":%d,", frame.frame), frame.image.seed());
+  }
+
+  void OnPart(const v1::VideoChunk& part) {
+    if (!file_error_.ok() || !files_.videos) return;
+    const absl::Status written = WritePart(part);
+    Check(written);
+    if (!written.ok() || !VideoParts::Ends(part) || options_.output == "-") return;
+    Tell(files_.videos->Name(part.video_index()), part.video_index(), "", part.seed());
+  }
+
+  absl::Status WritePart(const v1::VideoChunk& part) {
+    std::unique_ptr<PartFile>& file = open_[part.video_index()];
+    if (file == nullptr) {
+      const std::string name =
+          options_.output == "-" ? "-" : files_.videos->Name(part.video_index());
+      ASSIGN_OR_RETURN(
+          file, PartFile::Open(name, options_.force ? Overwrite::kReplace : Overwrite::kNever));
     }
+    RETURN_IF_ERROR(file->Write(part.data()));
+    if (!VideoParts::Ends(part)) return absl::OkStatus();
+    RETURN_IF_ERROR(file->Finish());
+    open_.erase(part.video_index());
+    return absl::OkStatus();
+  }
+
+  // Says that a file is there; `frame`: of JSON.
+  void Tell(const std::string& name, int video, const std::string& frame, uint64_t seed) {
+    display_.Clear();
+    if (!options_.json) {
+      std::cout << name << std::endl;
+      return;
+    }
+    std::cout << absl::StrFormat("{\"file\":%s,\"video\":%d,%s\"seed\":\"%d\"}", JsonString(name),
+                                 video, frame, seed)
+              << std::endl;
   }
 
   void OnRetry(const Retry& retry) {
@@ -139,16 +174,17 @@ class Animation {
   }
 
   const AnimateOptions& options_;
-  const FrameFiles& files_;
+  const AnimateFiles& files_;
   Client client_;
   Interrupt interrupt_;
   ProgressDisplay display_;
+  std::map<int, std::unique_ptr<PartFile>> open_;  // by video
   absl::Status file_error_;
   bool connected_ = false;  // the server has answered something
 };
 
 ExitCode Animate(AnimateOptions& options) {
-  const absl::StatusOr<FrameFiles> files = PlanFrames(options);
+  const absl::StatusOr<AnimateFiles> files = PlanFiles(options);
   if (!files.ok()) return UsageError(files.status(), kAnimateCommand);
   BlockStopSignals();
   return Animation(options, *files).Run();

@@ -13,6 +13,7 @@
 #include "client/options/tls_options.h"
 #include "client/output/json_output.h"
 #include "client/rpc/latent_client.h"
+#include "client/words/option_words.h"
 #include "client/words/text.h"
 #include "core/base/process/stop_signals.h"
 
@@ -140,6 +141,13 @@ void PrintVideos(const v1::GetVideoCapabilitiesResponse& c) {
     }
     Row("", absl::StrCat("buckets ", absl::StrJoin(buckets, ", ")));
   }
+  std::vector<std::string> formats;
+  for (const int format : c.video_formats()) {
+    const auto* value = v1::VideoFormat_descriptor()->FindValueByNumber(format);
+    if (value != nullptr) formats.push_back(ChoiceOf(*value));
+  }
+  if (c.models_size() == 0 || formats.empty()) return;
+  Row("", absl::StrCat("files ", absl::StrJoin(formats, ", "), "; or frames"));
 }
 
 std::vector<OptionGroup> AllOptions(Connection& connection, bool& json) {

@@ -12,7 +12,9 @@
 #include <iostream>
 #include <utility>
 
+#include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
+#include "core/base/errors/status_macros.h"
 
 namespace latentd::client {
 namespace {
@@ -35,7 +37,6 @@ class FileDescriptor {
   FileDescriptor(const FileDescriptor&) = delete;
   FileDescriptor& operator=(const FileDescriptor&) = delete;
   int value() const { return value_; }
-  bool Close() { return close(std::exchange(value_, -1)) == 0; }
 
  private:
   int value_;
@@ -81,15 +82,6 @@ bool IsDevice(const std::string& path) {
   return stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode);
 }
 
-absl::Status WriteTo(const std::string& path, absl::string_view bytes, int flags) {
-  FileDescriptor file(open(path.c_str(), O_WRONLY | O_CLOEXEC | flags, 0666));
-  if (file.value() < 0) return SystemError(path);
-  if (WriteAll(file.value(), bytes) && file.Close()) return absl::OkStatus();
-  absl::Status failed = SystemError(path);
-  if (flags & O_EXCL) unlink(path.c_str());
-  return failed;
-}
-
 // False with errno, EEXIST where there is one already.
 bool RenameToNew(const std::string& from, const std::string& to) {
   if (renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return true;
@@ -98,21 +90,6 @@ bool RenameToNew(const std::string& from, const std::string& to) {
   if (link(from.c_str(), to.c_str()) != 0) return false;
   unlink(from.c_str());
   return true;
-}
-
-// Under another name first: a process that is ended while it writes leaves no half of a file under
-// this one.
-absl::Status WriteWhole(const std::string& path, absl::string_view bytes, Overwrite overwrite) {
-  const std::string temporary = absl::StrCat(path, ".", getpid(), ".tmp");
-  absl::Status written = WriteTo(temporary, bytes, O_CREAT | O_EXCL);
-  if (!written.ok()) return written;
-  const bool renamed = overwrite == Overwrite::kReplace
-                           ? rename(temporary.c_str(), path.c_str()) == 0
-                           : RenameToNew(temporary, path);
-  if (renamed) return absl::OkStatus();
-  absl::Status failed = errno == EEXIST ? Exists(path) : SystemError(path);
-  unlink(temporary.c_str());
-  return failed;
 }
 
 }  // namespace
@@ -125,7 +102,43 @@ absl::StatusOr<std::string> ReadFile(const std::string& path, size_t max_bytes) 
 }
 
 absl::Status WriteFile(const std::string& path, absl::string_view bytes, Overwrite overwrite) {
-  return IsDevice(path) ? WriteTo(path, bytes, 0) : WriteWhole(path, bytes, overwrite);
+  ASSIGN_OR_RETURN(const std::unique_ptr<PartFile> file, PartFile::Open(path, overwrite));
+  RETURN_IF_ERROR(file->Write(bytes));
+  return file->Finish();
+}
+
+// Under another name first: a process that is ended while it writes leaves no half of a file under
+// this one.
+absl::StatusOr<std::unique_ptr<PartFile>> PartFile::Open(const std::string& path,
+                                                         Overwrite overwrite) {
+  const bool is_output = path == "-";
+  const std::string temporary =
+      is_output || IsDevice(path) ? "" : absl::StrCat(path, ".", getpid(), ".tmp");
+  const std::string& name = temporary.empty() ? path : temporary;
+  const int flags = O_WRONLY | O_CLOEXEC | (temporary.empty() ? 0 : O_CREAT | O_EXCL);
+  const int descriptor = is_output ? dup(STDOUT_FILENO) : open(name.c_str(), flags, 0666);
+  if (descriptor < 0) return SystemError(name);
+  return absl::WrapUnique(new PartFile(path, temporary, overwrite, descriptor));
+}
+
+PartFile::~PartFile() {
+  if (descriptor_ >= 0) close(descriptor_);
+  if (!temporary_.empty()) unlink(temporary_.c_str());
+}
+
+absl::Status PartFile::Write(absl::string_view bytes) {
+  return WriteAll(descriptor_, bytes) ? absl::OkStatus() : SystemError(path_);
+}
+
+absl::Status PartFile::Finish() {
+  if (close(std::exchange(descriptor_, -1)) != 0) return SystemError(path_);
+  if (temporary_.empty()) return absl::OkStatus();
+  const bool renamed = overwrite_ == Overwrite::kReplace
+                           ? rename(temporary_.c_str(), path_.c_str()) == 0
+                           : RenameToNew(temporary_, path_);
+  if (!renamed) return errno == EEXIST ? Exists(path_) : SystemError(path_);
+  temporary_.clear();
+  return absl::OkStatus();
 }
 
 absl::Status WriteStandardOutput(absl::string_view bytes) {

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -19,6 +21,34 @@ enum class Overwrite { kNever, kReplace };
 // ALREADY_EXISTS where there is a file and it may not be replaced. A file appears complete or not
 // at all. What is there and is no file (a pipe, /dev/null) is written to.
 absl::Status WriteFile(const std::string& path, absl::string_view bytes, Overwrite overwrite);
+
+// A file that is written part by part. As by WriteFile it appears complete or not at all, where it
+// is a file: nothing is left of one that is not finished.
+class PartFile {
+ public:
+  // "-" is standard output.
+  static absl::StatusOr<std::unique_ptr<PartFile>> Open(const std::string& path,
+                                                        Overwrite overwrite);
+  ~PartFile();
+  PartFile(const PartFile&) = delete;
+  PartFile& operator=(const PartFile&) = delete;
+
+  absl::Status Write(absl::string_view bytes);
+  // There is nothing more to come. ALREADY_EXISTS as WriteFile.
+  absl::Status Finish();
+
+ private:
+  PartFile(std::string path, std::string temporary, Overwrite overwrite, int descriptor)
+      : path_(std::move(path)),
+        temporary_(std::move(temporary)),
+        overwrite_(overwrite),
+        descriptor_(descriptor) {}
+
+  const std::string path_;
+  std::string temporary_;  // name until it is finished; empty: written to as it is
+  const Overwrite overwrite_;
+  int descriptor_;  // -1: closed
+};
 
 absl::Status WriteStandardOutput(absl::string_view bytes);
 

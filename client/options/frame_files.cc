@@ -40,6 +40,10 @@ absl::StatusOr<Placeholder> FindPlaceholder(const std::string& output) {
 
 }  // namespace
 
+bool NamesFrames(const std::string& output) {
+  return output.empty() || output.find('%') != std::string::npos || IsFolder(output);
+}
+
 absl::StatusOr<FrameFiles> FrameFiles::Create(FrameNames names, Overwrite overwrite) {
   const std::string output =
       names.output.empty() ? absl::StrCat("latent-", names.seed, "/") : names.output;
@@ -48,14 +52,9 @@ absl::StatusOr<FrameFiles> FrameFiles::Create(FrameNames names, Overwrite overwr
     return FrameFiles(output.substr(0, found.begin), found.digits, output.substr(found.end),
                       std::move(names), overwrite);
   }
-  if (IsFolder(output)) {
-    const std::string before = fs::path(output) / absl::StrCat(names.seed, "-");
-    const std::string after = absl::StrCat(".", names.extension);
-    return FrameFiles(before, kDigits, after, std::move(names), overwrite);
-  }
-  const fs::path path = output;
-  const std::string before = path.parent_path() / absl::StrCat(path.stem().string(), "-");
-  return FrameFiles(before, kDigits, path.extension(), std::move(names), overwrite);
+  const std::string before = fs::path(output) / absl::StrCat(names.seed, "-");
+  const std::string after = absl::StrCat(".", names.extension);
+  return FrameFiles(before, kDigits, after, std::move(names), overwrite);
 }
 
 FrameFiles::FrameFiles(std::string before, int digits, std::string after, FrameNames names,

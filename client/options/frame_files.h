@@ -11,9 +11,9 @@
 namespace latentd::client {
 
 // The parts of the names. `output` says "clip-%02d.png", with the frame's number from 0 in place of
-// "%02d"; or "clip.png", where "-" and the number come before the extension; or a folder, where
-// frames are SEED-NUMBER.EXTENSION, which is made where its name ends with "/"; or nothing: the
-// folder latent-SEED/, likewise. The K-th of several videos (from 1) has -K before that.
+// "%02d"; or a folder, where frames are SEED-NUMBER.EXTENSION, which is made where its name ends
+// with "/"; or nothing: the folder latent-SEED/, likewise. The K-th of several videos (from 1) has
+// -K before that.
 struct FrameNames {
   std::string output;
   std::string extension;
@@ -21,9 +21,12 @@ struct FrameNames {
   int videos = 1;
 };
 
+// True if `output` is a name of frames: one with a "%", a folder, or nothing.
+bool NamesFrames(const std::string& output);
+
 class FrameFiles {
  public:
-  // INVALID_ARGUMENT: what follows a "%" of the name is no number's place.
+  // INVALID_ARGUMENT: what follows a "%" of the name is no number's place. REQUIRES: NamesFrames.
   static absl::StatusOr<FrameFiles> Create(FrameNames names, Overwrite overwrite);
 
   // Makes the folder where one is to be made, and is OK if all frames of all videos can be written.

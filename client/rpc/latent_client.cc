@@ -11,6 +11,7 @@
 #include "client/rpc/channel.h"
 #include "client/rpc/error_details.h"
 #include "client/rpc/image_assembler.h"
+#include "client/rpc/video_parts.h"
 #include "core/base/clock.h"
 
 namespace latentd::client {
@@ -146,9 +147,15 @@ Attempt Client::TryVideo(const v1::GenerateVideoRequest& request, const VideoCal
   const Cancellation::Scope scope(cancellation_, context);
   const auto reader = videos_->GenerateVideo(&context, request);
   ImageAssembler assembler;
+  VideoParts parts;
   bool has_frame = false;
   grpc::Status added;
   const grpc::Status status = ReadStream(context, *reader, [&](v1::VideoEvent& event) {
+    if (event.has_video_chunk()) {
+      added = parts.Add(event.video_chunk());
+      if (added.ok() && callbacks.on_part) callbacks.on_part(event.video_chunk());
+      return added.ok();
+    }
     if (!event.has_frame_chunk()) {
       if (callbacks.on_event) callbacks.on_event(event);
       return true;
@@ -160,7 +167,8 @@ Attempt Client::TryVideo(const v1::GenerateVideoRequest& request, const VideoCal
     if (callbacks.on_frame) callbacks.on_frame(std::move(frame));
     return true;
   });
-  return {added.ok() ? status : added, has_frame};
+  if (added.ok() && status.ok()) added = parts.CheckComplete();
+  return {added.ok() ? status : added, has_frame || !parts.empty()};
 }
 
 Attempt Client::TryGenerate(const v1::GenerateRequest& request, const GenerateCallbacks& callbacks,

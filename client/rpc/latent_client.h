@@ -52,6 +52,9 @@ struct VideoCallbacks {
   // queued, started, progress, completed; from the beginning after a retry
   std::function<void(const v1::VideoEvent&)> on_event;
   std::function<void(VideoFrame)> on_frame;
+  // The next part of a video's file, where output.file asks for one: those of one file come in
+  // order and without gaps (VideoParts::Ends says which is its last).
+  std::function<void(const v1::VideoChunk&)> on_part;
   std::function<void(const Retry&)> on_retry;
 };
 
@@ -73,7 +76,8 @@ class Client {
   grpc::Status Generate(const v1::GenerateRequest& request, const GenerateCallbacks& callbacks,
                         std::optional<std::chrono::milliseconds> timeout = std::nullopt);
 
-  // GenerateVideo, to its end; the same, but for balancers and `resumable`.
+  // GenerateVideo, to its end; the same, but for balancers and `resumable`. DATA_LOSS where the
+  // last part of a file is missing.
   grpc::Status GenerateVideo(const v1::GenerateVideoRequest& request,
                              const VideoCallbacks& callbacks,
                              std::optional<std::chrono::milliseconds> timeout = std::nullopt);

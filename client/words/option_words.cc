@@ -7,6 +7,7 @@
 #include "absl/strings/strip.h"
 #include "latent/v1/graph_cache.pb.h"
 #include "latent/v1/image_generation.pb.h"
+#include "latent/v1/video_generation.pb.h"
 
 namespace latentd::client {
 namespace {
@@ -23,7 +24,7 @@ bool IsPartOfWord(char c) {
 std::string ValueText(absl::string_view word) {
   for (const EnumDescriptor* type :
        {v1::Format_descriptor(), v1::BucketPolicy_descriptor(), v1::PromptSyntax_descriptor(),
-        v1::LongPrompt_descriptor(), v1::CacheTier_descriptor()}) {
+        v1::LongPrompt_descriptor(), v1::CacheTier_descriptor(), v1::VideoFormat_descriptor()}) {
     const auto* value = type->FindValueByName(std::string(word));
     if (value != nullptr) return ChoiceOf(*value);
   }
@@ -33,8 +34,12 @@ std::string ValueText(absl::string_view word) {
 std::string WordText(absl::string_view word) {
   if (!absl::StrContains(word, '_')) return std::string(word);
   const std::string name(word);
-  const bool is_field = v1::GenerateRequest::descriptor()->FindFieldByName(name) != nullptr ||
-                        v1::Output::descriptor()->FindFieldByName(name) != nullptr;
+  const auto has_field = [&](const google::protobuf::Descriptor* type) {
+    return type->FindFieldByName(name) != nullptr;
+  };
+  const bool is_field =
+      has_field(v1::GenerateRequest::descriptor()) || has_field(v1::Output::descriptor()) ||
+      has_field(v1::GenerateVideoRequest::descriptor()) || has_field(v1::VideoOutput::descriptor());
   if (name == "mask_image") return "--mask";
   if (is_field) return absl::StrCat("--", absl::StrReplaceAll(name, {{"_", "-"}}));
   return ValueText(word);

@@ -34,6 +34,8 @@ constexpr ChunkFields kPicture = {v1::GenerateEvent::kImageChunkFieldNumber,
                                   v1::ImageChunk::kDataFieldNumber};
 constexpr ChunkFields kFrame = {v1::VideoEvent::kFrameChunkFieldNumber,
                                 v1::FrameChunk::kDataFieldNumber};
+constexpr ChunkFields kVideo = {v1::VideoEvent::kVideoChunkFieldNumber,
+                                v1::VideoChunk::kDataFieldNumber};
 
 // All of the event but the chunk's data, which follow: fields may come in any order. `bytes` are
 // those of the event without its chunk.
@@ -84,6 +86,9 @@ grpc::ByteBuffer Serialize(const OutgoingEvent& event) {
 grpc::ByteBuffer SerializeVideo(const OutgoingEvent& event) {
   const v1::VideoEvent message = generation::ToVideoEvent(event);
   if (event.data.empty()) return Serialize(message);
+  if (message.has_video_chunk()) {
+    return WithData<v1::VideoEvent>(event, message.video_chunk(), kVideo);
+  }
   return WithData<v1::VideoEvent>(event, message.frame_chunk(), kFrame);
 }
 

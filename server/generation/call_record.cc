@@ -41,7 +41,7 @@ void CallRecord::Note(const engine::Event& event, absl::Time now) {
     steps = progress->total_steps;
   } else if (const auto* image = std::get_if<engine::Image>(&event)) {
     if (!image->bytes.empty()) size = SizeText(image->size);  // else it was let go
-    ++images;
+    images += image->count();
   }
 }
 

@@ -6,6 +6,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "server/generation/type_rules.h"
+#include "server/generation/video_output.h"
 
 namespace latentd::server::generation {
 namespace {
@@ -32,6 +33,8 @@ absl::Status ToStatus(const std::vector<FieldViolation>& violations) {
   return violations.empty() ? absl::OkStatus() : InvalidFields(violations);
 }
 
+}  // namespace
+
 void CheckOutput(const v1::Output& output, std::vector<FieldViolation>& violations) {
   const v1::Format format = output.format();
   const bool png = format == v1::FORMAT_PNG || format == v1::FORMAT_UNSPECIFIED;
@@ -42,8 +45,6 @@ void CheckOutput(const v1::Output& output, std::vector<FieldViolation>& violatio
     violations.push_back({"output.embed_parameters", "applies to FORMAT_PNG only"});
   }
 }
-
-}  // namespace
 
 bool IsRequestId(absl::string_view id) {
   const auto allowed = [](unsigned char c) {
@@ -79,10 +80,7 @@ std::vector<FieldViolation> CheckForm(const v1::GenerateVideoRequest& request) {
   std::vector<FieldViolation> violations;
   CheckRequestId(request.request_id(), violations);
   CheckTypes(request, violations);
-  v1::Output output;
-  output.set_format(request.output().format());
-  if (request.output().has_quality()) output.set_quality(request.output().quality());
-  CheckOutput(output, violations);
+  CheckVideoOutput(request.output(), violations);
   return violations;
 }
 

@@ -18,6 +18,9 @@ inline constexpr size_t kMaxRequestIdBytes = 128;
 // True for a short id of letters that a log line and a header can have. Thread-safe.
 bool IsRequestId(absl::string_view id);
 
+// Adds those of how pictures are returned. Thread-safe.
+void CheckOutput(const latent::v1::Output& output, std::vector<FieldViolation>& violations);
+
 // Every violation of form, in the order of the fields. Thread-safe; a free function without state.
 // `draws`: else it is only encoded, and its prompt may be empty.
 std::vector<FieldViolation> CheckForm(const latent::v1::GenerateRequest& request,

@@ -14,6 +14,7 @@
 #include "server/generation/request_fields.h"
 #include "server/generation/request_form.h"
 #include "server/generation/response_conversion.h"
+#include "server/generation/video_output.h"
 
 namespace latentd::server::generation {
 namespace {
@@ -59,6 +60,10 @@ v1::VideoCompleted ToVideoCompleted(const engine::Completed& completed, const v1
   SetFields(completed.effective, *proto.mutable_parameters());
   const v1::Output& output = told.parameters().output();
   v1::VideoOutput& own = *proto.mutable_parameters()->mutable_output();
+  if (completed.video_file) {
+    own = ToVideoOutput(*completed.video_file);
+    return proto;
+  }
   own.set_format(output.format());
   if (output.has_quality()) own.set_quality(output.quality());
   return proto;
@@ -73,8 +78,13 @@ struct VideoEventSetter {
   void operator()(const engine::Progress& progress) const {
     *event.mutable_progress() = ToVideoProgress(progress);
   }
-  void operator()(const engine::Image& frame) const {
-    *event.mutable_frame_chunk() = ToFrameChunk(frame, message.image_chunk().offset());
+  void operator()(const engine::Image& image) const {
+    const int64_t offset = message.image_chunk().offset();
+    if (image.part) {
+      *event.mutable_video_chunk() = ToVideoChunk(image, offset);
+    } else {
+      *event.mutable_frame_chunk() = ToFrameChunk(image, offset);
+    }
   }
   void operator()(const engine::Completed& completed) const {
     *event.mutable_completed() = ToVideoCompleted(completed, message.completed());
@@ -130,6 +140,7 @@ ConvertedRequest ToSpec(v1::GenerateVideoRequest request) {
   spec.output = OptionsOf(output);
   spec.priority = request.priority();
   SetFields(request, spec.picture);
+  spec.video_file = ToVideoFile(request.output());
   spec.inputs = std::make_shared<const pipeline::Inputs>(
       pipeline::Inputs{.image = std::move(*request.mutable_image())});
   return converted;
@@ -159,6 +170,7 @@ v1::GetVideoCapabilitiesResponse ToVideoProto(const engine::Capabilities& capabi
     added.set_model(bucket.model);
   }
   SetVideoLimits(capabilities, caller, proto);
+  AddFormats(proto);
   proto.set_backend(capabilities.backend);
   for (std::string& path : FieldPaths(*v1::GenerateVideoRequest::descriptor())) {
     *proto.add_request_fields() = std::move(path);

@@ -14,7 +14,7 @@ namespace latentd::server::generation {
 // As ToSpec of a request for pictures. The image is moved out of the request.
 ConvertedRequest ToSpec(latent::v1::GenerateVideoRequest request);
 
-// The same event of a video; a frame's chunk is without its data.
+// The same event of a video; a chunk of a frame or a file is without its data.
 latent::v1::VideoEvent ToVideoEvent(const OutgoingEvent& event);
 
 // All that `caller` can ask for (server/generation/caller.h). `version` is the server's, and is

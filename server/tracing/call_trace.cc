@@ -85,7 +85,7 @@ void CallTrace::Note(const engine::Event& event, absl::Time came) {
   } else if (const auto* progress = std::get_if<engine::Progress>(&event)) {
     NoteProgress(*progress);
   } else if (const auto* image = std::get_if<engine::Image>(&event)) {
-    ++images_;
+    images_ += image->count();
     Extend(engine::NameOf(engine::Stage::kEncodeFile), image->index, "", image->encoded);
   }
 }

@@ -57,5 +57,28 @@ TEST_F(FilesTest, AFileThatCannotBeWrittenLeavesNothing) {
   EXPECT_EQ(FileCount(), 1u);
 }
 
+TEST_F(FilesTest, AFileOfPartsAppearsWithItsLastOne) {
+  auto file = PartFile::Open(path_, Overwrite::kNever);
+  ASSERT_OK(file);
+  ASSERT_OK((*file)->Write("first "));
+  ASSERT_OK((*file)->Write("second"));
+  EXPECT_FALSE(std::filesystem::exists(path_));
+  ASSERT_OK((*file)->Finish());
+  EXPECT_EQ(*ReadFile(path_), "first second");
+  EXPECT_EQ(FileCount(), 1u);
+  file = PartFile::Open(path_, Overwrite::kNever);
+  ASSERT_OK(file);
+  EXPECT_THAT((*file)->Finish(), StatusIs(absl::StatusCode::kAlreadyExists, _));
+}
+
+TEST_F(FilesTest, NothingIsLeftOfPartsWithoutAnEnd) {
+  {
+    const auto file = PartFile::Open(path_, Overwrite::kReplace);
+    ASSERT_OK(file);
+    ASSERT_OK((*file)->Write("first"));
+  }
+  EXPECT_EQ(FileCount(), 0u);
+}
+
 }  // namespace
 }  // namespace latentd::client

@@ -42,16 +42,22 @@ TEST_F(FrameFilesTest, NamesHaveTheFramesNumber) {
   EXPECT_EQ(FilesOf("clip-%02d.png").Name(0, 4), "clip-04.png");
   EXPECT_EQ(FilesOf("clip-%02d.png").Name(0, 123), "clip-123.png");
   EXPECT_EQ(FilesOf("%d").Name(0, 4), "4");
-  EXPECT_EQ(FilesOf("clip.png").Name(0, 4), "clip-004.png");
-  EXPECT_EQ(FilesOf("a/clip.png").Name(0, 4), "a/clip-004.png");
+  EXPECT_EQ(FilesOf("a/clip-%03d.png").Name(0, 4), "a/clip-004.png");
   EXPECT_EQ(FilesOf("").Name(0, 4), "latent-7/7-004.png");
   EXPECT_EQ(FilesOf("out/").Name(0, 4), "out/7-004.png");
   EXPECT_EQ(FilesOf(folder_).Name(0, 4), Path("7-004.png"));
 }
 
+TEST_F(FrameFilesTest, OtherNamesAreOneFiles) {
+  for (const char* output : {"", "clip-%d.png", "out/"}) EXPECT_TRUE(NamesFrames(output)) << output;
+  EXPECT_TRUE(NamesFrames(folder_));
+  for (const char* output : {"-", "clip.png", "a/clip.webp"}) {
+    EXPECT_FALSE(NamesFrames(output)) << output;
+  }
+}
+
 TEST_F(FrameFilesTest, SeveralVideosHaveNumbersToo) {
   EXPECT_EQ(FilesOf("clip-%02d.png", 2).Name(1, 4), "clip-2-04.png");
-  EXPECT_EQ(FilesOf("clip.png", 2).Name(0, 4), "clip-1-004.png");
   EXPECT_EQ(FilesOf("out/", 2).Name(1, 4), "out/7-2-004.png");
 }
 
@@ -79,7 +85,7 @@ TEST_F(FrameFilesTest, WritesAndOverwritesNothing) {
 }
 
 TEST_F(FrameFilesTest, AFolderThatIsNotThereIsMadeOnlyWhereItIsOne) {
-  EXPECT_THAT(FilesOf(Path("no/clip.png")).Prepare(1), StatusIs(_, HasSubstr("no")));
+  EXPECT_THAT(FilesOf(Path("no/clip-%d.png")).Prepare(1), StatusIs(_, HasSubstr("no")));
   EXPECT_FALSE(fs::exists(Path("no")));
 }
 

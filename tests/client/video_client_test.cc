@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "client/rpc/latent_client.h"
+#include "client/rpc/video_parts.h"
 
 namespace latentd::client {
 namespace {
@@ -23,6 +24,7 @@ using ::testing::SizeIs;
 struct VideoScript {
   std::vector<v1::FrameChunk> chunks;
   grpc::Status status;
+  std::vector<v1::VideoChunk> parts = {};
 };
 
 class VideoServer final : public v1::VideoGeneration::Service {
@@ -52,6 +54,11 @@ class VideoServer final : public v1::VideoGeneration::Service {
     for (const v1::FrameChunk& chunk : script.chunks) {
       v1::VideoEvent event;
       *event.mutable_frame_chunk() = chunk;
+      writer->Write(event);
+    }
+    for (const v1::VideoChunk& part : script.parts) {
+      v1::VideoEvent event;
+      *event.mutable_video_chunk() = part;
       writer->Write(event);
     }
     return script.status;
@@ -84,11 +91,21 @@ v1::FrameChunk ChunkOf(int video, int frame, int64_t offset, const std::string& 
   return chunk;
 }
 
+// `total`: 0 while it is not known.
+v1::VideoChunk PartOf(int video, int64_t offset, const std::string& data, int64_t total) {
+  v1::VideoChunk part;
+  part.set_video_index(video);
+  part.set_offset(offset);
+  part.set_total_bytes(total);
+  part.set_data(data);
+  return part;
+}
+
 grpc::Status Unavailable() { return {grpc::StatusCode::UNAVAILABLE, "loading"}; }
 
 class VideoClientTest : public ::testing::Test {
  protected:
-  // Frames as "VIDEO.FRAME=DATA".
+  // Frames as "VIDEO.FRAME=DATA", parts as "VIDEO+DATA" and the last with ".".
   grpc::Status Draw(const VideoServer& server) {
     Client client(server.address(), {.retries = 2, .first_pause = absl::Milliseconds(1)});
     return client.GenerateVideo(
@@ -98,6 +115,11 @@ class VideoClientTest : public ::testing::Test {
              [this](const VideoFrame& frame) {
                frames_.push_back(
                    absl::StrCat(frame.video, ".", frame.frame, "=", frame.image.data()));
+             },
+         .on_part =
+             [this](const v1::VideoChunk& part) {
+               frames_.push_back(absl::StrCat(part.video_index(), "+", part.data(),
+                                              VideoParts::Ends(part) ? "." : ""));
              },
          .on_retry = [this](const Retry&) { ++retries_; }});
   }
@@ -122,6 +144,36 @@ TEST_F(VideoClientTest, PartsOfTwoFramesAreNoFrame) {
       {{{ChunkOf(0, 4, 0, "ab", 3), ChunkOf(1, 4, 2, "c", 3)}, grpc::Status::OK}});
   EXPECT_EQ(Draw(server).error_code(), grpc::StatusCode::DATA_LOSS);
   EXPECT_THAT(frames_, SizeIs(0));
+}
+
+TEST_F(VideoClientTest, HandsOnTheFilesOfSeveralVideos) {
+  const VideoServer server({{{},
+                             grpc::Status::OK,
+                             {PartOf(0, 0, "ab", 0), PartOf(1, 0, "A", 0), PartOf(0, 2, "c", 4),
+                              PartOf(1, 1, "B", 2), PartOf(0, 3, "d", 4)}}});
+  EXPECT_TRUE(Draw(server).ok());
+  EXPECT_THAT(frames_, ElementsAre("0+ab", "1+A", "0+c", "1+B.", "0+d."));
+}
+
+TEST_F(VideoClientTest, AFileWithAGapOrWithoutAnEndIsBroken) {
+  for (const std::vector<v1::VideoChunk>& parts :
+       {std::vector<v1::VideoChunk>{PartOf(0, 0, "ab", 0), PartOf(0, 3, "c", 4)},
+        {PartOf(0, 1, "b", 2)},
+        {PartOf(0, 0, "ab", 0), PartOf(0, 1, "b", 0)},
+        {PartOf(0, 0, "ab", 1)},
+        {PartOf(0, 0, "a", 1), PartOf(0, 1, "b", 0)},
+        {PartOf(0, 0, "a", 1), PartOf(1, 0, "a", 0)}}) {
+    const VideoServer server({{{}, grpc::Status::OK, parts}});
+    EXPECT_EQ(Draw(server).error_code(), grpc::StatusCode::DATA_LOSS) << parts.size();
+    EXPECT_EQ(retries_, 0);
+  }
+}
+
+TEST_F(VideoClientTest, DoesNotTryAgainOnceAPartHasCome) {
+  const VideoServer server({{{}, Unavailable(), {PartOf(0, 0, "a", 0)}}});
+  EXPECT_EQ(Draw(server).error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_EQ(retries_, 0);
+  EXPECT_THAT(frames_, ElementsAre("0+a"));
 }
 
 // Every try draws the same: with one seed.

@@ -1,5 +1,6 @@
 """Videos of an image (--video), over the API and by `latent animate`."""
 
+import io
 import pathlib
 import struct
 import tempfile
@@ -7,6 +8,7 @@ import unittest
 import zlib
 
 import grpc
+import PIL.Image
 
 import png
 import video_checkpoint
@@ -14,7 +16,8 @@ from metrics import compilations
 from server_process import DEADLINE, Api, Server, facts, reason, violations
 from test_graphs import latent
 
-PNG, WEBP, LATENT = 1, 3, 5  # latent.v1.Format
+PNG, JPEG, WEBP, RAW_RGB8, LATENT = range(1, 6)  # latent.v1.Format
+WEBP_FILE, APNG_FILE, AVI_FILE, Y4M_FILE, RAW_FILE = range(1, 6)  # latent.v1.VideoFormat
 SNAP, COLD_OK = 2, 3  # latent.v1.BucketPolicy
 METHOD = "/latent.v1.VideoGeneration/GenerateVideo"
 
@@ -40,6 +43,48 @@ def frames_of(events):
         frames[place] = frames.get(place, b"") + chunk.data
         assert len(frames[place]) <= chunk.total_bytes
     return frames
+
+
+def files_of(events):
+    """{video: bytes}: files of whole videos, put together from chunks without gaps."""
+    files, sizes = {}, {}
+    for event in events:
+        if not event.HasField("video_chunk"):
+            continue
+        chunk = event.video_chunk
+        assert chunk.offset == len(files.get(chunk.video_index, b"")), f"a gap in {chunk.video_index}"
+        files[chunk.video_index] = files.get(chunk.video_index, b"") + chunk.data
+        sizes[chunk.video_index] = chunk.total_bytes
+    assert sizes == {video: len(file) for video, file in files.items()}
+    return files
+
+
+def pixels(file):
+    with PIL.Image.open(io.BytesIO(file)) as opened:
+        return opened.convert("RGB").tobytes()
+
+
+def animation(file):
+    """The frames that Pillow reads, as pixels, and how many milliseconds each is shown."""
+    frames, durations = [], []
+    with PIL.Image.open(io.BytesIO(file)) as opened:
+        for number in range(opened.n_frames):
+            opened.seek(number)
+            opened.load()
+            frames.append(opened.convert("RGB").tobytes())
+            durations.append(opened.info["duration"])
+        return frames, durations
+
+
+def jpegs(avi):
+    """The frames of a Motion JPEG, by its index."""
+    index = avi.rindex(b"idx1")
+    movi = avi.index(b"movi")
+    entries = struct.unpack_from("<I", avi, index + 4)[0] // 16
+    for number in range(entries):
+        name, _, at, size = struct.unpack_from("<4sIII", avi, index + 8 + 16 * number)
+        assert name == b"00dc"
+        yield avi[movi + at + 8:movi + at + 8 + size]
 
 
 class VideoTestCase(unittest.TestCase):
@@ -161,6 +206,68 @@ class VideoTest(VideoTestCase):
                 warm(model, **frames)
             self.assertIn(words, violations(caught.exception)["selector.buckets"])
 
+    def draw_file(self, file, **fields):
+        """The file, of the video that setUpClass's server draws of seed 7; and the events."""
+        output = self.api.type("latent.v1.VideoOutput")(file=file, **fields)
+        events = self.draw(self.api, output=output, request_id=f"file-{file}")
+        self.assertEqual(frames_of(events), {})
+        return files_of(events)[0], events
+
+    def drawn_frames(self, format, **fields):
+        """The same video as files of frames."""
+        output = self.api.type("latent.v1.VideoOutput")(format=format, **fields)
+        return [frame for _, frame in sorted(frames_of(self.draw(self.api, output=output)).items())]
+
+    def test_an_animated_png_has_the_very_frames(self):
+        file, events = self.draw_file(APNG_FILE)
+        frames, durations = animation(file)
+        self.assertEqual(frames, [pixels(frame) for frame in self.drawn_frames(PNG)])
+        self.assertEqual([round(duration, 3) for duration in durations], [142.857] * 5)
+        with PIL.Image.open(io.BytesIO(file)) as opened:
+            self.assertRegex(opened.info["parameters"], "^Steps: 3, Sampler: Euler.* Seed: 7, .*, Motion bucket: 127, ")
+        self.assertEqual({event.video_chunk.mime_type for event in events if event.HasField("video_chunk")}, {"image/apng"})
+        self.assertEqual(self.server.request_line("file-2")["images"], 5)
+
+    def test_an_animated_webp_has_the_frames(self):
+        file, events = self.draw_file(WEBP_FILE, quality=95, playback_fps=12)
+        frames, durations = animation(file)
+        self.assertEqual(durations, [83, 84, 83, 83, 84])  # they begin on whole milliseconds
+        self.assertEqual(frames, [pixels(frame) for frame in self.drawn_frames(WEBP, quality=95)])
+        used = events[-1].completed.parameters.output
+        self.assertEqual((used.file, used.format, used.quality, used.playback_fps), (WEBP_FILE, 0, 95, 12))
+        comment = "Motion bucket: 127".encode("utf-16-be")
+        self.assertTrue(comment in file or "Motion bucket: 127".encode("utf-16-le") in file)
+        silent, _ = self.draw_file(WEBP_FILE, quality=95, playback_fps=12, embed_parameters=False)
+        self.assertNotIn(b"EXIF", silent)
+        again = events[-1].completed.parameters
+        again.image = image()
+        self.assertEqual(files_of(self.start_video(self.api, again)), {0: file})
+
+    def test_an_avi_has_the_frames(self):
+        file, _ = self.draw_file(AVI_FILE)
+        self.assertEqual((file[:4], file[8:12]), (b"RIFF", b"AVI "))
+        self.assertEqual(struct.unpack_from("<I", file, 4)[0], len(file) - 8)
+        self.assertEqual(list(jpegs(file)), self.drawn_frames(JPEG))
+        self.assertIn(b"Motion bucket: 127", file)
+
+    def test_uncompressed_files_come_as_frames_are_decoded(self):
+        raw, events = self.draw_file(RAW_FILE)
+        self.assertEqual(raw, b"".join(self.drawn_frames(RAW_RGB8)))
+        chunks = [event.video_chunk for event in events if event.HasField("video_chunk")]
+        self.assertEqual([len(chunk.data) // (64 * 64 * 3) for chunk in chunks], [2, 2, 1])
+        self.assertEqual([chunk.total_bytes for chunk in chunks], [0, 0, len(raw)])
+        y4m, _ = self.draw_file(Y4M_FILE)
+        header, frames = y4m.split(b"\n", 1)
+        self.assertEqual(header, b"YUV4MPEG2 W64 H64 F7:1 Ip A1:1 C420jpeg XCOLORRANGE=LIMITED")
+        self.assertEqual(len(frames), 5 * (len(b"FRAME\n") + 64 * 64 * 3 // 2))
+
+    def test_several_videos_are_a_file_each(self):
+        output = self.api.type("latent.v1.VideoOutput")(file=APNG_FILE)
+        files = files_of(self.draw(self.api, output=output, num_videos_per_prompt=2))
+        self.assertEqual(sorted(files), [0, 1])
+        self.assertEqual(files[0], self.draw_file(APNG_FILE)[0])
+        self.assertNotEqual(files[0], files[1])
+
     def test_all_bad_fields_are_named_at_once_with_their_limits(self):
         error = self.refusal(self.api, image=b"", width=63, num_frames=0, num_inference_steps=0, max_guidance_scale=31.0,
                              fps=0, motion_bucket_id=1024, noise_aug_strength=-0.1, decode_chunk_size=0, priority=9)
@@ -182,6 +289,10 @@ class VideoTest(VideoTestCase):
                             ({"seeds": [1, 2]}, "seeds"), ({"noise_aug_strength": float("nan")}, "noise_aug_strength"),
                             ({"bucket_policy": SNAP}, "bucket_policy"), ({"output": output(format=LATENT)}, "output.format"),
                             ({"output": output(format=PNG, quality=50)}, "output.quality"),
+                            ({"output": output(file=AVI_FILE, quality=101)}, "output.quality"),
+                            ({"output": output(file=RAW_FILE, format=PNG)}, "output.format"),
+                            ({"output": output(file=WEBP_FILE, playback_fps=61)}, "output.playback_fps"),
+                            ({"output": output(embed_parameters=True)}, "output.embed_parameters"),
                             ({"model": "base"}, "model"), ({"request_id": "a b"}, "request_id")):
             with self.subTest(**fields):
                 error = self.refusal(self.api, **fields)
@@ -215,13 +326,16 @@ class VideoTest(VideoTestCase):
         self.assertEqual([(bucket.size.width, bucket.size.height, bucket.size.num_frames, bucket.ready)
                           for bucket in told.buckets], [(64, 64, 5, True)])
         self.assertIn("output.format", told.request_fields)
+        self.assertIn("output.playback_fps", told.request_fields)
+        self.assertEqual(list(told.frame_formats), [PNG, JPEG, WEBP, RAW_RGB8])
+        self.assertEqual(list(told.video_formats), [WEBP_FILE, APNG_FILE, AVI_FILE, Y4M_FILE, RAW_FILE])
         self.assertIn("num_frames", told.request_fields)
 
     def test_latent_lists_it(self):
         code, out, err = latent(self.server, "capabilities")
         self.assertEqual(code, 0, err)
         self.assertRegex(out, r"video +svd \(StableVideoDiffusionPipeline, svd\); .*, 2 frames decoded together")
-        self.assertRegex(out, r"buckets 64x64x5\n")
+        self.assertRegex(out, r"buckets 64x64x5\n +files webp, apng, avi, y4m, raw; or frames\n")
 
     def test_no_picture_is_drawn_by_it(self):
         with self.assertRaises(grpc.RpcError) as caught:
@@ -255,13 +369,36 @@ class VideoTest(VideoTestCase):
                          [f"7-{frame:03}.jpg" for frame in range(5)])
         self.assertEqual(len(out.splitlines()), 6)
 
+    def test_latent_writes_one_file(self):
+        photo = self.folder / "photo.png"
+        photo.write_bytes(image())
+        for name, format, arguments in (("clip.webp", WEBP_FILE, ()), ("clip.png", APNG_FILE, ()), ("clip.apng", APNG_FILE, ()),
+                                        ("clip.AVI", AVI_FILE, ()), ("clip.y4m", Y4M_FILE, ()), ("clip.rgb", RAW_FILE, ()),
+                                        ("clip.bin", RAW_FILE, ("--format=raw",))):
+            with self.subTest(name):
+                code, out, err = self.animate(str(photo), f"--output={self.folder}/{name}", *arguments)
+                self.assertEqual((code, out), (0, f"{self.folder}/{name}\n"), err)
+                self.assertEqual((self.folder / name).read_bytes(), self.draw_file(format)[0])
+        code, _, err = self.animate(str(photo), f"--output={self.folder}/clip.webp")
+        self.assertEqual(code, 2)
+        self.assertIn("--force", err)
+        code, out, err = self.animate(str(photo), f"--output={self.folder}/two.png", "-n2", "--json",
+                                      "--embed-parameters=false")
+        self.assertEqual(code, 0, err)
+        self.assertEqual(sorted(file.name for file in self.folder.glob("two*")), ["two-1.png", "two-2.png"])
+        self.assertEqual(len(out.splitlines()), 3)
+        self.assertNotIn(b"parameters", (self.folder / "two-2.png").read_bytes())
+
     def test_latent_says_what_is_wrong(self):
         text = self.folder / "text.png"
         text.write_text("no picture")
         code, _, err = self.animate(str(text), f"--output={self.folder}/x-%d.png")
         self.assertEqual(code, 4)
         self.assertIn("image", err)
-        for arguments in ((), ("a.png", "b.png"), (str(text), "--output=clip.mkv"), (str(text), "--output=%s.png")):
+        for arguments in ((), ("a.png", "b.png"), (str(text), "--output=clip.mkv"), (str(text), "--output=%s.png"),
+                          (str(text), "--output=clip.jpg"), (str(text), "--output=clip.png", "--format=png"),
+                          (str(text), "--output=frames/", "--format=avi"), (str(text), "--output=-", "--json"),
+                          (str(text), "--output=-", "-n2")):
             self.assertEqual(self.animate(*arguments)[0], 2, arguments)
 
 

@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "core/engine/api/video_file.h"
 #include "core/image/format.h"
 #include "core/pipeline/spec/picture_spec.h"
 
@@ -89,8 +90,21 @@ struct Preview {
   std::shared_ptr<const void> unread = nullptr;  // as Image's
 };
 
-// Frames of a video come as one each: in chunks, as these are decoded, and there in any order.
+// Part of the file of a whole video: those of one file come in order and without gaps.
+struct VideoPart {
+  image::VideoFormat format = image::VideoFormat::kWebp;
+  int video_frames = 0;  // frames of the whole video
+  int64_t offset = 0;    // place of its bytes in the file
+  int frames = 0;        // frames that have been added since the part before it
+  bool is_last = false;
+};
+
+// Frames of a video come as one each: in chunks, as these are decoded, and there in any order. Or
+// its file comes as one for each of its parts, as these are final.
 struct Image {
+  // Pictures that it tells of.
+  int count() const { return part ? part->frames : 1; }
+
   int index = 0;  // index of the picture, or the video
   uint64_t seed = 0;
   pipeline::Size size;
@@ -99,7 +113,8 @@ struct Image {
   Period encoded = {};  // when it became a file
   // As long as it is kept, `bytes` count as unread (Engine::WaitsForReaders). Null in tests.
   std::shared_ptr<const void> unread = nullptr;
-  int frame = 0;  // index in the video
+  int frame = 0;                       // index in the video
+  std::optional<VideoPart> part = {};  // nothing: an image, or a frame
 };
 
 // How long that stage took with that model, by its name.
@@ -125,6 +140,7 @@ struct Completed {
   int prompt_chunks = 1;         // chunks of 75 tokens that are read of it
   int dropped_tokens = 0;        // tokens of one that no text encoder reads, at most
   std::vector<std::string> warnings;
+  std::optional<VideoFile> video_file = std::nullopt;  // as GenerateSpec's
 };
 
 // CANCELLED after Cancel, DEADLINE_EXCEEDED where the deadline has passed by then or passes before

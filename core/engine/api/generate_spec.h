@@ -3,9 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "absl/time/time.h"
+#include "core/engine/api/video_file.h"
 #include "core/image/format.h"
 #include "core/pipeline/spec/inputs.h"
 #include "core/pipeline/spec/picture_spec.h"
@@ -17,6 +19,7 @@ struct GenerateSpec {
   pipeline::PictureSpec picture;
   pipeline::SharedInputs inputs = nullptr;  // null: none
   image::EncodeOptions output;
+  std::optional<VideoFile> video_file = std::nullopt;  // nothing: a file of each frame
   // Bytes that the encoded pictures may have together; refused is what could have more. 0: any.
   int64_t max_response_bytes = 0;
 

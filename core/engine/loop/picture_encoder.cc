@@ -22,6 +22,7 @@ DrawnPicture::DrawnPicture(pipeline::Picture& picture)
 size_t DrawnPicture::bytes() const {
   size_t bytes = pixels.rgb.size() + latents.bytes();
   if (overlay != nullptr) bytes += overlay->bytes();
+  for (const image::Image& frame : frames) bytes += frame.rgb.size();
   for (const pipeline::NamedBuffers& row : embeds) {
     for (const auto& [name, buffer] : row) bytes += buffer.bytes();
   }
@@ -47,11 +48,54 @@ PictureEncoder::~PictureEncoder() {
   for (const auto& encoder : encoders_) encoder->worker.Flush();
 }
 
-void PictureEncoder::Add(std::shared_ptr<Job> job, int index, uint64_t seed, DrawnPicture drawn,
-                         int frame) {
-  Encoder& encoder = LeastBusy();
-  Added added = {.job = std::move(job), .index = index, .seed = seed, .frame = frame};
-  added.drawn = std::make_shared<const DrawnPicture>(std::move(drawn));
+void PictureEncoder::Add(std::shared_ptr<Job> job, int index, uint64_t seed, DrawnPicture drawn) {
+  Add(LeastBusy(), {.job = std::move(job),
+                    .index = index,
+                    .seed = seed,
+                    .drawn = std::make_shared<const DrawnPicture>(std::move(drawn))});
+}
+
+void PictureEncoder::AddFrames(const std::shared_ptr<Job>& job, int index, uint64_t seed,
+                               std::vector<image::Image> frames, int first) {
+  Added added = {.job = job, .index = index, .seed = seed, .frame = first};
+  if (!job->spec.video_file) {
+    for (image::Image& frame : frames) {
+      added.drawn = std::make_shared<const DrawnPicture>(std::move(frame));
+      Add(LeastBusy(), added);
+      ++added.frame;
+    }
+    return;
+  }
+  const bool is_last = first + static_cast<int>(frames.size()) == job->plan->executed_size.frames;
+  added.video = VideoOf(*job, index, seed);
+  added.drawn = std::make_shared<const DrawnPicture>(std::move(frames));
+  Encoder& encoder = added.video->encoder;
+  Add(encoder, std::move(added));
+  if (is_last) CloseVideos(*job, index);
+}
+
+std::shared_ptr<PictureEncoder::Video> PictureEncoder::VideoOf(const Job& job, int index,
+                                                               uint64_t seed) {
+  absl::MutexLock lock(&mutex_);
+  const auto found = absl::c_find_if(
+      videos_, [&](const OpenVideo& open) { return open.job == &job && open.index == index; });
+  if (found != videos_.end()) return found->video;
+  auto video = std::make_shared<Video>(Video{GrowingVideo(job, index, seed), LeastBusy()});
+  videos_.push_back({&job, index, video});
+  return video;
+}
+
+void PictureEncoder::CloseVideos(const Job& job, std::optional<int> index) {
+  std::list<OpenVideo> closed;  // destroyed without the lock: their counts notify others
+  absl::MutexLock lock(&mutex_);
+  for (auto next = videos_.begin(); next != videos_.end();) {
+    const auto open = next++;
+    const bool is_meant = open->job == &job && open->index == index.value_or(open->index);
+    if (is_meant) closed.splice(closed.end(), videos_, open);
+  }
+}
+
+void PictureEncoder::Add(Encoder& encoder, Added added) {
   added.counted = bytes_->Count(PictureBytes::Kind::kUnencoded, added.drawn->bytes());
   const auto bytes = static_cast<int64_t>(added.drawn->bytes());
   encoder.bytes += bytes;
@@ -82,6 +126,7 @@ std::optional<PictureEncoder::Added> PictureEncoder::Take(uint64_t id) {
 }
 
 void PictureEncoder::Drop(const Job& job) {
+  CloseVideos(job, std::nullopt);
   std::list<Added> dropped;  // destroyed without the lock: their counts notify others
   absl::MutexLock lock(&mutex_);
   for (auto next = waiting_.begin(); next != waiting_.end();) {
@@ -105,13 +150,16 @@ void PictureEncoder::EncodePicture(Added added) {
 
 absl::StatusOr<Image> PictureEncoder::Encoded(const Added& added) const {
   const DrawnPicture& drawn = *added.drawn;
+  const image::RunParts run_parts = [this](int count, absl::FunctionRef<void(int)> part) {
+    RunParts(count, part);
+  };
+  if (added.video != nullptr) return added.video->file.Add(drawn.frames, run_parts);
   if (drawn.latents.has_memory()) {
     return LatentsImage(*added.job, added.index, added.seed, drawn.latents);
   }
   if (!drawn.embeds.empty()) return EmbedsImage(*added.job, drawn.embeds);
   const auto encode = [&](const image::Image& pixels) {
-    return encode_(*added.job, added.index, added.seed, pixels,
-                   [this](int count, absl::FunctionRef<void(int)> part) { RunParts(count, part); });
+    return encode_(*added.job, added.index, added.seed, pixels, run_parts);
   };
   if (drawn.overlay == nullptr) return encode(drawn.pixels);
   ASSIGN_OR_RETURN(const image::Image whole, drawn.overlay->Over(drawn.pixels));
@@ -134,13 +182,19 @@ absl::Status PictureEncoder::TryEncode(Added added) {
   const absl::Duration duration = image.encoded.length();
   job.AddEncodeTime(duration);
   image.unread = bytes_->Count(PictureBytes::Kind::kResult, image.bytes.size());
+  if (Video* video = added.video.get()) {
+    video->counted = bytes_->Count(PictureBytes::Kind::kResult, video->file.held_bytes());
+  }
+  const int count = added.drawn->count();
   added.drawn.reset();
   added.counted.reset();
   added.at_encoder.reset();
   metrics_.StageDone(Stage::kEncodeFile, job.last_model, job.bucket, duration);
-  metrics_.ImageDone(job.bucket, image);
-  job.Publish(std::move(image));
-  if (--job.unfinished == 0) owner_.complete(job);
+  if (!image.part || !image.bytes.empty()) {
+    metrics_.ImageDone(job.bucket, image);
+    job.Publish(std::move(image));
+  }
+  if ((job.unfinished -= count) == 0) owner_.complete(job);
   return absl::OkStatus();
 }
 

@@ -1,5 +1,6 @@
 // Turns finished pictures into files on threads of its own, and tells their requests. Waiting ones
-// hold memory that counts as results (picture_bytes.h).
+// hold memory that counts as results (picture_bytes.h), as does the file of a video, in one thread
+// of them all, as far as it has not been told.
 //
 // Thread-safe.
 #pragma once
@@ -24,6 +25,7 @@
 #include "core/base/threads/worker.h"
 #include "core/engine/loop/preview_encoder.h"
 #include "core/engine/requests/engine_metrics.h"
+#include "core/engine/requests/growing_video.h"
 #include "core/engine/requests/job.h"
 #include "core/engine/requests/picture_bytes.h"
 #include "core/image/pixels/overlay.h"
@@ -37,12 +39,17 @@ struct DrawnPicture {
   explicit DrawnPicture(pipeline::Picture& picture);
   // A frame of a video.
   explicit DrawnPicture(image::Image frame) : pixels(std::move(frame)) {}
+  // The next frames of a video's file.
+  explicit DrawnPicture(std::vector<image::Image> frames) : frames(std::move(frames)) {}
   size_t bytes() const;
+  // As Job::frame_count.
+  int count() const { return frames.empty() ? 1 : static_cast<int>(frames.size()); }
 
   image::Image pixels;
   std::shared_ptr<const image::Overlay> overlay;  // to be laid over them; null: none is
   device::Buffer latents;
   std::vector<pipeline::NamedBuffers> embeds;
+  std::vector<image::Image> frames;
 };
 
 class PictureEncoder {
@@ -67,8 +74,13 @@ class PictureEncoder {
   ~PictureEncoder();
 
   // Not encoded if the job is not wanted any more when its turn comes.
-  void Add(std::shared_ptr<Job> job, int index, uint64_t seed, DrawnPicture drawn, int frame = 0)
+  void Add(std::shared_ptr<Job> job, int index, uint64_t seed, DrawnPicture drawn)
       ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // The same of the video's frames from `first` on, for its file where the job wants one. REQUIRES:
+  // those before were added.
+  void AddFrames(const std::shared_ptr<Job>& job, int index, uint64_t seed,
+                 std::vector<image::Image> frames, int first) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Frees what waits of the job before it returns. Asks for no memory.
   void Drop(const Job& job) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -76,12 +88,27 @@ class PictureEncoder {
   PreviewEncoder& previews() { return previews_; }
 
  private:
+  struct Encoder;
+
+  // The file of a video. Its frames are added by one thread, so that they stay in order.
+  struct Video {
+    GrowingVideo file;
+    Encoder& encoder;
+    std::shared_ptr<const void> counted = nullptr;  // bytes that it holds
+  };
+  struct OpenVideo {
+    const Job* job;
+    int index;
+    std::shared_ptr<Video> video;
+  };
+
   struct Added {
     uint64_t id = 0;
     std::shared_ptr<Job> job;
     int index = 0;
     uint64_t seed = 0;
     int frame = 0;
+    std::shared_ptr<Video> video = nullptr;  // null: it becomes a file of its own
     std::shared_ptr<const DrawnPicture> drawn;
     std::shared_ptr<const void> counted;     // as unencoded
     std::shared_ptr<const void> at_encoder;  // in its bytes
@@ -97,6 +124,11 @@ class PictureEncoder {
   };
 
   Encoder& LeastBusy() const;
+  void Add(Encoder& encoder, Added added) ABSL_LOCKS_EXCLUDED(mutex_);
+  std::shared_ptr<Video> VideoOf(const Job& job, int index, uint64_t seed)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  // Nothing more comes for the file, or for any of the job's: `index` is nothing.
+  void CloseVideos(const Job& job, std::optional<int> index) ABSL_LOCKS_EXCLUDED(mutex_);
   // Nothing if it has been dropped.
   std::optional<Added> Take(uint64_t id) ABSL_LOCKS_EXCLUDED(mutex_);
   void EncodePicture(Added added);
@@ -113,6 +145,7 @@ class PictureEncoder {
   absl::Mutex mutex_;
   uint64_t next_id_ ABSL_GUARDED_BY(mutex_) = 1;
   std::list<Added> waiting_ ABSL_GUARDED_BY(mutex_);
+  std::list<OpenVideo> videos_ ABSL_GUARDED_BY(mutex_);  // frames of these are to come
   std::vector<std::unique_ptr<Encoder>> encoders_;  // the last: they use the others, and each other
 };
 

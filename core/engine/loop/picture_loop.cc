@@ -267,10 +267,8 @@ void PictureLoop::MeasureUnit(const UnitInFlight& done, absl::Duration duration)
 }
 
 void PictureLoop::HandOverFrames(const JobPicture& of, uint64_t seed, pipeline::VideoState& video) {
-  int frame = video.decoded - static_cast<int>(video.frames.size());
-  for (image::Image& pixels : std::exchange(video.frames, {})) {
-    encoder_.Add(of.job, of.index, seed, DrawnPicture(std::move(pixels)), frame++);
-  }
+  const int first = video.decoded - static_cast<int>(video.frames.size());
+  encoder_.AddFrames(of.job, of.index, seed, std::exchange(video.frames, {}), first);
 }
 
 void PictureLoop::HandOver(const JobPicture& finished) {

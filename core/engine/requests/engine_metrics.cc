@@ -27,6 +27,23 @@ const char* Name(image::Format format) {
   return "";
 }
 
+// The format of its pixels in the file.
+const char* FormatName(const Image& image) {
+  if (!image.part) return Name(image.format);
+  switch (image.part->format) {
+    case image::VideoFormat::kWebp:
+      return "webp";
+    case image::VideoFormat::kApng:
+      return "png";
+    case image::VideoFormat::kAvi:
+      return "jpeg";
+    case image::VideoFormat::kY4m:
+    case image::VideoFormat::kRaw:
+      return "raw";
+  }
+  return "";
+}
+
 }  // namespace
 
 void EngineMetrics::Adjusted(pipeline::BucketPolicy policy) {
@@ -77,9 +94,9 @@ void EngineMetrics::StageDone(Stage stage, const std::string& model, const std::
 }
 
 void EngineMetrics::ImageDone(const std::string& bucket, const Image& image) {
-  registry_.GetCounter(metrics::kImages, {bucket, Name(image.format)}).Increment();
+  registry_.GetCounter(metrics::kImages, {bucket, FormatName(image)}).Increment(image.count());
   registry_.GetCounter(metrics::kPixels)
-      .Increment(double{1} * image.size.width * image.size.height);
+      .Increment(double{1} * image.count() * image.size.width * image.size.height);
 }
 
 void EngineMetrics::DecodeRedone() {

@@ -39,6 +39,7 @@ class EngineMetrics {
   void StepsDone(const std::string& model, int steps);
   void StageDone(Stage stage, const std::string& model, const std::string& bucket,
                  absl::Duration duration);
+  // Counts the frames of a part of a video's file.
   void ImageDone(const std::string& bucket, const Image& image);
   void DecodeRedone();
   // Sets the gauges of hanging threads, of `threads`, and of the unit that runs.

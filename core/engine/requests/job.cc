@@ -52,7 +52,7 @@ Job::Job(uint64_t handle, pipeline::SharedPlan planned, GenerateSpec asked,
       last_model(plan->last_model().row().name),
       submitted(submitted),
       stage_times(static_cast<size_t>(picture_count())),
-      unfinished(file_count()),
+      unfinished(frame_count()),
       published_(static_cast<size_t>(picture_count())),
       sink_(std::move(sink)) {}
 
@@ -92,7 +92,8 @@ Completed Job::Completion() const {
                       .prompt_tokens = static_cast<int>(plan->prompt_tokens()),
                       .prompt_chunks = plan->chunks(),
                       .dropped_tokens = static_cast<int>(plan->dropped_tokens()),
-                      .warnings = plan->warnings};
+                      .warnings = plan->warnings,
+                      .video_file = spec.video_file};
   {
     absl::MutexLock lock(&publishing_);
     completed.timings.Add(Stage::kEncodeFile, last_model, encode_time_);

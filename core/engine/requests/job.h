@@ -50,8 +50,8 @@ class Job {
   int64_t state_bytes() const { return plan->state_bytes; }
 
   int picture_count() const { return static_cast<int>(plan->spec.seeds.size()); }
-  // Files that they become: one of each, or of each frame of a video.
-  int file_count() const { return picture_count() * plan->executed_size.frames; }
+  // One of each, or the frames of each video.
+  int frame_count() const { return picture_count() * plan->executed_size.frames; }
 
   // From any thread.
   void AddEncodeTime(absl::Duration duration) ABSL_LOCKS_EXCLUDED(publishing_);
@@ -86,7 +86,7 @@ class Job {
 
   // Written by the loop, then by the thread that encodes the last picture.
   Timings timings;
-  std::atomic<int> unfinished;  // files not yet encoded
+  std::atomic<int> unfinished;  // part of frame_count() that is not yet encoded
 
  private:
   mutable absl::Mutex publishing_;

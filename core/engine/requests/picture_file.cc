@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/errors/status_macros.h"
 #include "core/image/encode.h"
@@ -73,11 +74,9 @@ void AddMask(const pipeline::PictureSpec& resolved, image::PictureParameters& pa
   if (resolved.preserve_unmasked) parameters.extra.push_back({"Preserve unmasked", "True"});
 }
 
-// Parameters of a picture, as the text that a PNG carries.
-std::string ParametersOf(const pipeline::PictureSpec& resolved, uint64_t seed) {
+// Parameters that pictures and videos have.
+image::PictureParameters CommonParametersOf(const pipeline::PictureSpec& resolved, uint64_t seed) {
   image::PictureParameters parameters;
-  parameters.prompt = resolved.prompt;
-  parameters.negative_prompt = resolved.negative_prompt.value_or("");
   parameters.steps = pipeline::StepsOf(resolved);
   parameters.sampler = std::string(schedulers::SamplerOf(resolved.scheduler));
   parameters.schedule_type = std::string(schedulers::ScheduleTypeOf(resolved.scheduler));
@@ -85,6 +84,15 @@ std::string ParametersOf(const pipeline::PictureSpec& resolved, uint64_t seed) {
   parameters.seed = seed;
   parameters.width = *resolved.width;
   parameters.height = *resolved.height;
+  parameters.version = "latentd";
+  return parameters;
+}
+
+// Parameters of a picture, as the text that a PNG carries.
+std::string ParametersOf(const pipeline::PictureSpec& resolved, uint64_t seed) {
+  image::PictureParameters parameters = CommonParametersOf(resolved, seed);
+  parameters.prompt = resolved.prompt;
+  parameters.negative_prompt = resolved.negative_prompt.value_or("");
   parameters.denoising_strength = resolved.strength;
   parameters.clip_skip = resolved.clip_skip_a1111;
   if (resolved.clip_skip) {
@@ -104,7 +112,6 @@ std::string ParametersOf(const pipeline::PictureSpec& resolved, uint64_t seed) {
   }
   AddMask(resolved, parameters);
   if (resolved.refine) parameters.refiner_switch_at = resolved.denoising_end;
-  parameters.version = "latentd";
   return image::ParametersText(parameters);
 }
 
@@ -125,6 +132,19 @@ absl::StatusOr<Image> EncodeImage(const Job& job, int index, uint64_t seed,
   if (!bytes.ok()) return bytes.status();
   return Image{
       index, seed, {pixels.width, pixels.height}, job.spec.output.format, *std::move(bytes)};
+}
+
+std::string VideoParametersOf(const Job& job, uint64_t seed) {
+  const pipeline::VideoSpec& video = *job.plan->spec.video;
+  image::PictureParameters parameters = CommonParametersOf(job.plan->spec, seed);
+  parameters.cfg_scale = video.max_guidance_scale;
+  parameters.extra = {{"Min CFG scale", absl::StrCat(video.min_guidance_scale)},
+                      {"Frames", absl::StrCat(*video.num_frames)},
+                      {"FPS", absl::StrCat(video.fps)},
+                      {"Motion bucket", absl::StrCat(video.motion_bucket_id)},
+                      {"Noise augmentation", absl::StrCat(video.noise_aug_strength)},
+                      {"Decode chunk", absl::StrCat(*video.decode_chunk_size)}};
+  return std::string(absl::StripLeadingAsciiWhitespace(image::ParametersText(parameters)));
 }
 
 Image LatentsImage(const Job& job, int index, uint64_t seed, const device::Buffer& latents) {

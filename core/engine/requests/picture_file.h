@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
@@ -22,6 +23,9 @@ int64_t MaxEncodedBytes(pipeline::Size size, image::Format format);
 // by `run_parts`.
 absl::StatusOr<Image> EncodeImage(const Job& job, int index, uint64_t seed,
                                   const image::Image& pixels, const image::RunParts& run_parts);
+
+// The text of a video's file that says what made it; in the format of a picture's.
+std::string VideoParametersOf(const Job& job, uint64_t seed);
 
 // Latents of the host, of what the networks ran at: the picture's part of them as a file.
 Image LatentsImage(const Job& job, int index, uint64_t seed, const device::Buffer& latents);

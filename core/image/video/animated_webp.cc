@@ -29,6 +29,8 @@ class AnimatedWebp : public VideoContainer {
 
   uint64_t MostBytes() const override { return kMostRiffBytes - exif_.size(); }
 
+  bool IsFinalAsAdded() const override { return false; }
+
   void Begin(std::string& file) const override {
     constexpr uint32_t kHasAnimation = 0x02, kHasExif = 0x08;
     constexpr uint32_t kBackground = 0, kForEver = 0;

@@ -19,6 +19,8 @@ class Apng : public VideoContainer {
  public:
   explicit Apng(const VideoInfo& info) : info_(info), rate_(FrameRateOf(info.fps)) {}
 
+  bool IsFinalAsAdded() const override { return true; }
+
   void Begin(std::string& file) const override {
     file = std::string(kPngSignature);
     AppendPngHeader(info_.width, info_.height, file);

@@ -40,6 +40,7 @@ class Avi : public VideoContainer {
     return kMostRiffBytes - kRiffChunkHeader - kIndexEntry * info_.frames;
   }
 
+  bool IsFinalAsAdded() const override { return false; }
   void Begin(std::string& file) const override { file = Header({}); }
 
   absl::StatusOr<std::string> Encode(const Image& frame) const override {

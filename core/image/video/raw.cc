@@ -1,16 +1,11 @@
 #include "core/image/video/raw.h"
 
-#include <cstddef>
-
 namespace latentd::image {
 namespace {
 
 class Raw : public VideoContainer {
  public:
-  explicit Raw(const VideoInfo& info)
-      : bytes_(size_t{3} * info.width * info.height * info.frames) {}
-
-  size_t ExpectedBytes() const override { return bytes_; }
+  bool IsFinalAsAdded() const override { return true; }
   void Begin(std::string& /*file*/) const override {}
 
   absl::StatusOr<std::string> Encode(const Image& frame) const override {
@@ -22,15 +17,12 @@ class Raw : public VideoContainer {
   }
 
   void End(std::string& /*file*/) const override {}
-
- private:
-  const size_t bytes_;
 };
 
 }  // namespace
 
-std::unique_ptr<VideoContainer> MakeRaw(const VideoInfo& info) {
-  return std::make_unique<Raw>(info);
+std::unique_ptr<VideoContainer> MakeRaw(const VideoInfo& /*info*/) {
+  return std::make_unique<Raw>();
 }
 
 }  // namespace latentd::image

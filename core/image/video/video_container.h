@@ -1,7 +1,6 @@
 // A format of videos, as the writer of a file (video_file.h) sees it.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -22,10 +21,12 @@ class VideoContainer {
   // The most bytes that a file may have before End.
   virtual uint64_t MostBytes() const { return std::numeric_limits<uint64_t>::max(); }
 
-  // All bytes that a file will have, where they are known beforehand; else 0.
-  virtual size_t ExpectedBytes() const { return 0; }
+  // True if no byte of a file changes once it is there: what has been added may leave before the
+  // rest has come.
+  virtual bool IsFinalAsAdded() const = 0;
 
-  // REQUIRES: `file` is empty, as it is for the first of the others.
+  // REQUIRES: `file` is empty. Of a format whose bytes are final as they are added, the others may
+  // find in `file` a later part of it alone.
   virtual void Begin(std::string& file) const = 0;
 
   // One frame's pixels as the format has them, wherever in the video it is. REQUIRES: its size is

@@ -39,7 +39,6 @@ std::unique_ptr<VideoContainer> MakeContainer(VideoFormat format, const VideoInf
 VideoWriter::VideoWriter(VideoFormat format, VideoInfo info,
                          std::unique_ptr<VideoContainer> container)
     : format_(format), info_(std::move(info)), container_(std::move(container)) {
-  file_.reserve(container_->ExpectedBytes());
   container_->Begin(file_);
 }
 
@@ -80,6 +79,10 @@ absl::Status VideoWriter::Append(absl::Span<const absl::StatusOr<std::string>> e
   std::move(undo).Cancel();
   added_ += static_cast<int>(encoded.size());
   return absl::OkStatus();
+}
+
+std::string VideoWriter::Take() {
+  return container_->IsFinalAsAdded() ? std::exchange(file_, {}) : std::string();
 }
 
 absl::StatusOr<std::string> VideoWriter::Finish() {

@@ -1,6 +1,7 @@
 // Frames to the bytes of a file that holds them as a video.
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <string>
 
@@ -14,9 +15,10 @@
 
 namespace latentd::image {
 
-// A file while its frames arrive, a chunk at a time. It holds the file's bytes so far, and while
-// it adds frames these once more, encoded; pixels it does not keep. The same video gives the same
-// bytes, however its frames are divided among calls and whichever threads run the parts.
+// A file while its frames arrive, a chunk at a time. It holds the file's bytes so far that were not
+// taken, and while it adds frames these once more, encoded; pixels it does not keep. The same video
+// gives the same bytes, however its frames are divided among calls and whichever threads run the
+// parts.
 //
 // A call that fails, or throws std::bad_alloc, leaves the file as it was: it may be made again. Not
 // thread-safe.
@@ -34,8 +36,15 @@ class VideoWriter {
   absl::Status Add(absl::Span<const Image> frames, const RunParts& run_parts = RunPartsHere);
   absl::Status Add(const Image& frame) { return Add(absl::MakeConstSpan(&frame, 1)); }
 
-  // The whole file, which this holds no longer. FAILED_PRECONDITION: frames are missing, or it was
-  // taken before.
+  // The next bytes of the file, as far as nothing changes them any more, which this holds no
+  // longer. None of WebP and AVI, which begin with the file's size: all of theirs come at the end.
+  std::string Take();
+
+  // Bytes that it holds.
+  size_t held_bytes() const { return file_.size(); }
+
+  // The file behind what was taken of it, which this holds no longer. FAILED_PRECONDITION: frames
+  // are missing, or it is finished.
   absl::StatusOr<std::string> Finish();
 
  private:
@@ -59,8 +68,7 @@ class VideoWriter {
 // milliseconds. WebP and APNG repeat for ever; browsers show a frame of theirs for no less than
 // some 10 ms.
 //
-// INVALID_ARGUMENT for what CheckVideoInfo refuses. Throws std::bad_alloc: files of y4m and raw,
-// whose sizes are known, take all their memory here.
+// INVALID_ARGUMENT for what CheckVideoInfo refuses. Throws std::bad_alloc.
 absl::StatusOr<std::unique_ptr<VideoWriter>> MakeVideoWriter(VideoFormat format,
                                                              const VideoInfo& info);
 

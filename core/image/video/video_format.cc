@@ -6,11 +6,13 @@ namespace latentd::image {
 namespace {
 
 constexpr VideoFileType kTypes[] = {
-    {VideoFormat::kWebp, "webp", "image/webp", "webp"},
-    {VideoFormat::kApng, "apng", "image/apng", "png"},
-    {VideoFormat::kAvi, "avi", "video/x-msvideo", "avi"},
-    {VideoFormat::kY4m, "y4m", "video/x-yuv4mpeg", "y4m"},
-    {VideoFormat::kRaw, "raw", "application/octet-stream", "rgb"},
+    {VideoFormat::kWebp, "webp", "image/webp", "webp", /*has_quality=*/true, /*holds_text=*/true},
+    {VideoFormat::kApng, "apng", "image/apng", "png", /*has_quality=*/false, /*holds_text=*/true},
+    {VideoFormat::kAvi, "avi", "video/x-msvideo", "avi", /*has_quality=*/true, /*holds_text=*/true},
+    {VideoFormat::kY4m, "y4m", "video/x-yuv4mpeg", "y4m", /*has_quality=*/false,
+     /*holds_text=*/false},
+    {VideoFormat::kRaw, "raw", "application/octet-stream", "rgb", /*has_quality=*/false,
+     /*holds_text=*/false},
 };
 
 }  // namespace

@@ -22,6 +22,8 @@ struct VideoFileType {
   absl::string_view name;       // in requests: "webp"
   absl::string_view mime_type;  // "image/webp"
   absl::string_view extension;  // end of a file's name, without the dot
+  bool has_quality;             // it is lossy
+  bool holds_text;              // as video_file.h says where
 };
 
 // One for each format, in the order of the enum.

@@ -49,14 +49,13 @@ class Y4m : public VideoContainer {
  public:
   explicit Y4m(const VideoInfo& info)
       : luma_(size_t{1} * info.width * info.height),
-        chroma_(size_t{1} * ((info.width + 1) / 2) * ((info.height + 1) / 2)),
-        frames_(info.frames) {
+        chroma_(size_t{1} * ((info.width + 1) / 2) * ((info.height + 1) / 2)) {
     const FrameRate rate = FrameRateOf(info.fps);
     header_ = absl::StrCat("YUV4MPEG2 W", info.width, " H", info.height, " F", rate.frames, ":",
                            rate.seconds, " Ip A1:1 C420jpeg XCOLORRANGE=LIMITED\n");
   }
 
-  size_t ExpectedBytes() const override { return header_.size() + FrameBytes() * frames_; }
+  bool IsFinalAsAdded() const override { return true; }
   void Begin(std::string& file) const override { file = header_; }
 
   absl::StatusOr<std::string> Encode(const Image& frame) const override {
@@ -89,7 +88,6 @@ class Y4m : public VideoContainer {
   size_t FrameBytes() const { return kFrame.size() + luma_ + 2 * chroma_; }
 
   const size_t luma_, chroma_;  // bytes of a plane
-  const size_t frames_;
   std::string header_;
 };
 

@@ -7,14 +7,19 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
+#include "absl/synchronization/notification.h"
 #include "core/base/errors/error_details.h"
 #include "core/base/errors/error_facts.h"
+#include "core/engine/loop/picture_encoder.h"
 #include "core/engine/prepare/admission.h"
 #include "core/engine/requests/arrival.h"
+#include "core/engine/requests/picture_file.h"
 #include "core/image/encode.h"
+#include "core/image/video/video_file.h"
 #include "tests/core/engine/demo_engine.h"
 #include "tests/core/engine/loop_rig.h"
 #include "tests/core/pipeline/rig.h"
@@ -196,6 +201,80 @@ TEST_F(VideoEngineTest, CompilesForAnotherChunkWhereItMay) {
   EXPECT_NE(FrameFilesOf(events), FrameFilesOf(RunOn(*engine_, SmallVideo())));
 }
 
+GenerateSpec VideoIn(image::VideoFormat format) {
+  GenerateSpec spec = SmallVideo();
+  spec.video_file = {.format = format};
+  return spec;
+}
+
+// Files of videos, put together of their parts.
+std::map<int, std::string> VideoFilesOf(const std::vector<Event>& events) {
+  std::map<int, std::string> files;
+  for (const Image& image : Only<Image>(events)) {
+    std::string& file = files[image.index];
+    EXPECT_EQ(image.part.value().offset, static_cast<int64_t>(file.size()));
+    EXPECT_EQ(image.part->video_frames, 5);
+    file += image.bytes;
+  }
+  return files;
+}
+
+// As they are decoded: in chunks of 2, 2 and 1.
+TEST_F(VideoEngineTest, AFileHasTheFrames) {
+  GenerateSpec frames = SmallVideo();
+  frames.output.format = image::Format::kRawRgb8;
+  std::string expected;
+  for (const auto& [place, file] : FrameFilesOf(RunOn(*engine_, frames))) expected += file;
+  const std::vector<Event> events = RunOn(*engine_, VideoIn(image::VideoFormat::kRaw));
+  EXPECT_EQ(VideoFilesOf(events).at(0), expected);
+  std::vector<std::pair<int, bool>> parts;
+  for (const Image& image : Only<Image>(events)) {
+    parts.emplace_back(image.part->frames, image.part->is_last);
+  }
+  EXPECT_THAT(parts, ElementsAre(std::pair(2, false), std::pair(2, false), std::pair(1, true)));
+  EXPECT_EQ(Only<Completed>(events).at(0).video_file.value().format, image::VideoFormat::kRaw);
+}
+
+TEST_F(VideoEngineTest, AFileThatBeginsWithItsSizeComesWhole) {
+  const std::vector<Event> events = RunOn(*engine_, VideoIn(image::VideoFormat::kWebp));
+  const std::vector<Image> parts = Only<Image>(events);
+  ASSERT_THAT(parts, SizeIs(1));
+  EXPECT_EQ(parts[0].part->frames, 5);
+  EXPECT_TRUE(parts[0].part->is_last);
+  EXPECT_EQ(parts[0].bytes.substr(8, 4), "WEBP");
+  EXPECT_EQ(engine_->graphs().memory().result_bytes, static_cast<int64_t>(parts[0].bytes.size()));
+}
+
+TEST_F(VideoEngineTest, SeveralVideosHaveAFileEach) {
+  GenerateSpec two = VideoIn(image::VideoFormat::kApng);
+  two.picture.num_images_per_prompt = 2;
+  GenerateSpec second = VideoIn(image::VideoFormat::kApng);
+  second.picture.seed = 8;
+  const auto files = VideoFilesOf(RunOn(*engine_, two));
+  ASSERT_THAT(files, SizeIs(2));
+  EXPECT_EQ(files.at(0), VideoFilesOf(RunOn(*engine_, VideoIn(image::VideoFormat::kApng))).at(0));
+  EXPECT_EQ(files.at(1), VideoFilesOf(RunOn(*engine_, second)).at(0));
+}
+
+TEST_F(VideoEngineTest, AFileSaysWhatMadeItAndItsSpeed) {
+  GenerateSpec spec = VideoIn(image::VideoFormat::kAvi);
+  EXPECT_THAT(
+      VideoFilesOf(RunOn(*engine_, spec)).at(0),
+      HasSubstr(
+          "Steps: 3, Sampler: Euler, Schedule type: Karras, CFG scale: 3, Seed: 7, Size: 64x64, "
+          "Min CFG scale: 1, Frames: 5, FPS: 7, Motion bucket: 127, Noise augmentation: 0.02, "
+          "Decode chunk: 2, Version: latentd"));
+  spec.video_file->embed_parameters = false;
+  const std::string without = VideoFilesOf(RunOn(*engine_, spec)).at(0);
+  EXPECT_THAT(without, ::testing::Not(HasSubstr("Seed")));
+  spec.video_file->quality = 5;
+  EXPECT_LT(VideoFilesOf(RunOn(*engine_, spec)).at(0).size(), without.size());
+  spec = VideoIn(image::VideoFormat::kY4m);
+  EXPECT_THAT(VideoFilesOf(RunOn(*engine_, spec)).at(0), HasSubstr(" F7:1 "));
+  spec.video_file->playback_fps = 12.5;
+  EXPECT_THAT(VideoFilesOf(RunOn(*engine_, spec)).at(0), HasSubstr(" F25:2 "));
+}
+
 TEST_F(VideoEngineTest, CountsWhatIsAskedForAgain) {
   GenerateSpec one = SmallVideo(), other = SmallVideo();
   EXPECT_EQ(ContentOf(one), ContentOf(other));
@@ -203,7 +282,7 @@ TEST_F(VideoEngineTest, CountsWhatIsAskedForAgain) {
   EXPECT_NE(ContentOf(one), ContentOf(other));
 }
 
-// A budget between what decoding eight frames at once needs, and four.
+// A budget between what decoding eight frames at once needs, and four; and the plans for it.
 class VideoRoomTest : public ::testing::Test {
  protected:
   VideoRoomTest()
@@ -277,6 +356,72 @@ TEST_F(VideoRoomTest, NamesTheChunkThatFitsForThoseThatWereTriedToo) {
                                                 HasSubstr("with decode_chunk_size 2")));
   EXPECT_THAT(GetFacts(admission_.CheckCold(*PlanWith(4))),
               ::testing::Contains(ErrorFact{"decode_chunk_size", "2"}));
+}
+
+// Threads that encode, and a job whose video becomes a file of eight frames.
+class VideoEncoderTest : public VideoRoomTest {
+ protected:
+  std::shared_ptr<Job> JobFor(image::VideoFormat format) {
+    GenerateSpec spec = SmallVideo();
+    spec.video_file = {.format = format, .embed_parameters = false};
+    return std::make_shared<Job>(1, PlanWith(8), std::move(spec), sink_, absl::InfinitePast());
+  }
+  static std::vector<image::Image> Frame(int number) {
+    image::Image frame{128, 128, std::vector<uint8_t>(size_t{128} * 128 * 3)};
+    for (size_t i = 0; i < frame.rgb.size(); ++i) {
+      frame.rgb[i] = static_cast<uint8_t>(i * (number + 3) / 7);
+    }
+    return {frame};
+  }
+  // As one thread writes it.
+  static std::string FileOf(image::VideoFormat format) {
+    auto writer =
+        image::MakeVideoWriter(format, {.width = 128, .height = 128, .frames = 8}).value();
+    for (int i = 0; i < 8; ++i) EXPECT_OK(writer->Add(Frame(i)));
+    return writer->Finish().value();
+  }
+
+  const std::shared_ptr<testing::RecordingSink> sink_ = std::make_shared<testing::RecordingSink>();
+  const std::shared_ptr<PictureBytes> bytes_ = std::make_shared<PictureBytes>(1 << 30, [] {});
+  metrics::Registry registry_;
+  EngineMetrics metrics_{registry_};
+  ThreadWatches watches_{SystemClock()};
+  absl::Notification complete_;
+  PictureEncoder encoder_{
+      /*threads=*/3,
+      EncodeImage,
+      {.is_wanted = [](const Job&) { return true; },
+       .fail = [](Job&, const absl::Status& status) { ADD_FAILURE() << status; },
+       .complete = [this](Job&) { complete_.Notify(); }},
+      bytes_,
+      watches_,
+      metrics_,
+      SystemClock()};
+};
+
+TEST_F(VideoEncoderTest, FramesOfAFileStayInOrder) {
+  const std::shared_ptr<Job> job = JobFor(image::VideoFormat::kY4m);
+  for (int i = 0; i < 8; ++i) encoder_.AddFrames(job, 0, 7, Frame(i), i);
+  complete_.WaitForNotification();
+  std::string file;
+  for (const Image& part : Only<Image>(sink_->events())) file += part.bytes;
+  EXPECT_EQ(file, FileOf(image::VideoFormat::kY4m));
+  EXPECT_EQ(MetricOf(registry_, metrics::kImages), 8);
+  EXPECT_EQ(MetricOf(registry_, metrics::kPixels), 8 * 128 * 128);
+}
+
+TEST_F(VideoEncoderTest, AFileCountsWhileItGrows) {
+  const std::shared_ptr<Job> job = JobFor(image::VideoFormat::kWebp);
+  int64_t held = 0;
+  for (int i = 0; i < 7; ++i) {
+    encoder_.AddFrames(job, 0, 7, Frame(i), i);
+    while (bytes_->unencoded() > 0) std::this_thread::yield();
+    EXPECT_GT(bytes_->results(), held);
+    held = bytes_->results();
+  }
+  EXPECT_THAT(Only<Image>(sink_->events()), SizeIs(0));
+  encoder_.Drop(*job);
+  while (bytes_->results() > 0) std::this_thread::yield();
 }
 
 }  // namespace

@@ -72,6 +72,38 @@ TEST_F(VideoCallTest, SendsFramesAsTheyCome) {
   EXPECT_EQ(spec.inputs->image, "image");
 }
 
+// The log line counts frames, however few parts they come in.
+TEST_F(VideoCallTest, SendsAFileAsItsPartsCome) {
+  v1::GenerateVideoRequest request = VideoRequest();
+  request.mutable_output()->set_file(v1::VIDEO_FORMAT_Y4M);
+  std::vector<v1::VideoEvent> events;
+  std::thread client([&] { EXPECT_TRUE(Draw(request, events).ok()); });
+  engine::Image part{.seed = 7, .size = {64, 32}, .bytes = std::string(kChunkBytes + 1, 'a')};
+  part.part = {.format = image::VideoFormat::kY4m, .video_frames = 5, .frames = 3};
+  engine_.Send(part);
+  part.part = {.format = image::VideoFormat::kY4m,
+               .video_frames = 5,
+               .offset = static_cast<int64_t>(part.bytes.size()),
+               .frames = 2,
+               .is_last = true};
+  part.bytes = "z";
+  engine_.Send(part);
+  engine_.Send(engine::Completed{.effective = {.video = pipeline::VideoSpec()},
+                                 .video_file = engine::VideoFile()});
+  client.join();
+  ASSERT_THAT(events, SizeIs(4));
+  std::string joined;
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(events[i].request_id(), "v");
+    EXPECT_EQ(events[i].video_chunk().offset(), static_cast<int64_t>(joined.size()));
+    joined += events[i].video_chunk().data();
+  }
+  EXPECT_EQ(joined, std::string(kChunkBytes + 1, 'a') + "z");
+  EXPECT_EQ(events[2].video_chunk().total_bytes(), static_cast<int64_t>(joined.size()));
+  EXPECT_EQ(events[3].completed().parameters().output().file(), v1::VIDEO_FORMAT_WEBP);
+  EXPECT_EQ(engine_.WaitForSpec().video_file.value().format, image::VideoFormat::kY4m);
+}
+
 TEST_F(VideoCallTest, TellsTheLimitsOfVideos) {
   v1::GenerateVideoRequest request = VideoRequest();
   request.set_width(63);

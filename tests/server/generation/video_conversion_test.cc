@@ -6,7 +6,11 @@
 
 #include <set>
 #include <string>
+#include <utility>
+#include <vector>
 
+#include "absl/strings/ascii.h"
+#include "core/image/video/video_format.h"
 #include "core/pipeline/spec/video_fields.h"
 #include "server/generation/field_conversion.h"
 #include "server/generation/outbox.h"
@@ -125,6 +129,78 @@ TEST(VideoConversionTest, WrongFormIsNamed) {
   EXPECT_THAT(fields, ElementsAre("request_id", "output.quality"));
 }
 
+v1::GenerateVideoRequest FileRequest(v1::VideoFormat format) {
+  v1::GenerateVideoRequest request;
+  request.mutable_output()->set_file(format);
+  return request;
+}
+
+std::vector<std::string> WrongFieldsOf(const v1::GenerateVideoRequest& request) {
+  std::vector<std::string> fields;
+  for (const FieldViolation& violation : ToSpec(request).violations) {
+    fields.push_back(violation.field);
+  }
+  return fields;
+}
+
+TEST(VideoConversionTest, AFileIsAnOutput) {
+  EXPECT_EQ(ToSpec(v1::GenerateVideoRequest()).spec.video_file, std::nullopt);
+  v1::GenerateVideoRequest request = FileRequest(v1::VIDEO_FORMAT_AVI);
+  const engine::VideoFile file = ToSpec(request).spec.video_file.value();
+  EXPECT_EQ(file.format, image::VideoFormat::kAvi);
+  EXPECT_EQ(file.quality, 90);
+  EXPECT_EQ(file.playback_fps, std::nullopt);
+  EXPECT_TRUE(file.embed_parameters);
+  request.mutable_output()->set_quality(40);
+  request.mutable_output()->set_playback_fps(12.5);
+  request.mutable_output()->set_embed_parameters(false);
+  EXPECT_THAT(WrongFieldsOf(request), IsEmpty());
+  engine::Completed completed{.video_file = ToSpec(request).spec.video_file};
+  Outbox outbox("id", {});
+  outbox.Add(std::move(completed), absl::UnixEpoch());
+  const v1::VideoOutput told =
+      ToVideoEvent(outbox.Next().value()).completed().parameters().output();
+  EXPECT_TRUE(MessageDifferencer::Equals(told, request.output())) << told.DebugString();
+}
+
+// All that a server says that it can be asked for is a format that it writes, by that name.
+TEST(VideoConversionTest, EveryFormatOfAFileIsKnown) {
+  const v1::GetVideoCapabilitiesResponse told = ToVideoProto(engine::Capabilities(), "");
+  EXPECT_THAT(told.frame_formats(),
+              ElementsAre(v1::FORMAT_PNG, v1::FORMAT_JPEG, v1::FORMAT_WEBP, v1::FORMAT_RAW_RGB8));
+  ASSERT_EQ(told.video_formats_size(), v1::VideoFormat_descriptor()->value_count() - 1);
+  for (const int format : told.video_formats()) {
+    const auto file = ToSpec(FileRequest(static_cast<v1::VideoFormat>(format))).spec.video_file;
+    ASSERT_TRUE(file);
+    const std::string name = absl::AsciiStrToUpper(image::TypeOf(file->format).name);
+    EXPECT_EQ(v1::VideoFormat_Name(format), "VIDEO_FORMAT_" + name);
+  }
+}
+
+TEST(VideoConversionTest, WrongOutputsAreNamed) {
+  v1::GenerateVideoRequest frames;
+  frames.mutable_output()->set_playback_fps(7);
+  frames.mutable_output()->set_embed_parameters(false);
+  EXPECT_THAT(WrongFieldsOf(frames), ElementsAre("output.playback_fps", "output.embed_parameters"));
+  v1::GenerateVideoRequest both = FileRequest(v1::VIDEO_FORMAT_WEBP);
+  both.mutable_output()->set_format(v1::FORMAT_PNG);
+  EXPECT_THAT(WrongFieldsOf(both), ElementsAre("output.format"));
+  v1::GenerateVideoRequest lossless = FileRequest(v1::VIDEO_FORMAT_APNG);
+  lossless.mutable_output()->set_quality(40);
+  EXPECT_THAT(WrongFieldsOf(lossless), ElementsAre("output.quality"));
+  v1::GenerateVideoRequest raw = FileRequest(v1::VIDEO_FORMAT_RAW);
+  raw.mutable_output()->set_playback_fps(7);
+  raw.mutable_output()->set_embed_parameters(true);
+  EXPECT_THAT(WrongFieldsOf(raw), ElementsAre("output.playback_fps", "output.embed_parameters"));
+  for (const double fps : {0.99, 60.5, -7.0}) {
+    v1::GenerateVideoRequest speed = FileRequest(v1::VIDEO_FORMAT_WEBP);
+    speed.mutable_output()->set_playback_fps(fps);
+    EXPECT_THAT(WrongFieldsOf(speed), ElementsAre("output.playback_fps")) << fps;
+  }
+  EXPECT_THAT(WrongFieldsOf(FileRequest(static_cast<v1::VideoFormat>(99))),
+              ElementsAre("output.file"));
+}
+
 class VideoEventTest : public ::testing::Test {
  protected:
   v1::VideoEvent EventOf(engine::Event event) {
@@ -172,6 +248,34 @@ TEST_F(VideoEventTest, AFrameComesInChunks) {
     EXPECT_EQ(chunk.data(), "");  // sent from where it is
   }
   EXPECT_FALSE(outbox_.Next());
+}
+
+// The first of two parts is larger than a chunk; the size is known with the last one.
+TEST_F(VideoEventTest, AFileComesInChunksOfItsParts) {
+  constexpr auto kFirst = static_cast<int64_t>(kChunkBytes) + 10;
+  engine::Image part{.index = 1, .seed = 9, .size = {64, 32}, .bytes = std::string(kFirst, 'x')};
+  part.part = {.format = image::VideoFormat::kApng, .video_frames = 5, .frames = 2};
+  outbox_.Add(part, absl::UnixEpoch());
+  part.bytes = "last";
+  part.part->offset = kFirst;
+  part.part->is_last = true;
+  outbox_.Add(std::move(part), absl::UnixEpoch());
+  std::vector<int64_t> offsets, totals;
+  while (const std::optional<OutgoingEvent> next = outbox_.Next()) {
+    const v1::VideoEvent event = ToVideoEvent(*next);
+    EXPECT_FALSE(event.has_frame_chunk());
+    const v1::VideoChunk& chunk = event.video_chunk();
+    EXPECT_EQ(chunk.video_index(), 1);
+    EXPECT_EQ(chunk.seed(), 9u);
+    EXPECT_EQ(chunk.mime_type(), "image/apng");
+    EXPECT_EQ(chunk.size().num_frames(), 5);
+    EXPECT_EQ(chunk.size().width(), 64);
+    EXPECT_EQ(chunk.data(), "");
+    offsets.push_back(chunk.offset());
+    totals.push_back(chunk.total_bytes());
+  }
+  EXPECT_THAT(offsets, ElementsAre(0, static_cast<int64_t>(kChunkBytes), kFirst));
+  EXPECT_THAT(totals, ElementsAre(0, 0, kFirst + 4));
 }
 
 TEST_F(VideoEventTest, CompletedSaysWhatWasUsed) {

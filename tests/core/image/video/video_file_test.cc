@@ -82,20 +82,6 @@ TEST(VideoFileTest, WritesRawFramesBehindEachOther) {
   EXPECT_EQ(WriteVideo(VideoFormat::kRaw, kSmall), expected);
 }
 
-// Not what strings grow to: as many bytes as there are.
-TEST(VideoFileTest, TakesTheMemoryOfAKnownSizeAtOnce) {
-  for (const VideoFormat format : {VideoFormat::kY4m, VideoFormat::kRaw}) {
-    const std::string file = WriteVideo(format, {.width = 33, .height = 21, .frames = 7});
-    EXPECT_EQ(file.capacity(), file.size());
-  }
-  if (!testing::RefusingHeap::Works()) return;
-  const testing::RefusingHeap heap(size_t{1} << 20);
-  const absl::Status status = CatchOutOfMemory([] {
-    return MakeVideoWriter(VideoFormat::kRaw, {.width = 512, .height = 512, .frames = 2}).status();
-  });
-  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
-}
-
 class EachVideoFormat : public ::testing::TestWithParam<VideoFormat> {
  protected:
   static std::unique_ptr<VideoWriter> Make(const VideoInfo& info = kSmall) {
@@ -115,6 +101,26 @@ TEST_P(EachVideoFormat, GivesTheSameBytesHoweverFramesArrive) {
     ASSERT_OK(writer->Add(absl::MakeConstSpan(frames).subspan(first), backwards));
     EXPECT_EQ(writer->Finish().value(), one_by_one) << first;
   }
+}
+
+TEST_P(EachVideoFormat, LetsGoOfWhatIsFinal) {
+  const std::vector<Image> frames = NumberedFrames(kSmall);
+  const bool leads_with_its_size =
+      GetParam() == VideoFormat::kWebp || GetParam() == VideoFormat::kAvi;
+  const std::unique_ptr<VideoWriter> writer = Make();
+  std::string file;
+  for (const Image& frame : frames) {
+    ASSERT_OK(writer->Add(frame));
+    const size_t held = writer->held_bytes();
+    const std::string taken = writer->Take();
+    EXPECT_EQ(taken.size(), leads_with_its_size ? 0 : held);
+    EXPECT_EQ(writer->held_bytes(), held - taken.size());
+    EXPECT_GT(held, 0u);
+    file += taken;
+  }
+  file += writer->Finish().value();
+  EXPECT_EQ(file, WriteVideo(GetParam(), kSmall));
+  EXPECT_EQ(writer->held_bytes(), 0u);
 }
 
 TEST_P(EachVideoFormat, WantsAllFramesAndNoMore) {
@@ -191,6 +197,7 @@ class Letters : public VideoContainer {
   Letters(uint64_t most, size_t count) : most_(most), count_(count) {}
 
   uint64_t MostBytes() const override { return most_; }
+  bool IsFinalAsAdded() const override { return false; }
   void Begin(std::string& file) const override { file = "<"; }
   absl::StatusOr<std::string> Encode(const Image& frame) const override {
     return std::string(count_, static_cast<char>('a' + frame.rgb[0]));
