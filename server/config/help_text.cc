@@ -44,11 +44,12 @@ What to serve
                           + between sizes; and residency: on_demand (default: loaded for its first request, while others
                           draw, and evicted where others need its memory), ready (from the start on) or pinned (stays).
                           Its precision is the base's. Without --base the first of these is drawn with by default
-  --video=DIR             a model of Stable Video Diffusion, a diffusers directory, which draws videos of images (latent
-                          animate); beside the others or alone. Behind the path may stand ,buckets=, of width, height and
-                          frames with + between them, such as 1024x576x25 (default: 1024x576 and 576x1024, of the frames
-                          that it was trained on), and ,decode-chunk=, frames that are decoded together where requests
-                          do not say (default: all). docs/video.md
+  --video=PATH            a model of Stable Video Diffusion, a diffusers directory or its single file, which draws videos
+                          of images (latent animate); beside the others or alone. Behind the path may stand ,buckets=,
+                          of width, height and frames with + between them, such as 1024x576x25 (default: 1024x576 and
+                          576x1024, of the frames that it was trained on), ,decode-chunk=, frames that are decoded
+                          together where requests do not say (default: all), and ,components-from=, a directory with what
+                          a file lacks. docs/video.md
   --variant=NAME          of directories: fp16 reads *.fp16.safetensors; without it: files without a suffix, else fp16
   --scheduler=NAME        the noise scheduler of requests that name none, such as euler, over the settings of the
                           checkpoint's (default: the checkpoint's own, where it is one that latentd has)

@@ -19,7 +19,7 @@ namespace {
 using pipeline::ModelSource;
 
 constexpr absl::string_view kVideoFlag = "video";
-constexpr absl::string_view kVideoKeys[] = {"buckets", "decode-chunk"};
+constexpr absl::string_view kVideoKeys[] = {"buckets", "components-from", "decode-chunk"};
 constexpr int kMostFrames = 128;
 
 // A comma that no key follows belongs to the path.
@@ -63,6 +63,11 @@ absl::StatusOr<pipeline::Size> ToVideoSize(absl::string_view text) {
 
 absl::Status SetVideo(const std::string& text, absl::string_view key, absl::string_view value,
                       ModelSource& model) {
+  if (key == "components-from") {
+    model.parts.components_from = std::string(value);
+    return value.empty() ? WrongValue(kVideoFlag, text, "with a value for components-from")
+                         : absl::OkStatus();
+  }
   if (key == "decode-chunk") {
     if (ReadFrames(value, model.decode_chunk)) return absl::OkStatus();
     return WrongValue(kVideoFlag, text, absl::StrCat("with decode-chunk=1 to ", kMostFrames));
@@ -85,8 +90,9 @@ absl::StatusOr<ModelSource> ToVideoModel(const std::string& text) {
       .name = std::string(kVideoFlag), .checkpoint = parts.front(), .draws_videos = true};
   if (model.checkpoint.empty()) {
     return WrongValue(kVideoFlag, text,
-                      "a folder of Stable Video Diffusion in the diffusers layout; behind it may "
-                      "stand ,buckets=1024x576x25+576x1024x25 and ,decode-chunk=7");
+                      "a folder of Stable Video Diffusion in the diffusers layout, or its single "
+                      "file; behind it may stand ,buckets=1024x576x25+576x1024x25, ,decode-chunk=7 "
+                      "and ,components-from=PATH");
   }
   for (size_t i = 1; i < parts.size(); ++i) {
     const size_t at = parts[i].find('=');

@@ -10,8 +10,10 @@ import zlib
 import grpc
 import PIL.Image
 
+import ldm_file
 import png
 import video_checkpoint
+import video_file
 from metrics import compilations
 from server_process import DEADLINE, Api, Server, facts, reason, violations
 from test_graphs import latent
@@ -400,6 +402,62 @@ class VideoTest(VideoTestCase):
                           (str(text), "--output=frames/", "--format=avi"), (str(text), "--output=-", "--json"),
                           (str(text), "--output=-", "-n2")):
             self.assertEqual(self.animate(*arguments)[0], 2, arguments)
+
+
+class SingleFileTest(VideoTestCase):
+    """The file that was published beside the folder."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.wide = video_checkpoint.write_checkpoint(cls.root / "wide", wide=True)
+        cls.cache = cls.root / "cache"
+
+    def frames_by(self, path, *settings):
+        flag = ",".join([f"--video={path}", f"buckets={video_checkpoint.BUCKET}", *settings])
+        server = Server(flag, demo=False, cache=self.cache).start()
+        self.addCleanup(server.kill)
+        api = Api(server.address)
+        self.addCleanup(api.close)
+        return frames_of(self.draw(api)), server
+
+    def refused(self, path, *settings):
+        server = Server(",".join([f"--video={path}", f"buckets={video_checkpoint.BUCKET}", *settings]), demo=False)
+        self.addCleanup(server.kill)
+        self.assertNotEqual(server.wait(), 0)
+        return server.log()
+
+    def test_it_draws_what_the_folder_draws(self):
+        drawn, _ = self.frames_by(self.wide)
+        self.assertEqual(len(drawn), 5)
+        file = video_file.write_video_file(self.wide, self.folder / "svd_xt.safetensors")
+        of_file, server = self.frames_by(file)
+        self.assertEqual(of_file, drawn)
+        self.assertIn("taken for 25", server.log())
+        lacking = video_file.write_video_file(self.wide, self.folder / "unet_and_vae.safetensors", image_encoder=False)
+        supplied, _ = self.frames_by(lacking, f"components-from={self.wide}")
+        self.assertEqual(supplied, drawn)
+        self.assertRegex(self.refused(lacking), "lacks image_encoder: --video=...,components-from=PATH")
+
+    def test_what_it_does_not_say_is_a_folders_to_say(self):
+        file = video_file.write_video_file(self.checkpoint, self.folder / "small.safetensors")
+        self.assertRegex(self.refused(file), "make no whole heads of .*components-from")
+        self.assertEqual(len(self.frames_by(file, f"components-from={self.checkpoint}")[0]), 5)
+
+    def test_a_file_that_is_not_whole_is_refused_by_name(self):
+        file = video_file.write_video_file(self.wide, self.folder / "broken.safetensors")
+        tensors = ldm_file.read(file)
+        name = "model.diffusion_model.input_blocks.1.1.time_pos_embed.0.weight"
+        del tensors[name]
+        ldm_file.write(file, tensors)
+        self.assertIn(name.removeprefix("model.diffusion_model."), self.refused(file))
+
+    def test_it_is_no_base(self):
+        file = video_file.write_video_file(self.wide, self.folder / "svd.safetensors")
+        server = Server(f"--base={file}", demo=False)
+        self.addCleanup(server.kill)
+        self.assertNotEqual(server.wait(), 0)
+        self.assertIn("give it as --video", server.log())
 
 
 class AloneTest(VideoTestCase):

@@ -33,10 +33,23 @@ def write_weights(file, shapes):
     file.write_bytes(len(text).to_bytes(8, "little") + text + b"".join(parts))
 
 
-def write_checkpoint(folder):
+def widen(described, shapes):
+    """Heads are as large as those of published checkpoints, and colours are weighed as theirs are: what a single file is taken
+    for that does not say so."""
+    unet = described["networks"]["unet"]
+    unet["block_out_channels"] = [2 * channels for channels in unet["block_out_channels"]]
+    described["networks"]["image_encoder"]["num_attention_heads"] = 1
+    described["feature_extractor"].pop("image_mean")
+    described["feature_extractor"].pop("image_std")
+    shapes["unet"] = {name: [size if size % 32 else 2 * size for size in shape] for name, shape in shapes["unet"].items()}
+
+
+def write_checkpoint(folder, wide=False):
     """As StableVideoDiffusionPipeline.save_pretrained does."""
     described = json.loads((GOLDEN / "checkpoints.json").read_text())[NAME]
     shapes = json.loads((GOLDEN / "checkpoints" / f"{NAME}.parameters.json").read_text())
+    if wide:
+        widen(described, shapes)
     folder.mkdir()
     (folder / "model_index.json").write_text(json.dumps(described["model_index"]))
     files = {"scheduler/scheduler_config.json": described["scheduler"],

@@ -109,6 +109,7 @@ absl::Status ReadColours(const nlohmann::json& config, const std::string& file, 
 absl::Status ReadPreprocessor(const Checkpoint& checkpoint, VideoConfigs& configs) {
   configs.image_mean = kClipMean;
   configs.image_std = kClipStd;
+  if (checkpoint.index() == checkpoint.path()) return absl::OkStatus();  // a single file
   const std::string file =
       absl::StrCat(checkpoint.path(), "/feature_extractor/preprocessor_config.json");
   const auto config = ReadJsonObject(file, kMaxPreprocessorBytes, checkpoint.reader());

@@ -1,5 +1,5 @@
 // The configurations of a Stable Video Diffusion checkpoint's components, read and held against
-// each other: img2vid, img2vid-xt and xt-1.1 in diffusers' folder format.
+// each other: img2vid, img2vid-xt and xt-1.1, in diffusers' folder format or the published file.
 #pragma once
 
 #include <array>

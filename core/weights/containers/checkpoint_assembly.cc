@@ -120,7 +120,8 @@ class Assembler {
 
  private:
   // True if the flag gives parts too: "--model=NAME=PATH,vae=PATH".
-  bool IsOfModelFlag() const { return absl::StartsWith(paths_.flag, "model="); }
+  bool IsOfModelFlag() const { return absl::StartsWith(paths_.flag, "model=") || IsOfVideos(); }
+  bool IsOfVideos() const { return paths_.flag == "video"; }
 
   // The flag that gives a part, as users write it.
   std::string PartFlag(absl::string_view part) const {
@@ -188,7 +189,8 @@ class Assembler {
 
   absl::Status ConfigureParts() {
     if (!own_.is_file) return absl::OkStatus();
-    for (const char* name : {"unet", "vae", "vae_tiny", "text_encoder", "text_encoder_2"}) {
+    for (const char* name :
+         {"unet", "vae", "vae_tiny", "text_encoder", "text_encoder_2", "image_encoder"}) {
       const auto part = own_.components.find(name);
       if (part == own_.components.end()) continue;
       if (absl::string_view(name) == "vae" && !HasSameLatents()) continue;
@@ -357,8 +359,9 @@ class Assembler {
             ? ""
             : absl::StrCat(", and ", paths_.components_from, " has none to supply"),
         ": ", OtherFlag(), "=PATH, another checkpoint of its family, supplies what is lacking",
-        paths_.flag == "refiner" ? ""
-                                 : absl::StrCat("; or one by one: ", absl::StrJoin(flags, ", ")),
+        paths_.flag == "refiner" || IsOfVideos()
+            ? ""
+            : absl::StrCat("; or one by one: ", absl::StrJoin(flags, ", ")),
         place.empty() ? "" : "; ", place));
   }
 

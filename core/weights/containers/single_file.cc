@@ -21,6 +21,8 @@
 #include "core/weights/containers/recognize/tiny_vae_part.h"
 #include "core/weights/containers/recognize/unet_part.h"
 #include "core/weights/containers/recognize/vae_part.h"
+#include "core/weights/containers/recognize/video_unet_part.h"
+#include "core/weights/containers/video_file.h"
 
 namespace latentd::weights {
 namespace {
@@ -349,6 +351,7 @@ absl::StatusOr<FilePart> RecognizeEncoder(const std::string& path, bool is_secon
 absl::StatusOr<SingleFile> RecognizeSingleFile(const std::string& path, const TensorMap& tensors,
                                                const Metadata& metadata, const SaidOfFile& said) {
   TensorMap bare = Unwrapped(tensors);
+  if (HasVideoUnet(bare)) return RecognizeVideoFile(path, bare);
   if (said.ema) {
     RETURN_IF_ERROR(CheckServed(path, bare));
     ASSIGN_OR_RETURN(bare, WithEmaWeights(path, bare));

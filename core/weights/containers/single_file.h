@@ -47,9 +47,10 @@ struct FilePart {
 };
 
 struct SingleFile {
-  std::string pipeline_class;                    // "StableDiffusionXLPipeline"
-  absl::btree_map<std::string, FilePart> parts;  // "unet", "vae", "text_encoder", "text_encoder_2"
-  std::string scheduler_config;                  // JSON
+  std::string pipeline_class;  // "StableDiffusionXLPipeline"
+  // "unet", "vae", "text_encoder", "text_encoder_2"; of videos "unet", "vae", "image_encoder".
+  absl::btree_map<std::string, FilePart> parts;
+  std::string scheduler_config;  // JSON
   // The end of a sentence, of how the network predicts: "the tensor v_pred".
   std::string prediction_decided_by;
   // Fields of a VAE's config.json that the family decides, as JSON: for one from elsewhere.

@@ -47,6 +47,14 @@ TEST(VideoFlagTest, TakesBucketsOfFramesAndAChunk) {
   EXPECT_EQ(model.decode_chunk, 7);
 }
 
+TEST(VideoFlagTest, AFileTakesTheRestFromAFolder) {
+  const ModelSource model = VideoOf("/svd.safetensors,components-from=/m,n,decode-chunk=7");
+  EXPECT_EQ(model.checkpoint, "/svd.safetensors");
+  EXPECT_EQ(model.parts.components_from, "/m,n");
+  EXPECT_EQ(model.decode_chunk, 7);
+  EXPECT_THAT(VideoErrorOf("/m,components-from="), HasSubstr("a value for components-from"));
+}
+
 TEST(VideoFlagTest, ACommaMayBelongToThePath) {
   EXPECT_EQ(VideoOf("/m,n,decode-chunk=2").checkpoint, "/m,n");
   EXPECT_EQ(VideoOf("/m,preset=x").checkpoint, "/m,preset=x");

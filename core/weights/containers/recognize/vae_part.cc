@@ -84,17 +84,32 @@ class VaeReading {
       : spelling_(SpellingOf(tensors)), reader_("the VAE", std::move(tensors)) {}
 
   absl::StatusOr<VaePart> Read(const std::string& path) && {
-    ReadSizes();
+    ReadSizes("decoder.conv_in.weight", /*dimension=*/1, /*moments=*/1);
     if (!reader_.has_mistakes()) {
       TakeEncoder();
       TakeDecoder();
       TakeQuantization();
     }
+    return std::move(*this).Finish(path);
+  }
+
+  absl::StatusOr<VaePart> ReadEncoder(const std::string& path) && {
+    for (const char* rest : {"decoder", "post_quant_conv"}) reader_.Ignore(rest);
+    ReadSizes("encoder.conv_out.weight", /*dimension=*/0, /*moments=*/2);
+    vae_.has_post_quant_conv = false;
+    if (!reader_.has_mistakes()) {
+      TakeEncoder();
+      TakeQuantization();
+    }
+    return std::move(*this).Finish(path);
+  }
+
+ private:
+  absl::StatusOr<VaePart> Finish(const std::string& path) && {
     ASSIGN_OR_RETURN(SourceMap sources, std::move(reader_).Finish(path));
     return VaePart{std::move(vae_), std::move(sources)};
   }
 
- private:
   std::string EncoderBlock(int64_t index) const {
     return absl::StrCat("encoder.", spelling_.down, ".", index);
   }
@@ -104,7 +119,8 @@ class VaeReading {
   }
   int64_t blocks() const { return std::ssize(vae_.channels); }
 
-  void ReadSizes() {
+  // Latent channels are a size of that tensor, divided by `moments`.
+  void ReadSizes(const std::string& of_latents, int dimension, int64_t moments) {
     const int64_t blocks = reader_.CountUnder(Dotted("encoder", spelling_.down));
     if (blocks < 1 || blocks > static_cast<int64_t>(kMostResolutions)) {
       reader_.Refuse(absl::StrCat("its encoder has ", blocks, " blocks"));
@@ -116,7 +132,7 @@ class VaeReading {
     }
     vae_.layers = reader_.CountUnder(Dotted(EncoderBlock(0), spelling_.down_layers));
     vae_.image_channels = reader_.Size("encoder.conv_in.weight", 1);
-    vae_.latent_channels = reader_.Size("decoder.conv_in.weight", 1);
+    vae_.latent_channels = reader_.Size(of_latents, dimension) / moments;
     vae_.has_quant_conv = reader_.HasUnder("quant_conv");
     vae_.has_post_quant_conv = reader_.HasUnder("post_quant_conv");
     vae_.has_attention = reader_.HasUnder(Dotted("encoder", spelling_.attention));
@@ -245,6 +261,10 @@ bool IsHalfVae(const PartTensors& tensors) {
 
 absl::StatusOr<VaePart> ReadVae(const std::string& path, PartTensors tensors) {
   return VaeReading(std::move(tensors)).Read(path);
+}
+
+absl::StatusOr<VaePart> ReadVaeEncoder(const std::string& path, PartTensors tensors) {
+  return VaeReading(std::move(tensors)).ReadEncoder(path);
 }
 
 std::string VaeSettings(const VaeDefaults& defaults) { return SettingsOf(defaults).dump(2); }

@@ -40,6 +40,9 @@ bool IsHalfVae(const PartTensors& tensors);
 // over.
 absl::StatusOr<VaePart> ReadVae(const std::string& path, PartTensors tensors);
 
+// The encoder and what quantises its result, of a VAE whose decoder is another's. Errors as above.
+absl::StatusOr<VaePart> ReadVaeEncoder(const std::string& path, PartTensors tensors);
+
 // Settings that no tensor tells: all VAEs of Stable Diffusion 1, 2 and XL have one architecture.
 // They are the UNet's family's.
 struct VaeDefaults {
