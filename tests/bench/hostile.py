@@ -113,7 +113,7 @@ class HttpMeasurement(Measurement):
 
     def crowd(self):
         self.connection.close()  # it may have been idle for long
-        return http_crowd.crowd(self.address)
+        return http_crowd.crowd(self.address, self.options.http_crowd)
 
 
 def percentile(seconds, share):
@@ -149,6 +149,7 @@ def parse():
     parser.add_argument("--pictures", type=int, default=100, help="in a round")
     parser.add_argument("--steps", type=int, default=1, help="of a picture")
     parser.add_argument("--http-rounds", type=int, default=3, help="likewise, over HTTP")
+    parser.add_argument("--http-crowd", type=float, default=1, help="share of the crowd over HTTP that is there")
     parser.add_argument("--only", choices=WAYS, help="of the ways in (default: all)")
     promises.add_server_flags(parser)
     return parser.parse_args()

@@ -1,7 +1,7 @@
 """A crowd of hostile clients of HTTP: plain sockets, since no client of HTTP does such things.
 
-As a program it is that crowd, until its standard input ends: http_crowd.py ADDRESS. Says how many connections there are once all have
-been made. Those that the server closes, since they take too long, are made again."""
+As a program it is that crowd, or this share of it, until its standard input ends: http_crowd.py ADDRESS SHARE. Says how many
+connections there are once all have been made. Those that the server closes, since they take too long, are made again."""
 
 import collections
 import contextlib
@@ -19,9 +19,11 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "integratio
 from hostile_clients import allow_descriptors  # noqa: E402
 
 IDLE, CRAWLING, NOT_READING = 10_000, 1_000, 1_000  # clients of each kind
+PICTURES = 50  # those of the last kind that ask for a picture; the others ask for the page's files
 HOSTS = [f"127.0.0.{host}" for host in range(2, 10)]  # the crowd's; a host has ports for some of them only
 AT_ONCE = 16  # pictures that are asked for and not drawn yet: beyond its queue the server would refuse them
 PICTURE = json.dumps({"prompt": "a", "size": "256x256", "num_inference_steps": 1, "guidance_scale": 0}).encode()
+FILES = 200  # that one of the others asks for without reading them, 1 MB together
 SMALL_BUFFER, SMALL_SEGMENT = 4096, 536  # the kernel takes little of an answer that is not read
 
 _hosts = itertools.cycle(HOSTS)
@@ -100,7 +102,11 @@ class Crawler(Client):
 
 
 class NotReading(Client):
-    """Asks for a picture, and takes nothing of it: it looks at the first bytes without taking them."""
+    """Takes nothing of what it asks for: it looks at the first bytes without taking them."""
+
+    def __init__(self, crowd, words):
+        self.words = words
+        super().__init__(crowd)
 
     def set_up(self):
         super().set_up()
@@ -108,35 +114,37 @@ class NotReading(Client):
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, SMALL_SEGMENT)
 
     def begin(self):
-        self.send(head("POST", "/v1/images/generations", len(PICTURE)) + PICTURE)
+        self.send(self.words)
 
     def readable(self):
         with contextlib.suppress(OSError):
             if self.socket.recv(12, socket.MSG_PEEK) == b"HTTP/1.1 200":
                 self.crowd.selector.unregister(self.socket)
-                self.crowd.drawn += 1
+                self.crowd.answered += 1
                 return
         self.close()
         self.connect()
 
 
 class Crowd:
-    def __init__(self, address):
+    def __init__(self, address, share):
         host, port = address.rsplit(":", 1)
         self.address = (host, int(port))
         self.selector = selectors.DefaultSelector()
-        self.drawn = 0
+        self.idle, self.crawling, self.not_reading, self.pictures = (
+            max(1, int(share * count)) for count in (IDLE, CRAWLING, NOT_READING, PICTURES))
+        self.answered = 0
         self.clients = []
 
     def __enter__(self):
-        not_reading = []
-        while self.drawn < NOT_READING:
-            while len(not_reading) < min(NOT_READING, self.drawn + AT_ONCE):
-                not_reading.append(NotReading(self))
+        picture = head("POST", "/v1/images/generations", len(PICTURE)) + PICTURE
+        files = head("GET", "/page/page.css") * FILES
+        while self.answered < self.not_reading:
+            while len(self.clients) < min(self.not_reading, self.answered + AT_ONCE):
+                self.clients.append(NotReading(self, picture if len(self.clients) < self.pictures else files))
             self.look(0.1)
-        self.clients = not_reading
-        self.clients += [Kept(self) if i % 2 else Client(self) for i in range(IDLE)]
-        self.crawlers = collections.deque(Crawler(self, in_body=i % 2 == 1) for i in range(CRAWLING))
+        self.clients += [Kept(self) if i % 2 else Client(self) for i in range(self.idle)]
+        self.crawlers = collections.deque(Crawler(self, in_body=i % 2 == 1) for i in range(self.crawling))
         self.clients += self.crawlers
         return self
 
@@ -153,7 +161,7 @@ class Crowd:
             while due <= time.monotonic():  # each crawls once a second
                 self.crawlers[0].crawl()
                 self.crawlers.rotate(-1)
-                due += 1 / CRAWLING
+                due += 1 / self.crawling
 
     def __exit__(self, *_):
         for client in self.clients:
@@ -161,9 +169,9 @@ class Crowd:
 
 
 @contextlib.contextmanager
-def crowd(address):
+def crowd(address, share):
     """All of them at once, in a process of their own, which takes no time of this one's."""
-    process = subprocess.Popen([sys.executable, __file__, address], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen([sys.executable, __file__, address, str(share)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout.readline(), "the crowd has ended"
         yield
@@ -173,9 +181,10 @@ def crowd(address):
         process.stdout.close()
 
 
-def main(address):
-    allow_descriptors(IDLE + CRAWLING + NOT_READING + 100)
-    with Crowd(address) as everybody:
+def main(address, share):
+    share = float(share)
+    allow_descriptors(int(share * (IDLE + CRAWLING + NOT_READING)) + 200)
+    with Crowd(address, share) as everybody:
         print(len(everybody.clients), flush=True)
         everybody.run(sys.stdin)
 

@@ -84,7 +84,7 @@ def percentile(seconds, share):
 
 
 def base64_seconds(picture):
-    """What encoding takes here, median."""
+    """Seconds that encoding takes here, median."""
     seconds = []
     for _ in range(21):
         start = time.perf_counter()

@@ -48,7 +48,7 @@ class ScriptedWire final : public Wire {
   void Arm(absl::Duration, Handler) override {}
   void Disarm() override {}
   void SayGoodbye() override {}
-  // What is being read comes to its end.
+  // Ends reads that are under way.
   void Close() override {
     closed_ = true;
     if (auto read = std::exchange(head_is_read_, nullptr)) Post([read] { read(Outcome::kGone); });

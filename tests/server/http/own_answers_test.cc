@@ -102,7 +102,7 @@ TEST_F(OwnAnswersTest, GraphsHaveWhatTheyCost) {
   EXPECT_EQ(said["graphs"][0]["compile_time"], "1.500s");
 }
 
-// What may wait for a disk, by its path; here it waits for the test.
+// Answers that may wait for a disk, by their paths; here they wait for the test.
 class ListingTest : public OwnAnswersTest, public ::testing::WithParamInterface<const char*> {
  protected:
   ListingTest() {
