@@ -65,7 +65,7 @@ absl::Status CheckFrames(const pipeline::ModelTable& table, const std::vector<Mo
   for (const ModelBucket& bucket : asked) {
     const pipeline::ModelRow& model = table[bucket.model];
     if (model.draws_videos == (bucket.size.frames > 1)) continue;
-    if (absl::c_linear_search(model.buckets, bucket.size)) continue;  // of videos of one frame
+    if (absl::c_linear_search(model.buckets, bucket.size)) continue;  // a video of one frame
     return InvalidFields(
         {{"selector.buckets",
           absl::StrCat(pipeline::SizeText(bucket.size), ": ", model.name,

@@ -19,11 +19,11 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "integratio
 from hostile_clients import allow_descriptors  # noqa: E402
 
 IDLE, CRAWLING, NOT_READING = 10_000, 1_000, 1_000  # clients of each kind
-PICTURES = 50  # those of the last kind that ask for a picture; the others ask for the page's files
+PICTURES = 50  # as many of the last kind ask for a picture; the others ask for the page's files
 HOSTS = [f"127.0.0.{host}" for host in range(2, 10)]  # the crowd's; a host has ports for some of them only
 AT_ONCE = 16  # pictures that are asked for and not drawn yet: beyond its queue the server would refuse them
 PICTURE = json.dumps({"prompt": "a", "size": "256x256", "num_inference_steps": 1, "guidance_scale": 0}).encode()
-FILES = 200  # that one of the others asks for without reading them, 1 MB together
+FILES = 200  # one of the others asks for so many without reading them, 1 MB together
 SMALL_BUFFER, SMALL_SEGMENT = 4096, 536  # the kernel takes little of an answer that is not read
 
 _hosts = itertools.cycle(HOSTS)
