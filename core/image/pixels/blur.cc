@@ -11,7 +11,7 @@ namespace latentd::image {
 namespace {
 
 constexpr int kPasses = 3;
-constexpr int kFractionBits = 24;  // a weight has so many
+constexpr int kFractionBits = 24;  // weights' bits after the point
 
 // A window around a pixel: so many whole ones on each side, and a part of the next.
 struct Window {

@@ -7,7 +7,7 @@
 
 namespace latentd::image {
 
-// Takes the nearest pixel of the edge for those outside. A radius of 0 gives an exact copy.
+// Outside of the image lies the nearest pixel of its edge. A radius of 0 gives an exact copy.
 // INVALID_ARGUMENT for a radius outside 0..kMaxSide, or a malformed image. Thread-safe.
 absl::StatusOr<Image> GaussianBlur(const Image& image, int radius);
 

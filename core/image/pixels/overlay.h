@@ -14,9 +14,9 @@ namespace latentd::image {
 // Immutable, and thread-safe.
 class Overlay {
  public:
-  // Takes an image of which `box` is drawn anew. `mask` is grey, a byte for
-  // each pixel of the image: white is as drawn, black as in the image, and what lies between is
-  // mixed. REQUIRES: the box lies in the image, and all of the mask that is not black in the box.
+  // The part of the image in `box` is drawn anew. `mask` is grey, a byte for each pixel of the
+  // image: white is as drawn, black as in the image, and what lies between is mixed. REQUIRES: the
+  // box lies in the image, and all of the mask that is not black in the box.
   Overlay(Image image, std::vector<uint8_t> mask, const Box& box);
 
   // The whole image, with `drawn` in the box: resized to it where it has another size (diffusers'
@@ -28,7 +28,7 @@ class Overlay {
 
  private:
   Image image_;
-  std::vector<uint8_t> kept_;  // how much of the image is there, for each pixel of the box
+  std::vector<uint8_t> kept_;  // how much of the image is in each pixel of the box
   Box box_;
 };
 

@@ -27,7 +27,7 @@ using ::latentd::testing::StatusIs;
 using ::testing::HasSubstr;
 
 constexpr auto kInvalidHere = absl::StatusCode::kInvalidArgument;
-constexpr int kSide = 64;  // pictures of overlays have it
+constexpr int kSide = 64;  // pictures' of overlays
 
 Image Picture() { return Decode(ReadPicture("lanczos.png")).value(); }
 Image Square(const std::string& name) { return {kSide, kSide, ReadRgb(name)}; }
