@@ -9,7 +9,7 @@
 //   conv2d_epilogue   conv2d, [add residual], [activation]      at least one of the two
 //   linear_epilogue   linear, [add residual], [activation]      at least one of the two
 //   f8_linear_epilogue  f8_linear, [add residual], [activation]   at least one of the two
-//   linear_geglu      linear, geglu
+//   linear_geglu      linear, [low_rank that reads the same x], geglu
 //   layer_norm_f8     layer_norm, quantize
 //   geglu_f8          geglu, quantize
 //   attention_f8      attention, quantize

@@ -13,7 +13,7 @@ enum class Kernel : uint8_t {
   kConvolution,          // x, weight, bias or absent, residual or absent; images NHWC
   kUpsampleConvolution,  // x before upsampling, weight, bias or absent; images NHWC
   kLinear,               // x, weight, bias or absent, residual or absent
-  kLinearGeglu,          // x, weight, bias or absent
+  kLinearGeglu,          // x, weight, bias or absent; of a path down, up, slot, scale too
   kMatmul,               // a, b
   kAttention,            // query, key, value
   kAttentionF8,          // query, key, value, scale
