@@ -19,6 +19,7 @@ constexpr char kHelp[] = R"(latent asks a latentd server for pictures.
 
   latent generate PROMPT     draw: latent generate "a large yellow star on a purple background"
   latent encode PROMPT       what a prompt is encoded to, as a file of embeddings
+  latent animate IMAGE       a video that begins with an image
   latent compare A B PROMPT  how alike two servers draw, such as one in fp8 and one in bf16
   latent capabilities        what the server has and which values it takes
   latent health              whether it serves; --wait 60s waits until it does
