@@ -34,7 +34,7 @@ struct Layer {
   int64_t in, out;
 };
 
-// Of lines that are no whole words, and of such for which a GPU can have other kernels.
+// Layers with lines that are no whole words, and with such for which a GPU can have other kernels.
 constexpr Layer kLayers[] = {{45, 51}, {352, 96}};
 
 // Inputs of a path's graph, in the order of its ports.

@@ -126,7 +126,7 @@ class Matcher {
   }
 
  private:
-  // Of a path beside a linear: what it reads but its base and the linear's x.
+  // Takes from a path beside a linear what it reads but its base and the linear's x.
   bool TakePath(const Node& path, FusedMatch& match) {
     if (inputs_[path.operands[1]] != match.operands[0]) return false;
     for (auto operand = path.operands.begin() + 2; operand != path.operands.end(); ++operand) {

@@ -56,7 +56,7 @@ __device__ inline void MultiplyWords(const uint4& upper, const uint4& lower, con
   Multiply<T>(second, column.z, column.w, sums);
 }
 
-// Of kColumns results, the one that is column `group` of a warp's tile. So a thread's sums of all
+// Result, of kColumns, that is column `group` of a warp's tile. So a thread's sums of all
 // tiles are eight results beside each other: column j of tile n is result 8 (j / 2) + 2 n + j % 2.
 __device__ inline int ResultOf(int tile, int group) {
   return 8 * (group / 2) + 2 * tile + group % 2;

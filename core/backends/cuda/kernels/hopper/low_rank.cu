@@ -26,7 +26,7 @@ constexpr int kUnrolled = 3;                    // pieces of a part's depth that
 constexpr int kMostGroups = 10;                 // kColumns results each, of a block
 constexpr int kWarpGroups = kMostGroups / 2;
 constexpr int kPitch = kColumns + 8;          // keeps the lines of a store in different banks
-constexpr int kWords = kColumns / kWordSize;  // of a line of ranks
+constexpr int kWords = kColumns / kWordSize;  // a line of ranks has so many
 
 // A block's memory. `parts` are those of a cluster's sums that it adds up: of the lines whose
 // number is the block's.
@@ -130,7 +130,7 @@ __device__ inline void SendSums(const Work& work, const float (&sums)[kTiles][4]
   }
 }
 
-// What a thread has of the block's lines for each rank: two ranks of a line.
+// Part of a thread in the block's lines for each rank: two ranks of a line.
 struct HiddenPair {
   int line, column;
   uint32_t values;
