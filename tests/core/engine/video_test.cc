@@ -261,7 +261,7 @@ TEST_F(VideoEngineTest, AFileSaysWhatMadeItAndItsSpeed) {
   EXPECT_THAT(
       VideoFilesOf(RunOn(*engine_, spec)).at(0),
       HasSubstr(
-          "Steps: 3, Sampler: Euler, Schedule type: Karras, CFG scale: 3, Seed: 7, Size: 64x64, "
+          "Steps: 3, Sampler: Euler, CFG scale: 3, Seed: 7, Size: 64x64, "
           "Min CFG scale: 1, Frames: 5, FPS: 7, Motion bucket: 127, Noise augmentation: 0.02, "
           "Decode chunk: 2, Version: latentd"));
   spec.video_file->embed_parameters = false;
