@@ -11,6 +11,7 @@
 #include "absl/time/time.h"
 #include "core/engine/engine.h"
 #include "latent/v1/admin.grpc.pb.h"
+#include "server/admin/operator_check.h"
 #include "server/calls/watches.h"
 #include "server/process/memory/client_memory.h"
 

@@ -24,7 +24,8 @@ v1::GraphResult ToProto(const engine::EntryResult& result) {
   proto.set_id(result.id);
   proto.set_model(result.model);
   proto.set_component(result.component);
-  if (result.bucket != pipeline::Size()) *proto.mutable_bucket() = ToBucketSize(result.bucket);
+  if (result.bucket != pipeline::Size())
+    *proto.mutable_bucket() = generation::ToBucketSize(result.bucket);
   if (!result.status.ok()) *proto.mutable_error() = ToError(result.status);
   proto.set_unused(result.unused);
   return proto;
