@@ -20,7 +20,7 @@ void CheckVideoOutput(const latent::v1::VideoOutput& output,
 // Nothing: each frame becomes a file. REQUIRES: nothing is wrong with `output`, values of enums
 // included; else any of them.
 std::optional<engine::VideoFile> ToVideoFile(const latent::v1::VideoOutput& output);
-// The same back, with every default that the format has.
+// The same back, with every default that the format has; playback_fps unset: the video's fps.
 latent::v1::VideoOutput ToVideoOutput(const engine::VideoFile& file);
 
 // A chunk from the byte `offset` of the part on, without its data. REQUIRES: `image` is a part.

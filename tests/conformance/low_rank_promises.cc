@@ -28,14 +28,14 @@ using graph::GraphBuilder;
 using graph::Rate;
 using graph::Value;
 
-constexpr int64_t kLines = 37, kSlots = 3, kRank = 5;
+constexpr int64_t kLines = 37, kSlots = 3;
 
 struct Layer {
-  int64_t in, out;
+  int64_t in, out, rank;
 };
 
 // Layers with lines that are no whole words, and with such for which a GPU can have other kernels.
-constexpr Layer kLayers[] = {{45, 51}, {352, 96}};
+constexpr Layer kLayers[] = {{45, 51, 5}, {352, 96, 8}, {64, 1312, 24}};
 
 // Inputs of a path's graph, in the order of its ports.
 struct PathInputs {
@@ -57,10 +57,10 @@ PathInputs InputsOf(DType dtype, const Layer& layer, const std::vector<int64_t>&
   const auto rows = static_cast<int64_t>(slots.size());
   return {.base = RandomOperand("base", dtype, {rows, kLines, layer.out}),
           .x = RandomOperand("x", dtype, {rows, kLines, layer.in}),
-          .down = RandomOperand("down", dtype, {kSlots, kRank, layer.in}),
-          .up = RandomOperand("up", dtype, {kSlots, layer.out, kRank}),
+          .down = RandomOperand("down", dtype, {kSlots, layer.rank, layer.in}),
+          .up = RandomOperand("up", dtype, {kSlots, layer.out, layer.rank}),
           .slot = SlotsOf(slots),
-          .scale = RandomOperand("scales", DType::kF32, {rows, kRank})};
+          .scale = RandomOperand("scales", DType::kF32, {rows, layer.rank})};
 }
 
 absl::StatusOr<Buffer> RunPath(Backend& backend, const PathInputs& inputs) {
@@ -127,11 +127,12 @@ void ExpectZerosChangeNothing(Backend& backend, DType dtype, const Layer& layer)
   const PathInputs inputs = InputsOf(dtype, layer, {2, 0, 1});
   ASSERT_OK_AND_ASSIGN(const Buffer y, RunPath(backend, inputs));
   for (const int64_t rank : {8, 16, 33, 64}) {
+    if (rank < layer.rank) continue;
     PathInputs padded = inputs;
     padded.down =
-        WithZeros(inputs.down, kRank * layer.in, rank * layer.in, {kSlots, rank, layer.in});
-    padded.up = WithZeros(inputs.up, kRank, rank, {kSlots, layer.out, rank});
-    padded.scale = WithZeros(inputs.scale, kRank, rank, {3, rank});
+        WithZeros(inputs.down, layer.rank * layer.in, rank * layer.in, {kSlots, rank, layer.in});
+    padded.up = WithZeros(inputs.up, layer.rank, rank, {kSlots, layer.out, rank});
+    padded.scale = WithZeros(inputs.scale, layer.rank, rank, {3, rank});
     ASSERT_OK_AND_ASSIGN(const Buffer same, RunPath(backend, padded));
     EXPECT_TRUE(AreSameBytes(same, y)) << rank;
   }

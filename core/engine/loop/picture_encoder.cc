@@ -67,11 +67,16 @@ void PictureEncoder::AddFrames(const std::shared_ptr<Job>& job, int index, uint6
     return;
   }
   const bool is_last = first + static_cast<int>(frames.size()) == job->plan->executed_size.frames;
+  // A job that ended meanwhile, or for which there is no memory here, closes no file of its own.
+  bool has_added = false;
+  const absl::Cleanup close = [&] {
+    if (!has_added || is_last || !owner_.is_wanted(*job)) CloseVideos(*job, index);
+  };
   added.video = VideoOf(*job, index, seed);
   added.drawn = std::make_shared<const DrawnPicture>(std::move(frames));
   Encoder& encoder = added.video->encoder;
   Add(encoder, std::move(added));
-  if (is_last) CloseVideos(*job, index);
+  has_added = true;
 }
 
 std::shared_ptr<PictureEncoder::Video> PictureEncoder::VideoOf(const Job& job, int index,
@@ -153,7 +158,15 @@ absl::StatusOr<Image> PictureEncoder::Encoded(const Added& added) const {
   const image::RunParts run_parts = [this](int count, absl::FunctionRef<void(int)> part) {
     RunParts(count, part);
   };
-  if (added.video != nullptr) return added.video->file.Add(drawn.frames, run_parts);
+  if (added.video != nullptr) {
+    // A frame takes its time, however many there are of a chunk.
+    return added.video->file.Add(drawn.frames, [&](int count, absl::FunctionRef<void(int)> part) {
+      run_parts(count, [&](int i) {
+        const ThreadWatch::Activity encodes(added.video->encoder.watch, "encoding a picture");
+        part(i);
+      });
+    });
+  }
   if (drawn.latents.has_memory()) {
     return LatentsImage(*added.job, added.index, added.seed, drawn.latents);
   }

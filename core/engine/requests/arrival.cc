@@ -87,6 +87,10 @@ uint64_t ContentOf(const GenerateSpec& spec) {
   const image::EncodeOptions& output = spec.output;
   uint64_t content = absl::HashOf(output.format, output.quality, output.embed_parameters,
                                   asked.scheduler.config, Hashable(asked.output_embeds));
+  if (const auto& file = spec.video_file) {
+    content = absl::HashOf(content, file->format, file->quality, file->playback_fps,
+                           file->embed_parameters);
+  }
   if (spec.inputs != nullptr) content = ContentOf(*spec.inputs, content);
   AddFields(asked.video ? pipeline::VideoFields() : pipeline::Fields(), asked, content);
   return content;

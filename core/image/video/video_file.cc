@@ -63,14 +63,15 @@ absl::Status VideoWriter::Add(absl::Span<const Image> frames, const RunParts& ru
   run_parts(static_cast<int>(frames.size()), [&](int i) {
     encoded[i] = CatchOutOfMemory([&] { return container_->Encode(frames[i]); });
   });
-  return Append(encoded);
+  return Append(absl::MakeSpan(encoded));
 }
 
-absl::Status VideoWriter::Append(absl::Span<const absl::StatusOr<std::string>> encoded) {
+absl::Status VideoWriter::Append(absl::Span<absl::StatusOr<std::string>> encoded) {
   absl::Cleanup undo = [this, bytes = file_.size()] { file_.resize(bytes); };
   for (size_t i = 0; i < encoded.size(); ++i) {
     RETURN_IF_ERROR(encoded[i].status());
     container_->Append(added_ + static_cast<int>(i), *encoded[i], file_);
+    encoded[i] = std::string();  // its memory
     if (file_.size() <= container_->MostBytes()) continue;
     return absl::InvalidArgumentError(absl::StrCat("a video of ", SizeText(info_), " with ",
                                                    info_.frames, " frames is too large for ",

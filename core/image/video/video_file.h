@@ -41,7 +41,7 @@ class VideoWriter {
   std::string Take();
 
   // Bytes that it holds.
-  size_t held_bytes() const { return file_.size(); }
+  size_t held_bytes() const { return file_.capacity(); }
 
   // The file behind what was taken of it, which this holds no longer. FAILED_PRECONDITION: frames
   // are missing, or it is finished.
@@ -49,7 +49,7 @@ class VideoWriter {
 
  private:
   absl::Status CheckFrames(absl::Span<const Image> frames) const;
-  absl::Status Append(absl::Span<const absl::StatusOr<std::string>> encoded);
+  absl::Status Append(absl::Span<absl::StatusOr<std::string>> encoded);
 
   const VideoFormat format_;
   const VideoInfo info_;

@@ -151,11 +151,12 @@ class Assembler {
 
   // A refiner may take a base's parts. Where no class is said, the parts tell by their shapes.
   absl::Status CheckOtherFamily() const {
-    const auto is_xl = [](const CheckpointContents& contents) {
-      return absl::StartsWith(contents.pipeline_class, "StableDiffusionXL");
+    const auto family = [](const CheckpointContents& contents) {
+      return std::make_pair(absl::StartsWith(contents.pipeline_class, "StableDiffusionXL"),
+                            absl::StartsWith(contents.pipeline_class, "StableVideoDiffusion"));
     };
     if (own_.pipeline_class.empty() || other_.pipeline_class.empty() ||
-        is_xl(own_) == is_xl(other_)) {
+        family(own_) == family(other_)) {
       return absl::OkStatus();
     }
     return absl::InvalidArgumentError(absl::StrCat(

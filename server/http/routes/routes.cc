@@ -57,10 +57,12 @@ Route Draw(std::string path, std::function<std::unique_ptr<Dialect>()> dialect) 
           .dialect = std::move(dialect)};
 }
 
-Answer Probe(const std::string& why_not) {
+// Reasons quote drivers and name files.
+Answer Probe(const std::string& why_not, const Caller& caller) {
+  const std::string said = why_not.empty() ? "ok" : caller.is_operator ? why_not : "not ready";
   return {.code = why_not.empty() ? 200 : 503,
           .content_type = "text/plain; charset=utf-8",
-          .body = AnswerBody(ToUtf8(why_not.empty() ? "ok\n" : absl::StrCat(why_not, "\n")))};
+          .body = AnswerBody(ToUtf8(absl::StrCat(said, "\n")))};
 }
 
 // Names the API of all routes from that on.
@@ -70,22 +72,27 @@ void NameApi(const char* api, size_t first, Routes& routes) {
 
 void AddProbes(const process::Health& health, Routes& routes) {
   for (const char* path : {"/healthz", "/v2/health/live"}) {
-    routes.push_back(
-        Get(path, [&](const auto&, const auto&) { return Probe(health.WhyNotAlive()); }));
+    routes.push_back(Get(path, [&](const auto&, const Caller& caller) {
+      return Probe(health.WhyNotAlive(), caller);
+    }));
   }
   for (const char* path : {"/readyz", "/v2/health/ready"}) {
-    routes.push_back(
-        Get(path, [&](const auto&, const auto&) { return Probe(health.WhyNotReady()); }));
+    routes.push_back(Get(path, [&](const auto&, const Caller& caller) {
+      return Probe(health.WhyNotReady(), caller);
+    }));
   }
   for (Route& route : routes) route.open_to_all = true;
 }
 
 // Runtimes take the list for a sign of readiness.
-Answer ListModels(const engine::Engine& engine, const process::Health& health) {
+Answer ListModels(const engine::Engine& engine, const process::Health& health,
+                  const Caller& caller) {
   const std::string why_not = health.WhyNotReady();
   if (why_not.empty()) return Say(ModelList(ServedBy(engine)));
   return OpenAiRefusal(WithRetryDelay(
-      WithReason(absl::UnavailableError(absl::StrCat("not ready: ", why_not)), "LOADING"),
+      WithReason(absl::UnavailableError(caller.is_operator ? absl::StrCat("not ready: ", why_not)
+                                                           : "not ready"),
+                 "LOADING"),
       absl::Seconds(2)));
 }
 
@@ -105,8 +112,9 @@ void AddOpenAi(const std::string& prefix, engine::Engine& engine, const process:
   images("edits", ImagesRoute::kEdits);
   images("variations", ImagesRoute::kVariations);
   const std::string models = absl::StrCat(prefix, "/models");
-  routes.push_back(
-      Get(models, [&](const auto&, const auto&) { return ListModels(engine, health); }));
+  routes.push_back(Get(models, [&](const auto&, const Caller& caller) {
+    return ListModels(engine, health, caller);
+  }));
   routes.push_back(Get(models + "/*", [&engine, models](const Request& request, const auto&) {
     return ShowModel(engine, absl::string_view(request.path).substr(models.size() + 1));
   }));
