@@ -38,8 +38,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (!tensors.ok()) return 0;
   const AdapterKind kind = adapters::KindOf(*tensors);
   const std::string why = adapters::WhyNotServed(kind, *tensors);
-  const bool is_served = kind == AdapterKind::kLora || kind == AdapterKind::kTextualInversion;
-  Demand(why.empty() == is_served);
+  // Some ControlNets are not served.
+  if (kind == AdapterKind::kUnknown) Demand(!why.empty());
+  if (kind != AdapterKind::kUnknown && kind != AdapterKind::kControlNet) Demand(why.empty());
   adapters::DigestOf({.path = "fuzzed", .tensors = *tensors, .metadata = {}});
   if (kind != AdapterKind::kTextualInversion) return 0;
   const auto embedding = adapters::ReadEmbedding("fuzzed", *tensors);

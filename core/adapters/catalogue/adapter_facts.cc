@@ -65,7 +65,7 @@ void AddSaid(const std::string& text, AdapterFacts& facts) {
     if (words.size() <= kMostTextBytes) facts.trigger_phrase = DisplayedText(words);
   }
   const auto preset = said->find("preset");
-  if (preset != said->end()) {
+  if (preset != said->end() && !preset->is_null()) {
     // Another value is no preset's name either, and is reported as it is.
     facts.preset = preset->is_string() ? preset->get<std::string>() : preset->dump();
   }

@@ -259,6 +259,7 @@ Catalogue::SharedEntry Catalogue::Read(const FoundAdapter& found, const SharedEn
   }
   AddSaid(folder_.said(found.path), facts);
   CheckPreset(facts);
+  if (!facts.is_served()) entry->words.clear();
   // Data that was read is of the stamp if it is the file's before and after.
   const absl::StatusOr<std::string> now = folder_.stamp(found.path);
   if (!now.ok() || *now != found.stamp) facts.stamp.clear();

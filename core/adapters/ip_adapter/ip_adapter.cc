@@ -22,11 +22,13 @@ using networks::IpAdapterConfig;
 
 constexpr size_t kMostConfigBytes = size_t{1} << 20;
 constexpr absl::string_view kTensorFiles[] = {"model.safetensors", "model.fp16.safetensors"};
-constexpr absl::string_view kEncoderFolders[] = {"image_encoder", "models/image_encoder"};
+// Folders of h94/IP-Adapter among them, whose SD 1.5 files read either.
+constexpr absl::string_view kEncoderFolders[] = {"image_encoder", "models/image_encoder",
+                                                 "sdxl_models/image_encoder"};
 
-// Adds the encoder of that folder, if it has one.
-void OpenEncoder(const fs::path& folder, const weights::DigestArchive& digests,
-                 std::vector<ImageEncoderFile>& encoders) {
+// Adds the encoder of that folder, if it has one, by its path below `root`, as clients may read it.
+void OpenEncoder(const fs::path& folder, const fs::path& root,
+                 const weights::DigestArchive& digests, std::vector<ImageEncoderFile>& encoders) {
   std::error_code error;
   for (const absl::string_view name : kTensorFiles) {
     const std::string path = (folder / std::string(name)).string();
@@ -35,7 +37,8 @@ void OpenEncoder(const fs::path& folder, const weights::DigestArchive& digests,
     absl::StatusOr<std::string> config =
         ReadFile((folder / "config.json").string(), kMostConfigBytes);
     if (!read.ok() || !config.ok()) continue;
-    encoders.push_back({path, *std::move(config), std::move(read->tensors)});
+    encoders.push_back({fs::path(path).lexically_relative(root).string(), *std::move(config),
+                        std::move(read->tensors)});
     return;
   }
 }
@@ -66,6 +69,12 @@ absl::Status SetEncoder(absl::Span<const ImageEncoderFile> encoders, IpAdapter& 
     const auto config = networks::ParseClipVisionConfig(file.config, file.path);
     if (!config.ok()) {
       absl::StrAppend(&others, "; ", config.status().message());
+      continue;
+    }
+    constexpr int64_t kColours = 3;
+    if (config->num_channels != kColours) {
+      absl::StrAppend(&others, "; that of ", file.path, " reads ", config->num_channels,
+                      " channels");
       continue;
     }
     const int64_t features = FeaturesOf(*config, adapter.config);
@@ -100,7 +109,7 @@ std::vector<ImageEncoderFile> OpenImageEncoders(const std::string& path, const s
   auto levels = below == "." ? 0 : std::distance(below.begin(), below.end());
   for (; levels >= 0; --levels, folder = folder.parent_path()) {
     for (const absl::string_view name : kEncoderFolders) {
-      OpenEncoder(folder / std::string(name), digests, encoders);
+      OpenEncoder(folder / std::string(name), top, digests, encoders);
     }
   }
   return encoders;

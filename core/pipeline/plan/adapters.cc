@@ -136,6 +136,12 @@ const Preset* PresetOf(adapters::Catalogue& catalogue, const LoadedModel& model,
     if (!facts.ok()) continue;
     const Preset* preset = FindPreset(facts->preset, model.row().family).value_or(nullptr);
     if (preset == nullptr) continue;
+    // The request's scheduler is the refiner's too, which the adapter does not change.
+    if (spec.refine) {
+      warnings.push_back(absl::StrCat("adapter ", adapter.name, ": its preset ", preset->name,
+                                      " does not count with refine: set its fields"));
+      continue;
+    }
     if (first == nullptr) {
       first = preset;
       whose = adapter.name;
@@ -160,6 +166,12 @@ schedulers::Overrides WithSettings(const schedulers::Overrides& asked, const Pre
   if (!taken.timestep_spacing) taken.timestep_spacing = own->timestep_spacing;
   if (!taken.prediction_type) taken.prediction_type = own->prediction_type;
   if (!taken.rescale_betas_zero_snr) taken.rescale_betas_zero_snr = own->rescale_betas_zero_snr;
+  // A preset says how its scheduler spreads: by its own settings, or not at all.
+  const auto by_file = model.SchedulerWith({});
+  const bool spreads = by_file.ok() && by_file->use_karras_sigmas;
+  if (asked.name.empty() && spreads && !taken.use_karras_sigmas) {
+    taken.use_karras_sigmas = own->use_karras_sigmas.value_or(false);
+  }
   const bool is_fit = asked.name.empty() || model.SchedulerWith(taken).ok();
   return is_fit ? taken : asked;
 }

@@ -1,5 +1,7 @@
 #include "core/pipeline/plan/image_prompts.h"
 
+#include <algorithm>
+
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/errors/error_details.h"
@@ -13,6 +15,8 @@ namespace latentd::pipeline {
 namespace {
 
 constexpr size_t kMostModelsListed = 5;
+// CLIP's processor enlarges the shorter side to the encoder's, and an image's sides are bounded.
+constexpr int64_t kMostImageRatio = 20;
 
 // Reason for which the model cannot draw with that adapter so; empty: it can.
 std::string WhyNoImagePrompt(const LoadedModel& model, const AdapterFacts& facts) {
@@ -28,9 +32,13 @@ absl::Status CheckImage(const std::string& field, const Inputs& inputs, size_t i
   if (index >= inputs.ip_adapter_images.size() || inputs.ip_adapter_images[index].empty()) {
     return InvalidFields({{field + ".image", "is the image that is the prompt: set it"}});
   }
-  const absl::Status read = image::ReadDimensions(inputs.ip_adapter_images[index]).status();
-  if (read.ok()) return read;
-  return InvalidFields({{field + ".image", std::string(read.message())}});
+  const auto read = image::ReadDimensions(inputs.ip_adapter_images[index]);
+  if (!read.ok()) return InvalidFields({{field + ".image", std::string(read.status().message())}});
+  const auto [shorter, longer] = std::minmax(read->width, read->height);
+  if (longer <= kMostImageRatio * int64_t{shorter}) return absl::OkStatus();
+  return InvalidFields(
+      {{field + ".image", absl::StrCat("is ", SizeText(*read), "; one side may be at most ",
+                                       kMostImageRatio, " times the other")}});
 }
 
 absl::Status ResolveImagePrompt(adapters::Catalogue* catalogue, const LoadedModel& model,

@@ -236,7 +236,9 @@ void CheckFractions(const Field& field, const AskedSpec& asked, Violations& foun
   }
   // Diffusers' img2img runs int(steps * strength) steps.
   const int steps = StepsToRun(asked);
-  if (strength && *strength > 0 && steps * *strength < 1) {
+  // An adapter's preset may bring others, with which it is asked again.
+  const bool are_known = HasSteps(asked.spec) || asked.spec.adapters.empty();
+  if (are_known && strength && *strength > 0 && steps * *strength < 1) {
     found.Add(field.name, "leaves no step to run: ", steps, " steps x ", *strength,
               " is less than 1");
   }

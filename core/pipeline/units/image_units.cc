@@ -1,6 +1,7 @@
 // The units around the steps: text, init image, pixels.
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <memory>
 #include <string>
 #include <utility>
@@ -11,6 +12,7 @@
 #include "core/base/errors/out_of_memory.h"
 #include "core/base/errors/status_macros.h"
 #include "core/base/process/memory_room.h"
+#include "core/base/text/text.h"
 #include "core/image/decode.h"
 #include "core/image/pixels/crop_region.h"
 #include "core/image/pixels/fit.h"
@@ -88,9 +90,21 @@ absl::Status ChooseCrop(const image::Image& mask, Request& request) {
   request.kept_greys = image::GreysOf(mask);
   request.crop = image::CropRegion(request.kept_greys, {mask.width, mask.height},
                                    {*spec.width, *spec.height}, *spec.padding_mask_crop);
-  if (request.crop) return absl::OkStatus();
+  if (!request.crop) {
+    return InvalidFields(
+        {{"mask_image", "is black all over: padding_mask_crop finds nothing to draw over"}});
+  }
+  // Drawn pixels are enlarged until they cover the part.
+  const double scale = std::max(static_cast<double>(request.crop->width()) / *spec.width,
+                                static_cast<double>(request.crop->height()) / *spec.height);
+  const auto covering = [&](int side) { return static_cast<int64_t>(std::ceil(side * scale)); };
+  const absl::Status size = image::CheckSize(covering(*spec.width), covering(*spec.height));
+  if (size.ok()) return size;
   return InvalidFields(
-      {{"mask_image", "is black all over: padding_mask_crop finds nothing to draw over"}});
+      {{"mask_image",
+        absl::StrCat("has white over ", SizeText(request.crop->width(), request.crop->height()),
+                     ", too much for padding_mask_crop at ", SizeText(*spec.width, *spec.height),
+                     ": ", size.message())}});
 }
 
 absl::Status ReadMaskImage(Request& request, int downscale) {
