@@ -148,10 +148,12 @@ absl::StatusOr<Buffer> MakePlain(CpuBackend& backend, const Graph& recipe,
   return Make(backend, recipe, sources, "", result.dtype, result.shape);
 }
 
-// True for recipes that round as their backend does: those of frames' positions, and of the share
-// of time in a video's layers. Golden networks and videos compare what they make.
+// True for recipes that round as their backend does: those of frames' positions, of the share of
+// time in a video's layers, and of an IP-Adapter's normed queries. Golden networks and videos
+// compare what they make.
 bool Computes(const Graph& recipe) {
-  return !recipe.Select(Op::kTimestepEmbedding).empty() || !recipe.Select(Op::kExp).empty();
+  return !recipe.Select(Op::kTimestepEmbedding).empty() || !recipe.Select(Op::kExp).empty() ||
+         !recipe.Select(Op::kLayerNorm).empty();
 }
 
 TEST(CpuRecipes, OfTheNetworksAreTheReferencesToTheBit) {
