@@ -27,10 +27,10 @@ void AddCounts(RowAssignment& assignment) {
 }
 
 // The memory of a lane: in each row the picture whose state is there.
-class Lane {
+class PlayedLane {
  public:
   // Steps of at most so many rows.
-  explicit Lane(int most) {
+  explicit PlayedLane(int most) {
     for (int rows = 1; rows <= most; rows *= 2) assignment_.AddCount(rows);
   }
 
@@ -125,7 +125,7 @@ TEST(RowAssignmentTest, EachHasItsOwnInAnyOrderOfComingChangingRestingAndGoing) 
   for (uint32_t seed = 0; seed < 300; ++seed) {
     std::mt19937 random(seed);
     const auto below = [&](int end) { return static_cast<int>(random() % end); };
-    Lane lane(2 << seed % 3);
+    PlayedLane lane(2 << seed % 3);
     for (int i = 0; i < 60; ++i) {
       const int what = below(4);
       const int rows = 1 + below(2);
