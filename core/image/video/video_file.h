@@ -41,7 +41,7 @@ class VideoWriter {
   std::string Take();
 
   // Bytes that it holds.
-  size_t held_bytes() const { return file_.capacity(); }
+  size_t held_bytes() const { return file_.size(); }
 
   // The file behind what was taken of it, which this holds no longer. FAILED_PRECONDITION: frames
   // are missing, or it is finished.
