@@ -10,6 +10,7 @@
 #include "core/base/errors/status_macros.h"
 #include "core/base/process/memory_limit.h"
 #include "core/families/families.h"
+#include "core/families/family/video_family.h"
 #include "core/pipeline/graphs/precision.h"
 #include "core/pipeline/spec/presets.h"
 
@@ -29,8 +30,12 @@ struct Source {
 std::vector<std::string> FoldersOf(const Source& source, const LoadOptions& options) {
   if (IsOff(options.components, FlagNameOf(kUnetName, source.model.name))) return {};
   std::vector<std::string> folders;
-  for (const char* folder : {"text_encoder", "text_encoder_2", "image_encoder", "unet", "vae"}) {
+  for (const char* folder : {"text_encoder", "text_encoder_2", "unet", "vae"}) {
     if (source.checkpoint.Has(folder)) folders.push_back(folder);
+  }
+  // Other families' checkpoints may name one, which diffusers has for IP-Adapters.
+  if (source.family.videos != nullptr && source.checkpoint.Has(families::kImageEncoder)) {
+    folders.emplace_back(families::kImageEncoder);
   }
   return folders;
 }
