@@ -421,7 +421,7 @@ TEST_F(HttpServerTest, TheWebUisWayToDraw) {
 
 TEST_F(HttpServerTest, TheWebUisEffectsThatAreNotHereAreRefusedByName) {
   for (const char* field :
-       {"\"tiling\": true", "\"restore_faces\": true", "\"enable_hr\": true", "\"mask\": \"AAAA\"",
+       {"\"tiling\": true", "\"restore_faces\": true", "\"enable_hr\": true",
         "\"subseed_strength\": 0.5", "\"script_name\": \"x\"", "\"alwayson_scripts\": {\"a\": {}}",
         "\"styles\": [\"a\"]", "\"override_settings\": {\"sd_vae\": \"x\"}"}) {
     const Received received =
