@@ -156,6 +156,7 @@ TEST(VideoConversionTest, AFileIsAnOutput) {
   request.mutable_output()->set_embed_parameters(false);
   EXPECT_THAT(WrongFieldsOf(request), IsEmpty());
   engine::Completed completed{.video_file = ToSpec(request).spec.video_file};
+  completed.effective.video.emplace();
   Outbox outbox("id", {});
   outbox.Add(std::move(completed), absl::UnixEpoch());
   const v1::VideoOutput told =

@@ -310,9 +310,9 @@ TEST_F(CatalogueTest, AWordThatIsLostIsRemembered) {
   // Edited into what is none.
   folder_.Set("styles/film", {FilledTensor("first", {1}, 1), FilledTensor("second", {1}, 1)});
   EXPECT_FALSE(catalogue_.Find("styles/film").ok());
-  expect_lost("no LoRA, textual inversion or ControlNet");
+  expect_lost("no LoRA, textual inversion, ControlNet or IP-Adapter");
   ASSERT_OK(catalogue_.Look());
-  expect_lost("no LoRA, textual inversion or ControlNet");
+  expect_lost("no LoRA, textual inversion, ControlNet or IP-Adapter");
   folder_.Set("styles/film", word);
   ASSERT_OK(catalogue_.Find("styles/film"));
   EXPECT_THAT(*catalogue_.LostWords(), IsEmpty());
