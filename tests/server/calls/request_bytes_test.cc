@@ -124,7 +124,7 @@ TEST_F(RequestBytesTest, CapabilitiesListTheFieldsOfARequest) {
   EXPECT_THAT(fields, Not(Contains("format")));
   EXPECT_THAT(generation::FieldPaths(*v1::GraphSelector::descriptor()),
               ElementsAre("all", "ids", "components", "buckets", "buckets.width", "buckets.height",
-                          "models"));
+                          "buckets.num_frames", "models"));
 }
 
 }  // namespace
