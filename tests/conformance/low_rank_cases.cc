@@ -88,6 +88,8 @@ std::vector<OpCase> LowRankCases() {
       LowRankCase("one_slot", {4, 33, 64}, 32, {1, 16}),
       LowRankCase("one_line", {6, 1, 8}, 8, {4, 16}, "ids"),
       LowRankCase("long", {2, 130, 72}, 96, {5, 32}, "ids"),
+      LowRankCase("deep", {3, 70, 352}, 608, {4, 32}, "ids"),
+      LowRankCase("many_results", {3, 65, 1312}, 64, {2, 24}),
       LowRankCase("more_ranks_than_channels", {5, 4, 6}, 5, {3, 17}),
       LowRankOfParts(),
       LowRankOfPermuted(),

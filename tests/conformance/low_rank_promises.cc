@@ -28,7 +28,14 @@ using graph::GraphBuilder;
 using graph::Rate;
 using graph::Value;
 
-constexpr int64_t kLines = 37, kIn = 45, kOut = 51, kSlots = 3, kRank = 5;
+constexpr int64_t kLines = 37, kSlots = 3, kRank = 5;
+
+struct Layer {
+  int64_t in, out;
+};
+
+// Of lines that are no whole words, and of such for which a GPU can have other kernels.
+constexpr Layer kLayers[] = {{45, 51}, {352, 96}};
 
 // Inputs of a path's graph, in the order of its ports.
 struct PathInputs {
@@ -46,12 +53,12 @@ Buffer SlotsOf(const std::vector<int64_t>& slots) {
   return buffer;
 }
 
-PathInputs InputsOf(DType dtype, const std::vector<int64_t>& slots) {
+PathInputs InputsOf(DType dtype, const Layer& layer, const std::vector<int64_t>& slots) {
   const auto rows = static_cast<int64_t>(slots.size());
-  return {.base = RandomOperand("base", dtype, {rows, kLines, kOut}),
-          .x = RandomOperand("x", dtype, {rows, kLines, kIn}),
-          .down = RandomOperand("down", dtype, {kSlots, kRank, kIn}),
-          .up = RandomOperand("up", dtype, {kSlots, kOut, kRank}),
+  return {.base = RandomOperand("base", dtype, {rows, kLines, layer.out}),
+          .x = RandomOperand("x", dtype, {rows, kLines, layer.in}),
+          .down = RandomOperand("down", dtype, {kSlots, kRank, layer.in}),
+          .up = RandomOperand("up", dtype, {kSlots, layer.out, kRank}),
           .slot = SlotsOf(slots),
           .scale = RandomOperand("scales", DType::kF32, {rows, kRank})};
 }
@@ -95,10 +102,8 @@ Buffer WithZeros(const Buffer& from, int64_t size, int64_t padded, const Shape& 
   return to;
 }
 
-}  // namespace
-
-void ExpectRowsOfNoSlotAsTheyAre(Backend& backend, DType dtype) {
-  PathInputs inputs = InputsOf(dtype, {-1, 1, kSlots, int64_t{1} << 62, 0});
+void ExpectRowsOfNoSlotAsTheyAre(Backend& backend, DType dtype, const Layer& layer) {
+  PathInputs inputs = InputsOf(dtype, layer, {-1, 1, kSlots, int64_t{1} << 62, 0});
   for (float& scale : inputs.scale.Rows(4, 5).as<float>()) scale = 0;
   inputs.base = RandomOperand("special", dtype, inputs.base.shape());
   inputs.x = RandomOperand("special", dtype, inputs.x.shape());
@@ -109,8 +114,8 @@ void ExpectRowsOfNoSlotAsTheyAre(Backend& backend, DType dtype) {
   EXPECT_FALSE(AreSameBytes(y.Rows(1, 2), inputs.base.Rows(1, 2)));
 }
 
-void ExpectRowsAsAlone(Backend& backend, DType dtype) {
-  const PathInputs inputs = InputsOf(dtype, {2, 0, -1, 1, 0, 2});
+void ExpectRowsAsAlone(Backend& backend, DType dtype, const Layer& layer) {
+  const PathInputs inputs = InputsOf(dtype, layer, {2, 0, -1, 1, 0, 2});
   ASSERT_OK_AND_ASSIGN(const Buffer together, RunPath(backend, inputs));
   for (int64_t row = 0; row < together.shape()[0]; ++row) {
     ASSERT_OK_AND_ASSIGN(const Buffer alone, RunPath(backend, OneRow(inputs, row)));
@@ -118,17 +123,32 @@ void ExpectRowsAsAlone(Backend& backend, DType dtype) {
   }
 }
 
-void ExpectZerosChangeNothing(Backend& backend, DType dtype) {
-  const PathInputs inputs = InputsOf(dtype, {2, 0, 1});
+void ExpectZerosChangeNothing(Backend& backend, DType dtype, const Layer& layer) {
+  const PathInputs inputs = InputsOf(dtype, layer, {2, 0, 1});
   ASSERT_OK_AND_ASSIGN(const Buffer y, RunPath(backend, inputs));
   for (const int64_t rank : {8, 16, 33, 64}) {
     PathInputs padded = inputs;
-    padded.down = WithZeros(inputs.down, kRank * kIn, rank * kIn, {kSlots, rank, kIn});
-    padded.up = WithZeros(inputs.up, kRank, rank, {kSlots, kOut, rank});
+    padded.down =
+        WithZeros(inputs.down, kRank * layer.in, rank * layer.in, {kSlots, rank, layer.in});
+    padded.up = WithZeros(inputs.up, kRank, rank, {kSlots, layer.out, rank});
     padded.scale = WithZeros(inputs.scale, kRank, rank, {3, rank});
     ASSERT_OK_AND_ASSIGN(const Buffer same, RunPath(backend, padded));
     EXPECT_TRUE(AreSameBytes(same, y)) << rank;
   }
+}
+
+}  // namespace
+
+void ExpectRowsOfNoSlotAsTheyAre(Backend& backend, DType dtype) {
+  for (const Layer& layer : kLayers) ExpectRowsOfNoSlotAsTheyAre(backend, dtype, layer);
+}
+
+void ExpectRowsAsAlone(Backend& backend, DType dtype) {
+  for (const Layer& layer : kLayers) ExpectRowsAsAlone(backend, dtype, layer);
+}
+
+void ExpectZerosChangeNothing(Backend& backend, DType dtype) {
+  for (const Layer& layer : kLayers) ExpectZerosChangeNothing(backend, dtype, layer);
 }
 
 }  // namespace latentd::testing

@@ -1,3 +1,6 @@
+// Kernels for every shape and GPU; most of what networks have is for hopper/low_rank.cu on a
+// Hopper.
+//
 // Halves and bfloats are multiplied by tensor cores, 16 lines a warp. Both products have few
 // columns or little depth, so that they are bound by what they read: each thread reads 16 bytes of
 // a line at once, and the matrices, which all lines read, come from caches. The warps of a block
@@ -6,35 +9,17 @@
 #include <algorithm>
 
 #include "core/backends/cuda/kernels/launch.cuh"
-#include "core/backends/cuda/kernels/low_rank.h"
-#include "core/backends/cuda/kernels/numbers.cuh"
-#include "core/backends/cuda/kernels/tensor_core.cuh"
+#include "core/backends/cuda/kernels/low_rank.cuh"
 
 namespace latentd::backends::cuda::kernels {
 namespace {
 
-constexpr int kLines = 16;    // lines of a warp's product
-constexpr int kColumns = 32;  // columns of it: ranks of the first, results of the second
-constexpr int kTiles = kColumns / 8;
-constexpr int kWordSize = 8;            // elements that a thread reads of a line at once
-constexpr int kDepth = 4 * kWordSize;   // elements that a warp multiplies of each line at once
-constexpr int kShrinkWarps = 8;         // share the depth
+using namespace low_rank;  // NOLINT: parts of this file
+
+constexpr int kShrinkWarps = kParts;    // each has one of the depth
 constexpr int kExpandWarps = 4;         // each for other lines
 constexpr int kGroups = 2;              // products of an expanding warp, beside each other
 constexpr int64_t kMostBlocks = 65535;  // in the grid's second and third dimension
-
-__host__ __device__ inline int64_t HiddenPitch(int64_t rank) {
-  return (rank + kColumns - 1) / kColumns * kColumns;
-}
-
-// One answer for all blocks. REQUIRES: all threads of the warp call it.
-__device__ inline bool HasPath(const LowRankArgs& args, int64_t row) {
-  if (args.slot[row] < 0 || args.slot[row] >= args.slots) return false;
-  const float* scale = args.scale + row * args.scale_row;
-  bool any = false;
-  for (int64_t i = threadIdx.x % 32; i < args.rank; i += 32) any = any || scale[i] != 0;
-  return __any_sync(0xffffffffu, any) != 0;
-}
 
 // Elements from `at` on of a line of so many, and zeros: behind its last, or where there is no
 // line.
@@ -47,31 +32,16 @@ __device__ uint4 WordAt(const T* line, int64_t at, int64_t size) {
 
 // sums [16, 8 * kTiles] of a warp += lines times columns, both of `size` elements, from kDepth of
 // them: the thread has those from `at` on. Of lane 4 g + t, lines are g and g + 8, and columns are
-// number g of each tile; null: there is none. (Which element is which of a product's depth is the
-// same on both sides, and of no account otherwise.)
+// number g of each tile; null: there is none.
 template <bool kAligned, typename T>
-__device__ void MultiplyWords(const T* const (&lines)[2], const T* const (&columns)[kTiles],
-                              int64_t at, int64_t size, float (&sums)[kTiles][4]) {
+__device__ void MultiplySome(const T* const (&lines)[2], const T* const (&columns)[kTiles],
+                             int64_t at, int64_t size, float (&sums)[kTiles][4]) {
   const uint4 upper = WordAt<kAligned>(lines[0], at, size);
   const uint4 lower = WordAt<kAligned>(lines[1], at, size);
-  const uint32_t first[4] = {upper.x, lower.x, upper.y, lower.y};
-  const uint32_t second[4] = {upper.z, lower.z, upper.w, lower.w};
 #pragma unroll
   for (int n = 0; n < kTiles; ++n) {
-    const uint4 column = WordAt<kAligned>(columns[n], at, size);
-    Multiply<T>(first, column.x, column.y, sums[n]);
-    Multiply<T>(second, column.z, column.w, sums[n]);
+    MultiplyWords<T>(upper, lower, WordAt<kAligned>(columns[n], at, size), sums[n]);
   }
-}
-
-// The place of a thread in its warp's product, as tensor_core.cuh has it.
-struct Place {
-  int warp, group, part;
-};
-
-__device__ inline Place PlaceOfThread() {
-  const int thread = static_cast<int>(threadIdx.x);
-  return {thread / 32, thread % 32 / 4, thread % 4};
 }
 
 // Writes what the warps have of a block's sums, added up in order, scaled and rounded.
@@ -119,7 +89,7 @@ __global__ void __launch_bounds__(32 * kShrinkWarps) ShrinkKernel(LowRankArgs ar
   float sums[kTiles][4] = {};
 #pragma unroll 2
   for (int64_t at = place.warp * kDepth; at < args.in; at += kShrinkWarps * kDepth) {
-    MultiplyWords<kAligned>(lines, ranks, at + kWordSize * place.part, args.in, sums);
+    MultiplySome<kAligned>(lines, ranks, at + kWordSize * place.part, args.in, sums);
   }
 #pragma unroll
   for (int n = 0; n < kTiles; ++n) {
@@ -144,21 +114,12 @@ __device__ void WriteResults(const LowRankArgs& args, int64_t row, int64_t line,
     T* result = static_cast<T*>(args.result) + (row * args.lines + own) * args.out;
     Pack<T, kWordSize> pack = {};
     LoadSome<kAligned>(base + column, count, pack);
-    if (has_path) {
-      float values[kWordSize];
-#pragma unroll
-      for (int j = 0; j < kWordSize; ++j) {
-        values[j] = ToFloat(pack.at[j]) + sums[j / 2][2 * i + j % 2];
-      }
-      Narrow(values, pack);
-    }
+    if (has_path) AddSums(sums, i, pack);
     StoreSome<kAligned>(pack, count, result + column);
   }
 }
 
-// One warp for kLines lines and kGroups times kColumns results of a row. A thread's sums of the
-// four tiles are eight results beside each other: column j of tile n is result 8 (j / 2) + 2 n + j
-// % 2.
+// One warp for kLines lines and kGroups times kColumns results of a row.
 template <bool kAligned, typename T>
 __global__ void __launch_bounds__(32 * kExpandWarps) ExpandKernel(LowRankArgs args) {
   const int64_t row = blockIdx.z;
@@ -182,11 +143,11 @@ __global__ void __launch_bounds__(32 * kExpandWarps) ExpandKernel(LowRankArgs ar
       const T* results[kTiles];
 #pragma unroll
       for (int n = 0; n < kTiles; ++n) {
-        const int64_t own = first + 8 * (place.group / 2) + 2 * n + place.group % 2;
+        const int64_t own = first + ResultOf(n, place.group);
         results[n] = own < args.out ? up + own * args.rank : nullptr;
       }
       for (int64_t at = 0; at < args.rank; at += kDepth) {
-        MultiplyWords<kAligned>(lines, results, at + kWordSize * place.part, args.rank, sums);
+        MultiplySome<kAligned>(lines, results, at + kWordSize * place.part, args.rank, sums);
       }
     }
     WriteResults<kAligned, T>(args, row, line, first + kWordSize * place.part, has_path, sums);
@@ -245,12 +206,26 @@ bool ExpandsByWords(const LowRankArgs& a) {
          a.base_row % kWordSize == 0 && a.base_line % kWordSize == 0 && a.up_slot % kWordSize == 0;
 }
 
+// True on a GPU that has clusters, for lines and matrices that those multiply.
+cudaError_t FindClusters(const LowRankArgs& a, bool& has_clusters) {
+  has_clusters = ShrinksByWords(a) && ExpandsByWords(a) && a.in % kDepth == 0 &&
+                 a.out % kColumns == 0 && a.rank > 0 && a.lines > 0;
+  if (!has_clusters) return cudaSuccess;
+  DeviceTraits device;
+  const cudaError_t error = QueryDevice(device);
+  has_clusters = device.compute_capability_major == 9;
+  return error;
+}
+
 dim3 Blocks(int64_t x, int64_t y, int64_t z) {
   return {static_cast<unsigned>(x), static_cast<unsigned>(y), static_cast<unsigned>(z)};
 }
 
 template <typename T>
 cudaError_t LaunchHalves(const LowRankArgs& a, cudaStream_t stream) {
+  bool has_clusters = false;
+  if (auto error = FindClusters(a, has_clusters); error != cudaSuccess) return error;
+  if (has_clusters) return LowRankByClusters(a, stream);
   const Grid shrink = {Blocks(CeilDiv(a.lines, kLines), CeilDiv(a.rank, kColumns), a.rows),
                        32 * kShrinkWarps};
   const Grid expand = {

@@ -37,4 +37,9 @@ int64_t LowRankHiddenBytes(const LowRankArgs& args);
 // cudaErrorInvalidValue: more rows or lines than a grid has blocks for.
 cudaError_t LowRank(const LowRankArgs& args, cudaStream_t stream);
 
+// The same bytes of halves or bfloats, by clusters of blocks. REQUIRES: a GPU of compute capability
+// 9.0; addresses at multiples of 16 bytes, and all distances of 8 elements; `in` and `out` of 32,
+// `rank` of 8.
+cudaError_t LowRankByClusters(const LowRankArgs& args, cudaStream_t stream);
+
 }  // namespace latentd::backends::cuda::kernels
