@@ -96,6 +96,32 @@ OpCase LinearGeglu(const Shape& shape, int64_t out, bool bias) {
   return {absl::StrCat("linear_geglu_", out, bias ? "_bias" : ""), Op::kFused, build};
 }
 
+// With a low-rank path beside the linear.
+OpCase LinearPathGeglu(const std::string& name, const Shape& shape, int64_t out, int64_t rank,
+                       bool bias) {
+  const auto build = [=](GraphBuilder& b) {
+    constexpr int64_t kSlots = 3;
+    const auto input = [&](const char* name, const Shape& shape, DType dtype = DType::kF32) {
+      return b.Input(name, dtype, shape, Rate::kStep);
+    };
+    std::vector<Value> operands = {input("x", shape), b.Weight("net/weight", {2 * out, shape[-1]})};
+    if (bias) operands.push_back(b.Weight("net/bias", {2 * out}));
+    const size_t path = operands.size();
+    operands.push_back(input("down", {kSlots, rank, shape[-1]}));
+    operands.push_back(input("up", {kSlots, 2 * out, rank}));
+    operands.push_back(input("ids", {shape[0]}, DType::kI64));
+    operands.push_back(input("scales", {shape[0], rank}));
+    b.Output(
+        "y", Fuse(b, graph::kLinearGeglu, operands, [&](auto& body, const auto& in) {
+          const Value linear = body.Linear(in[0], in[1], bias ? in[2] : kNone);
+          return body.Geglu(body.LowRank(
+              linear, in[0],
+              {.down = in[path], .up = in[path + 1], .slot = in[path + 2], .scale = in[path + 3]}));
+        }));
+  };
+  return {absl::StrCat("linear_geglu_path_", name), Op::kFused, build};
+}
+
 // A bias that begins where no word does.
 OpCase LinearGegluOfPartOfABias(const Shape& shape, int64_t out) {
   const auto build = [=](GraphBuilder& b) {
@@ -290,6 +316,11 @@ std::vector<OpCase> FusedCases() {
     cases.push_back(LinearGeglu({3, 50, 72}, 96, bias));
   }
   cases.push_back(LinearGegluOfPartOfABias({3, 5, 72}, 96));
+  cases.push_back(LinearPathGeglu("words", {3, 70, 64}, 96, 16, true));
+  cases.push_back(LinearPathGeglu("many_lines", {2, 130, 32}, 160, 8, false));
+  cases.push_back(LinearPathGeglu("many_ranks", {5, 33, 32}, 32, 72, true));
+  cases.push_back(LinearPathGeglu("odd_half", {3, 9, 32}, 48, 8, true));
+  cases.push_back(LinearPathGeglu("no_words", {3, 7, 37}, 19, 5, true));
   for (Layout layout : {Layout::kNchw, Layout::kNhwc}) {
     for (int64_t channels : {8, 24, 64}) {
       for (Added added : {Added::kNothing, Added::kInput, Added::kWeight}) {

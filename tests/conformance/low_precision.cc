@@ -28,17 +28,40 @@ device::ConstBuffer Widened(const device::ConstBuffer& buffer) {
   return wide;
 }
 
+Graph BodyInDType(const GraphBuilder& b, const Node& fused, DType dtype);
+
 Value AppendIn(GraphBuilder& b, Node node, DType dtype) {
   const bool leaf = node.op == Op::kInput || node.op == Op::kWeight;
   const bool stays =
       absl::StartsWith(node.name, "timesteps") || absl::StartsWith(node.name, "scales");
   if (leaf && node.dtype == DType::kF32 && !stays) node.dtype = dtype;
   if (auto* fused = std::get_if<graph::FusedAttributes>(&node.attributes)) {
-    fused->body = std::make_shared<const Graph>(InDType(*fused->body, dtype));
+    fused->body = std::make_shared<const Graph>(BodyInDType(b, node, dtype));
   }
   const bool always_f32 = node.op == Op::kConstant || node.op == Op::kTimestepEmbedding;
   const Value value = b.Append(std::move(node));
   return always_f32 ? b.Cast(value, dtype) : value;
+}
+
+// Its inputs are of the dtypes that the node's operands have.
+Graph BodyInDType(const GraphBuilder& b, const Node& fused, DType dtype) {
+  const Graph& body = *std::get<graph::FusedAttributes>(fused.attributes).body;
+  GraphBuilder in_dtype;
+  std::vector<Value> values;
+  size_t input = 0;
+  for (Node node : body.nodes()) {
+    for (graph::ValueId& operand : node.operands) operand = values[operand].id;
+    if (node.op == Op::kInput) {
+      node.dtype = b.node({fused.operands[input++]}).dtype;
+      values.push_back(in_dtype.Append(std::move(node)));
+    } else {
+      values.push_back(AppendIn(in_dtype, std::move(node), dtype));
+    }
+  }
+  for (const graph::Output& output : body.outputs()) {
+    in_dtype.Output(output.name, values[output.value]);
+  }
+  return std::move(in_dtype).Build().value();
 }
 
 Leaves Widened(const Leaves& leaves) {

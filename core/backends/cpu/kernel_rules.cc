@@ -58,8 +58,8 @@ bool CpuKernelRules::Reads(Kernel kernel, size_t operand, DType dtype) const {
 bool CpuKernelRules::RunsFused(const lowering::FusedMatch& match, DType dtype,
                                bool weight_is_held) const {
   switch (match.kernel) {
-    case Kernel::kLinearGeglu:  // it knows its weight packed only
-      return weight_is_held;
+    case Kernel::kLinearGeglu:  // it knows its weight packed only, and no path
+      return weight_is_held && match.operands.size() == 3;
     case Kernel::kUpsampleConvolution:
       // Four ninths of the multiplications in f32 are more work than all of them in bf16.
       return weight_is_held && !(dtype == DType::kBF16 && MultipliesInBf16(machine_));

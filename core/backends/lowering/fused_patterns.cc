@@ -49,14 +49,17 @@ class Matcher {
     return match;
   }
 
-  // geglu(linear)
+  // geglu(linear), or geglu(low_rank(linear, x)) where x is what the linear reads
   std::optional<FusedMatch> Geglu() {
     const Node& geglu = body_.node(body_.outputs()[0].value);
-    FusedMatch match;
-    match.kernel = Kernel::kLinearGeglu;
-    const bool fits = geglu.op == Op::kGeglu && uses_[geglu.operands[0]] == 1;
-    if (!fits || !Take(Op::kLinear, geglu.operands[0], match)) return std::nullopt;
+    if (geglu.op != Op::kGeglu || uses_[geglu.operands[0]] != 1) return std::nullopt;
+    ValueId at = geglu.operands[0];
+    const Node* const path = body_.node(at).op == Op::kLowRank ? &body_.node(at) : nullptr;
+    if (path != nullptr) at = path->operands[0];
+    FusedMatch match{.kernel = Kernel::kLinearGeglu};
+    if (uses_[at] != 1 || !Take(Op::kLinear, at, match)) return std::nullopt;
     match.operands.resize(3, -1);
+    if (path != nullptr && !TakePath(*path, match)) return std::nullopt;
     return match;
   }
 
@@ -123,6 +126,16 @@ class Matcher {
   }
 
  private:
+  // Of a path beside a linear: what it reads but its base and the linear's x.
+  bool TakePath(const Node& path, FusedMatch& match) {
+    if (inputs_[path.operands[1]] != match.operands[0]) return false;
+    for (auto operand = path.operands.begin() + 2; operand != path.operands.end(); ++operand) {
+      if (inputs_[*operand] < 0) return false;
+      match.operands.push_back(inputs_[*operand]);
+    }
+    return true;
+  }
+
   static constexpr graph::Conv2dAttributes kSameSize = {
       .stride = 1, .padding = {1, 1, 1, 1}, .layout = graph::Layout::kNhwc};
 

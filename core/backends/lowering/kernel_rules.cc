@@ -15,6 +15,8 @@ Strides StridesOf(Kernel kernel, size_t operand) {
     case Kernel::kLowRank:  // base and x, of which merged linears make slices; pools, and scales
       if (operand < 2) return Strides::kLines;
       return operand == 4 ? Strides::kDense : Strides::kRowsDense;
+    case Kernel::kLinearGeglu:  // of a path beside it: pools, slots and scales
+      return operand < 3 || operand == 5 ? Strides::kDense : Strides::kRowsDense;
     default:
       return Strides::kDense;
   }

@@ -83,6 +83,9 @@ int RoundingsOnGpu(const graph::Graph& graph) {
   int roundings = RoundingsOf(graph);
   for (const graph::Node& node : graph.nodes()) {
     const bool product = node.op == graph::Op::kLinear || node.op == graph::Op::kConv2d;
+    if (const auto* fused = std::get_if<graph::FusedAttributes>(&node.attributes)) {
+      roundings += static_cast<int>(fused->body->Select(graph::Op::kLowRank).size());
+    }
     roundings += node.op == graph::Op::kAttention || node.op == graph::Op::kLowRank;
     roundings += product && node.operands.size() == kWithBias;
   }

@@ -169,9 +169,13 @@ TEST(StridesOf, LetsGroupNormsReadTheirPartsOfAMergedLinear) {
 TEST(KernelRules, SayWhichFusedNodesAreOneInstruction) {
   TestRules rules;
   EXPECT_THAT(Kernels(FusedCase("linear_geglu_40_bias"), rules), ElementsAre(Kernel::kLinearGeglu));
+  EXPECT_THAT(Kernels(FusedCase("linear_geglu_path_words"), rules),
+              ElementsAre(Kernel::kLinearGeglu));
   rules.runs_fused = false;
   EXPECT_THAT(Kernels(FusedCase("linear_geglu_40_bias"), rules),
               ElementsAre(Kernel::kLinear, Kernel::kGeglu));
+  EXPECT_THAT(Kernels(FusedCase("linear_geglu_path_words"), rules),
+              ElementsAre(Kernel::kLinear, Kernel::kLowRank, Kernel::kGeglu));
 }
 
 TEST(KernelRules, AreToldOfAWeightThatTheGraphComputesAtEachRun) {

@@ -161,6 +161,22 @@ TEST_F(Fusing, TakesGegluIntoTheLinearBeforeIt) {
   EXPECT_EQ(Count(result, Op::kGeglu), 0);
 }
 
+TEST_F(Fusing, TakesGegluIntoALinearWithAPathBesideIt) {
+  const auto input = [&](const char* name, const graph::Shape& shape) {
+    return b.Input(name, DType::kF32, shape, Rate::kStep);
+  };
+  const graph::LowRankOperands path = {.down = input("down", {2, 3, 4}),
+                                       .up = input("up", {2, 8, 3}),
+                                       .slot = b.Input("slot", DType::kI64, {2}, Rate::kStep),
+                                       .scale = input("scale", {2, 3})};
+  b.Output("y", b.Geglu(b.LowRank(Linear(x, "w", 8), x, path)));
+  b.Output("of another x", b.Geglu(b.LowRank(Linear(x, "v", 8), input("other", {2, 4}), path)));
+  const Graph result = Fused(FuseLinearGeglu, std::move(b));
+  EXPECT_THAT(FusedKinds(result), ElementsAre("linear_geglu"));
+  EXPECT_EQ(Count(result, Op::kGeglu), 1);
+  EXPECT_EQ(Count(result, Op::kLowRank), 1);
+}
+
 TEST_F(Fusing, TakesAnUpsamplingToTwiceTheSizeIntoTheConvolutionAfterIt) {
   const auto upsampled = [&](int64_t height, int64_t width, int64_t kernel, int64_t pad) {
     const std::string name = absl::StrCat("u", height, width, kernel);

@@ -1,10 +1,14 @@
 // A linear layer and the GEGLU that alone reads it: in one launch where there is a kernel for it,
-// else the linear layer into the workspace and GEGLU of that.
+// else the linear layer into the workspace and GEGLU of that. A low-rank path between them is added
+// by what computes GEGLU, where there is a kernel for that, else in the workspace before.
 #include "core/backends/cuda/kernels/linear_geglu.h"
+
+#include <optional>
 
 #include "core/backends/cuda/binders/packing.h"
 #include "core/backends/cuda/binders/product.h"
 #include "core/backends/cuda/kernels/elementwise.h"
+#include "core/backends/cuda/kernels/low_rank.h"
 #include "core/base/alignment.h"
 #include "core/base/errors/status_macros.h"
 
@@ -45,10 +49,72 @@ BoundKernel BindFused(const BinderArguments& a) {
   return kernel;
 }
 
+// A path beside the linear layer: operands 3 to 6.
+class GegluPath {
+ public:
+  explicit GegluPath(const BinderArguments& a)
+      : x_(a.operand(0)),
+        down_(a.operand(3)),
+        up_(a.operand(4)),
+        slot_(a.operand(5)),
+        scale_(a.operand(6)) {
+    args_.element = ElementOf(x_);
+    args_.rows = x_.shape[0];
+    args_.lines = RowsOf(x_) / args_.rows;
+    args_.in = x_.shape[-1];
+    args_.out = up_.shape[1];
+    args_.slots = down_.shape[0];
+    args_.rank = down_.shape[1];
+    args_.base_line = args_.out;
+    args_.base_row = args_.lines * args_.out;
+    args_.x_line = args_.in;
+    args_.x_row = args_.lines * args_.in;
+    args_.down_slot = down_.strides[0];
+    args_.up_slot = up_.strides[0];
+    args_.scale_row = scale_.strides[0];
+    computes_geglu_ =
+        IsHopper(a.gpu) && kernels::FitsClusters(args_) && args_.out % 64 == 0 && BeginAtWords(a);
+  }
+
+  // True if Enqueue computes GEGLU too.
+  bool computes_geglu() const { return computes_geglu_; }
+  size_t workspace_bytes() const {
+    return RoundUp<size_t>(kernels::LowRankHiddenBytes(args_), kPlaceAlignment);
+  }
+
+  // Adds it to the halves, in place, or writes GEGLU of the sum.
+  absl::Status Enqueue(void* halves, void* workspace, void* result, const Frame& f) const {
+    kernels::LowRankArgs args = args_;
+    args.base = halves;
+    args.x = BytesOf(x_, f);
+    args.down = BytesOf(down_, f);
+    args.up = BytesOf(up_, f);
+    args.slot = AddressOf<const int64_t>(slot_, f);
+    args.scale = AddressOf<const float>(scale_, f);
+    args.hidden = workspace;
+    args.result = computes_geglu_ ? result : halves;
+    return Launched(
+        computes_geglu_ ? kernels::LowRankGeglu(args, f.stream) : kernels::LowRank(args, f.stream),
+        graph::Op::kLowRank);
+  }
+
+ private:
+  const View x_, down_, up_, slot_, scale_;
+  kernels::LowRankArgs args_;
+  bool computes_geglu_;
+};
+
+std::optional<GegluPath> PathOf(const BinderArguments& a) {
+  if (a.instruction.operands.size() == 3) return std::nullopt;
+  return GegluPath(a);
+}
+
 absl::StatusOr<BoundKernel> BindApart(const BinderArguments& a) {
   const View x = a.operand(0), weight = a.operand(1), y = a.result();
   const ProductBias bias(a, a.operand(2));
-  const size_t halves_at = bias.workspace_bytes();
+  const std::optional<GegluPath> path = PathOf(a);
+  const size_t hidden_at = bias.workspace_bytes();
+  const size_t halves_at = hidden_at + (path.has_value() ? path->workspace_bytes() : 0);
   const ProductShape shape = WeightProductShape(a);
   ASSIGN_OR_RETURN(const std::shared_ptr<const Product> product, BindProduct(a, shape));
   const size_t products_at =
@@ -72,6 +138,11 @@ absl::StatusOr<BoundKernel> BindApart(const BinderArguments& a) {
                                       .result = f.workspace + halves_at,
                                       .workspace = f.workspace + products_at},
                                      f.stream));
+    if (path.has_value()) {
+      RETURN_IF_ERROR(
+          path->Enqueue(f.workspace + halves_at, f.workspace + hidden_at, BytesOf(y, f), f));
+      if (path->computes_geglu()) return absl::OkStatus();
+    }
     return apply_geglu(f);
   };
   return kernel;
@@ -80,7 +151,7 @@ absl::StatusOr<BoundKernel> BindApart(const BinderArguments& a) {
 }  // namespace
 
 absl::StatusOr<BoundKernel> BindLinearGeglu(const BinderArguments& a) {
-  if (HasFused(a)) return BindFused(a);
+  if (a.instruction.operands.size() == 3 && HasFused(a)) return BindFused(a);
   return BindApart(a);
 }
 

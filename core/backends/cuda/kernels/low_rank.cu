@@ -208,8 +208,7 @@ bool ExpandsByWords(const LowRankArgs& a) {
 
 // True on a GPU that has clusters, for lines and matrices that those multiply.
 cudaError_t FindClusters(const LowRankArgs& a, bool& has_clusters) {
-  has_clusters = ShrinksByWords(a) && ExpandsByWords(a) && a.in % kDepth == 0 &&
-                 a.out % kColumns == 0 && a.rank > 0 && a.lines > 0;
+  has_clusters = FitsClusters(a) && Aligned(16, a.base, a.x, a.down, a.up, a.result);
   if (!has_clusters) return cudaSuccess;
   DeviceTraits device;
   const cudaError_t error = QueryDevice(device);

@@ -10,6 +10,7 @@
 
 #include <cstddef>
 
+#include "core/backends/cuda/kernels/activation.cuh"
 #include "core/backends/cuda/kernels/launch.cuh"
 #include "core/backends/cuda/kernels/low_rank.cuh"
 
@@ -267,52 +268,92 @@ __global__ void __launch_bounds__(32 * kWarps) ClusterKernel(LowRankArgs args) {
   }
 }
 
-// One warp for kLines lines and kWideGroups times kColumns results of a row; two of a block have
-// the same lines.
+// Columns that a warp of a wide launch makes, kColumns in each of two groups: beside each other,
+// or a value's and its gate's.
+template <bool kGated>
+struct WideColumns {
+  __device__ WideColumns(int64_t out, int warp) : out(out) {
+    first = static_cast<int>(blockIdx.x * 2 + warp / kCluster) * (kGated ? 1 : kGroups) * kColumns;
+  }
+  __device__ int64_t operator[](int group) const {
+    return first + group * (kGated ? out / 2 : kColumns);
+  }
+  // False: the column is behind the last.
+  __device__ bool Has(int group) const {
+    return kGated ? first < out / 2 : first + group * kColumns < out;
+  }
+
+  static constexpr int kGroups = 2;
+  int64_t out;
+  int first;
+};
+
+// sums += the warp's lines times kColumns results of the second matrix.
 template <typename T>
+__device__ inline void MultiplyWide(const LowRankArgs& args, const T* const (&hidden)[2],
+                                    const T* up, const Place& place, float (&sums)[kTiles][4]) {
+  for (int rank = 0; rank < args.rank; rank += kDepth) {
+    const uint4 upper = WordAt(hidden[0] + rank), lower = WordAt(hidden[1] + rank);
+#pragma unroll
+    for (int n = 0; n < kTiles; ++n) {
+      const T* const own = up + ResultOf(n, place.group) * args.rank + rank;
+      const bool is_rank = rank + kWordSize * place.part < args.rank;
+      MultiplyWords<T>(upper, lower, is_rank ? WordAt(own) : uint4{}, sums[n]);
+    }
+  }
+}
+
+// As GEGLU of the two (kernels/elementwise.h), into the values.
+template <typename T>
+__device__ inline void ApplyGeglu(Pack<T, kWordSize>& value, const Pack<T, kWordSize>& gate) {
+#pragma unroll
+  for (int i = 0; i < kWordSize; ++i) {
+    value.at[i] = FromFloat<T>(ToFloat(value.at[i]) * Gelu<T>(ToFloat(gate.at[i])));
+  }
+}
+
+// One warp for kLines lines and two groups of kColumns results of a row, or GEGLU of the two; two
+// warps of a block have the same lines.
+template <bool kGated, typename T>
 __global__ void __launch_bounds__(32 * kWarps) WideKernel(LowRankArgs args) {
   const Place place = PlaceOfThread();
+  const WideColumns<kGated> columns(args.out, place.warp);
   const int64_t row = blockIdx.z, pitch = HiddenPitch(args.rank);
   const int64_t line =
       int64_t{blockIdx.y} * kBlockLines + place.warp % kCluster * kLines + place.group;
-  const int first =
-      static_cast<int>(blockIdx.x * 2 + place.warp / kCluster) * kWideGroups * kColumns;
   const int word = kWordSize * place.part;
-  const T *base[2], *hidden[2];
-  uint4 packs[kWideGroups][2];
+  const T* hidden[2];
+  Pack<T, kWordSize> packs[2][2] = {};
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
     const int64_t own = min(line + 8 * h, args.lines - 1);
-    base[h] = static_cast<const T*>(args.base) + row * args.base_row + own * args.base_line + word;
+    const T* base = static_cast<const T*>(args.base) + row * args.base_row + own * args.base_line;
     hidden[h] = static_cast<const T*>(args.hidden) + (row * args.lines + own) * pitch + word;
 #pragma unroll
-    for (int i = 0; i < kWideGroups; ++i) {
-      const int column = first + i * kColumns;
-      packs[i][h] = column < args.out ? WordAt(base[h] + column) : uint4{};
+    for (int i = 0; i < 2; ++i) {
+      if (columns.Has(i)) Load<true>(base + columns[i] + word, kWordSize, packs[i][h]);
     }
   }
-  const bool has_path = HasPath(args, row);
-  const T* up = static_cast<const T*>(args.up) + args.slot[row] * args.up_slot + word;
+  if (HasPath(args, row)) {
+    const T* up = static_cast<const T*>(args.up) + args.slot[row] * args.up_slot + word;
 #pragma unroll
-  for (int i = 0; i < kWideGroups; ++i) {
-    const int column = first + i * kColumns;
-    if (column >= args.out) break;
-    float sums[kTiles][4] = {};
-    for (int rank = 0; rank < args.rank && has_path; rank += kDepth) {
-      const uint4 upper = WordAt(hidden[0] + rank), lower = WordAt(hidden[1] + rank);
+    for (int i = 0; i < 2; ++i) {
+      if (!columns.Has(i)) break;
+      float sums[kTiles][4] = {};
+      MultiplyWide(args, hidden, up + columns[i] * args.rank, place, sums);
 #pragma unroll
-      for (int n = 0; n < kTiles; ++n) {
-        const T* const own = up + (column + ResultOf(n, place.group)) * args.rank + rank;
-        MultiplyWords<T>(upper, lower, rank + word < args.rank ? WordAt(own) : uint4{}, sums[n]);
-      }
+      for (int h = 0; h < 2; ++h) AddSums(sums, h, packs[i][h]);
     }
+  }
+  const int64_t out = kGated ? args.out / 2 : args.out;
 #pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      auto pack = *reinterpret_cast<const Pack<T, kWordSize>*>(&packs[i][h]);
-      if (has_path) AddSums(sums, h, pack);
-      if (line + 8 * h >= args.lines) continue;
-      T* const to = static_cast<T*>(args.result) + (row * args.lines + line + 8 * h) * args.out;
-      *reinterpret_cast<Pack<T, kWordSize>*>(to + column + word) = pack;
+  for (int h = 0; h < 2; ++h) {
+    if (line + 8 * h >= args.lines) continue;
+    T* const to = static_cast<T*>(args.result) + (row * args.lines + line + 8 * h) * out + word;
+    if constexpr (kGated) ApplyGeglu(packs[0][h], packs[1][h]);
+#pragma unroll
+    for (int i = 0; i < (kGated ? 1 : 2); ++i) {
+      if (columns.Has(i)) Store<true>(packs[i][h], kWordSize, to + columns[i]);
     }
   }
 }
@@ -338,16 +379,19 @@ cudaError_t LaunchClusters(const LowRankArgs& a, cudaStream_t stream) {
   return Launch(kernel, grid, stream, a);
 }
 
+// Both launches of what is too wide for a cluster's memory.
+template <bool kGated, typename T>
+cudaError_t LaunchWide(const LowRankArgs& a, cudaStream_t stream) {
+  if (auto error = LaunchClusters<false, T>(a, stream); error != cudaSuccess) return error;
+  const Grid grid = {Blocks(CeilDiv(a.out, 4 * kColumns), CeilDiv(a.lines, kBlockLines), a.rows),
+                     32 * kWarps};
+  return Launch(WideKernel<kGated, T>, grid, stream, a);
+}
+
 template <typename T>
 cudaError_t LaunchOn(const LowRankArgs& a, cudaStream_t stream) {
-  if (a.rank <= kColumns && a.out <= kMostGroups * kCluster * kColumns) {
-    return LaunchClusters<true, T>(a, stream);
-  }
-  if (auto error = LaunchClusters<false, T>(a, stream); error != cudaSuccess) return error;
-  const Grid grid = {
-      Blocks(CeilDiv(a.out, 2 * kWideGroups * kColumns), CeilDiv(a.lines, kBlockLines), a.rows),
-      32 * kWarps};
-  return Launch(WideKernel<T>, grid, stream, a);
+  const bool fits = a.rank <= kColumns && a.out <= kMostGroups * kCluster * kColumns;
+  return fits ? LaunchClusters<true, T>(a, stream) : LaunchWide<false, T>(a, stream);
 }
 
 }  // namespace
@@ -355,6 +399,11 @@ cudaError_t LaunchOn(const LowRankArgs& a, cudaStream_t stream) {
 cudaError_t LowRankByClusters(const LowRankArgs& args, cudaStream_t stream) {
   return args.element == Element::kBF16 ? LaunchOn<__nv_bfloat16>(args, stream)
                                         : LaunchOn<__half>(args, stream);
+}
+
+cudaError_t LowRankGeglu(const LowRankArgs& args, cudaStream_t stream) {
+  return args.element == Element::kBF16 ? LaunchWide<true, __nv_bfloat16>(args, stream)
+                                        : LaunchWide<true, __half>(args, stream);
 }
 
 }  // namespace latentd::backends::cuda::kernels
