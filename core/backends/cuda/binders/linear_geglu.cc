@@ -1,6 +1,7 @@
 // A linear layer and the GEGLU that alone reads it: in one launch where there is a kernel for it,
-// else the linear layer into the workspace and GEGLU of that. A low-rank path between them is added
-// by what computes GEGLU, where there is a kernel for that, else in the workspace before.
+// else the linear layer into the workspace and GEGLU of that. A low-rank path between them is
+// further depth of the one launch, whose operands another makes before; or it is added by what
+// computes GEGLU, where there is a kernel for that, else in the workspace before.
 #include "core/backends/cuda/kernels/linear_geglu.h"
 
 #include <optional>
@@ -35,20 +36,6 @@ bool HasFused(const BinderArguments& a) {
   return IsHopper(a.gpu) && a.weight_is_held() && kernels::HasLinearGeglu(ArgumentsOf(a));
 }
 
-BoundKernel BindFused(const BinderArguments& a) {
-  const View &x = a.operand(0), &weight = a.operand(1), &bias = a.operand(2), &y = a.result();
-  BoundKernel kernel = OwnKernel(a, ArgumentsOf(a), [x, bias, y](auto& args, const Frame& f) {
-    args.x = BytesOf(x, f);
-    args.weight = f.packed;
-    args.bias = bias.present() ? BytesOf(bias, f) : nullptr;
-    args.result = BytesOf(y, f);
-    return kernels::LinearGeglu(args, f.stream);
-  });
-  const int64_t bytes = weight.shape.elements() * device::SizeOf(weight.dtype);
-  kernel.packing = {std::string(kGatedForm), static_cast<size_t>(bytes), 0};
-  return kernel;
-}
-
 // A path beside the linear layer: operands 3 to 6.
 class GegluPath {
  public:
@@ -72,36 +59,47 @@ class GegluPath {
     args_.down_slot = down_.strides[0];
     args_.up_slot = up_.strides[0];
     args_.scale_row = scale_.strides[0];
-    computes_geglu_ =
+    fits_clusters_ =
         IsHopper(a.gpu) && kernels::FitsClusters(args_) && args_.out % 64 == 0 && BeginAtWords(a);
   }
 
-  // True if Enqueue computes GEGLU too.
-  bool computes_geglu() const { return computes_geglu_; }
+  // True if there are kernels that make operands of a product, or compute GEGLU too.
+  bool fits_clusters() const { return fits_clusters_; }
+  const kernels::LowRankArgs& args() const { return args_; }
   size_t workspace_bytes() const {
     return RoundUp<size_t>(kernels::LowRankHiddenBytes(args_), kPlaceAlignment);
   }
 
-  // Adds it to the halves, in place, or writes GEGLU of the sum.
+  // Adds it to the halves, in place, or writes GEGLU of the sum if fits_clusters().
   absl::Status Enqueue(void* halves, void* workspace, void* result, const Frame& f) const {
-    kernels::LowRankArgs args = args_;
+    kernels::LowRankArgs args = At(workspace, f);
     args.base = halves;
+    args.result = fits_clusters_ ? result : halves;
+    return Launched(
+        fits_clusters_ ? kernels::LowRankGeglu(args, f.stream) : kernels::LowRank(args, f.stream),
+        graph::Op::kLowRank);
+  }
+
+  // REQUIRES: fits_clusters().
+  absl::Status EnqueueOperands(void* hidden, void* ups, const Frame& f) const {
+    return Launched(kernels::LowRankOperands(At(hidden, f), ups, f.stream), graph::Op::kLowRank);
+  }
+
+ private:
+  kernels::LowRankArgs At(void* hidden, const Frame& f) const {
+    kernels::LowRankArgs args = args_;
     args.x = BytesOf(x_, f);
     args.down = BytesOf(down_, f);
     args.up = BytesOf(up_, f);
     args.slot = AddressOf<const int64_t>(slot_, f);
     args.scale = AddressOf<const float>(scale_, f);
-    args.hidden = workspace;
-    args.result = computes_geglu_ ? result : halves;
-    return Launched(
-        computes_geglu_ ? kernels::LowRankGeglu(args, f.stream) : kernels::LowRank(args, f.stream),
-        graph::Op::kLowRank);
+    args.hidden = hidden;
+    return args;
   }
 
- private:
   const View x_, down_, up_, slot_, scale_;
   kernels::LowRankArgs args_;
-  bool computes_geglu_;
+  bool fits_clusters_;
 };
 
 std::optional<GegluPath> PathOf(const BinderArguments& a) {
@@ -109,10 +107,46 @@ std::optional<GegluPath> PathOf(const BinderArguments& a) {
   return GegluPath(a);
 }
 
-absl::StatusOr<BoundKernel> BindApart(const BinderArguments& a) {
+BoundKernel BindFused(const BinderArguments& a) {
+  const View &x = a.operand(0), &weight = a.operand(1), &bias = a.operand(2), &y = a.result();
+  BoundKernel kernel = OwnKernel(a, ArgumentsOf(a), [x, bias, y](auto& args, const Frame& f) {
+    args.x = BytesOf(x, f);
+    args.weight = f.packed;
+    args.bias = bias.present() ? BytesOf(bias, f) : nullptr;
+    args.result = BytesOf(y, f);
+    return kernels::LinearGeglu(args, f.stream);
+  });
+  const int64_t bytes = weight.shape.elements() * device::SizeOf(weight.dtype);
+  kernel.packing = {std::string(kGatedForm), static_cast<size_t>(bytes), 0};
+  return kernel;
+}
+
+// The one launch with the path as further depth.
+BoundKernel BindFusedWithPath(const BinderArguments& a, const GegluPath& path) {
+  BoundKernel kernel = BindFused(a);
+  const View x = a.operand(0), bias = a.operand(2), y = a.result();
+  const int64_t ranks = kernels::LowRankRanks(path.args());
+  const size_t ups_at = path.workspace_bytes();
+  kernel.workspace_bytes =
+      ups_at + path.args().rows * path.args().out * ranks * device::SizeOf(x.dtype);
+  kernel.enqueue = [=, args = ArgumentsOf(a)](const Frame& f) -> absl::Status {
+    const kernels::LinearGegluPath operands = {f.workspace, f.workspace + ups_at, path.args().rows,
+                                               ranks};
+    RETURN_IF_ERROR(path.EnqueueOperands(f.workspace, f.workspace + ups_at, f));
+    kernels::LinearGegluArgs placed = args;
+    placed.x = BytesOf(x, f);
+    placed.weight = f.packed;
+    placed.bias = bias.present() ? BytesOf(bias, f) : nullptr;
+    placed.result = BytesOf(y, f);
+    return Launched(kernels::LinearPathGeglu(placed, operands, f.stream), graph::Op::kLinear);
+  };
+  return kernel;
+}
+
+absl::StatusOr<BoundKernel> BindApart(const BinderArguments& a,
+                                      const std::optional<GegluPath>& path) {
   const View x = a.operand(0), weight = a.operand(1), y = a.result();
   const ProductBias bias(a, a.operand(2));
-  const std::optional<GegluPath> path = PathOf(a);
   const size_t hidden_at = bias.workspace_bytes();
   const size_t halves_at = hidden_at + (path.has_value() ? path->workspace_bytes() : 0);
   const ProductShape shape = WeightProductShape(a);
@@ -141,7 +175,7 @@ absl::StatusOr<BoundKernel> BindApart(const BinderArguments& a) {
     if (path.has_value()) {
       RETURN_IF_ERROR(
           path->Enqueue(f.workspace + halves_at, f.workspace + hidden_at, BytesOf(y, f), f));
-      if (path->computes_geglu()) return absl::OkStatus();
+      if (path->fits_clusters()) return absl::OkStatus();
     }
     return apply_geglu(f);
   };
@@ -151,8 +185,9 @@ absl::StatusOr<BoundKernel> BindApart(const BinderArguments& a) {
 }  // namespace
 
 absl::StatusOr<BoundKernel> BindLinearGeglu(const BinderArguments& a) {
-  if (a.instruction.operands.size() == 3 && HasFused(a)) return BindFused(a);
-  return BindApart(a);
+  const std::optional<GegluPath> path = PathOf(a);
+  if (!HasFused(a) || (path.has_value() && !path->fits_clusters())) return BindApart(a, path);
+  return path.has_value() ? BindFusedWithPath(a, *path) : BindFused(a);
 }
 
 }  // namespace latentd::backends::cuda

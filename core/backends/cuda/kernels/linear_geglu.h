@@ -49,4 +49,16 @@ struct GatedRow {
 // cudaErrorNotSupported: a GPU that is no Hopper.
 cudaError_t LinearGeglu(const LinearGegluArgs& args, cudaStream_t stream);
 
+// Low-rank paths of the linear layer: before GEGLU, hidden times up transposed is added to each
+// row's lines. A row without a path has zeros in both, and the bytes that LinearGeglu gives it.
+struct LinearGegluPath {
+  const void* hidden = nullptr;  // [rows, args.rows / rows, ranks], aligned to 16 bytes as is up
+  const void* up = nullptr;      // [rows, 2 * columns, ranks], permuted as the weight
+  int64_t rows = 0, ranks = 0;   // ranks: a multiple of 8
+};
+
+// As LinearGeglu.
+cudaError_t LinearPathGeglu(const LinearGegluArgs& args, const LinearGegluPath& path,
+                            cudaStream_t stream);
+
 }  // namespace latentd::backends::cuda::kernels

@@ -253,6 +253,8 @@ int64_t LowRankHiddenBytes(const LowRankArgs& args) {
   return args.rows * args.lines * HiddenPitch(args.rank) * BytesOf(args.element);
 }
 
+int64_t LowRankRanks(const LowRankArgs& args) { return HiddenPitch(args.rank); }
+
 cudaError_t LowRank(const LowRankArgs& args, cudaStream_t stream) {
   const int64_t blocks = std::max(
       {args.rows, CeilDiv(args.lines, kExpandWarps * kLines), CeilDiv(args.rank, kColumns)});

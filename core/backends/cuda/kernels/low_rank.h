@@ -53,4 +53,12 @@ cudaError_t LowRankByClusters(const LowRankArgs& args, cudaStream_t stream);
 // REQUIRES: as LowRankByClusters, and an `out` that is a multiple of 64.
 cudaError_t LowRankGeglu(const LowRankArgs& args, cudaStream_t stream);
 
+// What LinearPathGeglu (linear_geglu.h) reads of paths beside a linear of values and gates:
+// args.hidden, and each row's second matrix in `ups` [rows, out, LowRankRanks]. Base and result are
+// of no account. REQUIRES: as LowRankGeglu.
+cudaError_t LowRankOperands(const LowRankArgs& args, void* ups, cudaStream_t stream);
+
+// `rank`, and how many zeros there are behind it.
+int64_t LowRankRanks(const LowRankArgs& args);
+
 }  // namespace latentd::backends::cuda::kernels

@@ -137,10 +137,10 @@ struct HiddenPair {
   uint32_t values;
 };
 
-// The parts added up in order, scaled and rounded; behind the last rank zeros.
+// The parts added up in order, scaled and rounded; behind the last rank, and without a path, zeros.
 template <typename T>
 __device__ inline HiddenPair HiddenOf(const LowRankArgs& args, const Work& work, int first,
-                                      const Shared<T>& shared) {
+                                      bool has_path, const Shared<T>& shared) {
   const int thread = static_cast<int>(threadIdx.x);
   HiddenPair pair{thread / (kColumns / 2), thread % (kColumns / 2) * 2, 0};
   float sums[2] = {};
@@ -154,7 +154,7 @@ __device__ inline HiddenPair HiddenOf(const LowRankArgs& args, const Work& work,
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
     const int rank = first + pair.column + i;
-    sums[i] = rank < args.rank ? sums[i] * scale[rank] : 0;
+    sums[i] = has_path && rank < args.rank ? sums[i] * scale[rank] : 0;
   }
   pair.values = Pair<T>(sums[0], sums[1]);
   return pair;
@@ -229,10 +229,39 @@ __device__ inline void Expand(const LowRankArgs& args, const Work& work, bool ha
   }
 }
 
-// One cluster for kBlockLines lines of a row. kWhole: and all results, of at most kColumns ranks;
-// else what the lines have for kColumns ranks, into memory.
-template <bool kWhole, typename T>
-__global__ void __launch_bounds__(32 * kWarps) ClusterKernel(LowRankArgs args) {
+// A word of the row's second matrix, whose lines are in the order of GatedRow (linear_geglu.h);
+// behind the last rank, and without a path, zeros.
+template <typename T>
+__device__ inline uint4 GatedWord(const LowRankArgs& args, int64_t row, bool has_path, int64_t line,
+                                  int64_t rank) {
+  if (!has_path || rank >= args.rank) return {};
+  const int64_t own = line % 32, number = 4 * (own % 8 / 2) + own / 8 % 2 * 2 + own % 2;
+  const int64_t from = line / 32 * 16 + own / 16 * (args.out / 2) + number;
+  const T* up = static_cast<const T*>(args.up) + args.slot[row] * args.up_slot;
+  return WordAt(up + from * args.rank + rank);
+}
+
+// The row's second matrix, by the blocks of the grid's first dimension.
+template <typename T>
+__device__ inline void WriteGated(const LowRankArgs& args, uint4* ups) {
+  const int64_t row = blockIdx.z, words = HiddenPitch(args.rank) / kWordSize;
+  const bool has_path = HasPath(args, row);
+  uint4* const to = ups + row * args.out * words;
+  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < args.out * words;
+       i += int64_t{gridDim.x} * blockDim.x) {
+    to[i] = GatedWord<T>(args, row, has_path, i / words, i % words * kWordSize);
+  }
+}
+
+// Makes, of kBlockLines lines of a row a cluster: results, of at most kColumns ranks; or what the
+// lines have for kColumns ranks, into memory; or that, zeros without a path, and by the last
+// clusters the second matrix into `ups`.
+enum class Makes { kResults, kHidden, kOperands };
+
+template <Makes kMakes, typename T>
+__global__ void __launch_bounds__(32 * kWarps) ClusterKernel(LowRankArgs args, uint4* ups) {
+  constexpr bool kWhole = kMakes == Makes::kResults;
+  if (kMakes == Makes::kOperands && blockIdx.y == gridDim.y - 1) return WriteGated<T>(args, ups);
   extern __shared__ uint4 memory[];
   auto& shared = *reinterpret_cast<Shared<T>*>(memory);
   const auto cluster = cooperative_groups::this_cluster();
@@ -247,10 +276,10 @@ __global__ void __launch_bounds__(32 * kWarps) ClusterKernel(LowRankArgs args) {
     Shrink<T>(args, work, first, sums);
   }
   cluster.barrier_wait();  // all blocks are there
-  if (!has_path && !kWhole) return;
+  if (!has_path && kMakes == Makes::kHidden) return;
   if (has_path) SendSums(work, sums, *cluster.map_shared_rank(&shared, work.tile));
   cluster.sync();
-  const HiddenPair pair = HiddenOf(args, work, first, shared);
+  const HiddenPair pair = HiddenOf(args, work, first, has_path, shared);
   const int line = work.block * kLines + pair.line;
   if constexpr (kWhole) {
 #pragma unroll
@@ -362,27 +391,28 @@ dim3 Blocks(int64_t x, int64_t y, int64_t z) {
   return {static_cast<unsigned>(x), static_cast<unsigned>(y), static_cast<unsigned>(z)};
 }
 
-template <bool kWhole, typename T>
-cudaError_t LaunchClusters(const LowRankArgs& a, cudaStream_t stream) {
-  const auto kernel = ClusterKernel<kWhole, T>;
-  const size_t bytes = kWhole ? sizeof(Shared<T>) : offsetof(Shared<T>, hidden);
+template <Makes kMakes, typename T>
+cudaError_t LaunchClusters(const LowRankArgs& a, cudaStream_t stream, void* ups = nullptr) {
+  const auto kernel = ClusterKernel<kMakes, T>;
+  const size_t bytes = kMakes == Makes::kResults ? sizeof(Shared<T>) : offsetof(Shared<T>, hidden);
+  const int64_t matrices = kMakes == Makes::kOperands ? 1 : 0;
   if (auto error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                         static_cast<int>(bytes));
       error != cudaSuccess) {
     return error;
   }
-  const Grid grid = {
-      .blocks = Blocks(CeilDiv(a.lines, kBlockLines) * kCluster, CeilDiv(a.rank, kColumns), a.rows),
-      .threads = 32 * kWarps,
-      .shared_bytes = bytes,
-      .cluster = kCluster};
-  return Launch(kernel, grid, stream, a);
+  const Grid grid = {.blocks = Blocks(CeilDiv(a.lines, kBlockLines) * kCluster,
+                                      CeilDiv(a.rank, kColumns) + matrices, a.rows),
+                     .threads = 32 * kWarps,
+                     .shared_bytes = bytes,
+                     .cluster = kCluster};
+  return Launch(kernel, grid, stream, a, static_cast<uint4*>(ups));
 }
 
 // Both launches of what is too wide for a cluster's memory.
 template <bool kGated, typename T>
 cudaError_t LaunchWide(const LowRankArgs& a, cudaStream_t stream) {
-  if (auto error = LaunchClusters<false, T>(a, stream); error != cudaSuccess) return error;
+  if (auto error = LaunchClusters<Makes::kHidden, T>(a, stream); error != cudaSuccess) return error;
   const Grid grid = {Blocks(CeilDiv(a.out, 4 * kColumns), CeilDiv(a.lines, kBlockLines), a.rows),
                      32 * kWarps};
   return Launch(WideKernel<kGated, T>, grid, stream, a);
@@ -391,7 +421,7 @@ cudaError_t LaunchWide(const LowRankArgs& a, cudaStream_t stream) {
 template <typename T>
 cudaError_t LaunchOn(const LowRankArgs& a, cudaStream_t stream) {
   const bool fits = a.rank <= kColumns && a.out <= kMostGroups * kCluster * kColumns;
-  return fits ? LaunchClusters<true, T>(a, stream) : LaunchWide<false, T>(a, stream);
+  return fits ? LaunchClusters<Makes::kResults, T>(a, stream) : LaunchWide<false, T>(a, stream);
 }
 
 }  // namespace
@@ -404,6 +434,12 @@ cudaError_t LowRankByClusters(const LowRankArgs& args, cudaStream_t stream) {
 cudaError_t LowRankGeglu(const LowRankArgs& args, cudaStream_t stream) {
   return args.element == Element::kBF16 ? LaunchWide<true, __nv_bfloat16>(args, stream)
                                         : LaunchWide<true, __half>(args, stream);
+}
+
+cudaError_t LowRankOperands(const LowRankArgs& args, void* ups, cudaStream_t stream) {
+  return args.element == Element::kBF16
+             ? LaunchClusters<Makes::kOperands, __nv_bfloat16>(args, stream, ups)
+             : LaunchClusters<Makes::kOperands, __half>(args, stream, ups);
 }
 
 }  // namespace latentd::backends::cuda::kernels
