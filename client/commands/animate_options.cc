@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "client/commands/command_options.h"
@@ -149,14 +148,6 @@ OptionGroup FrameOutputOptions(AnimateOptions& options) {
 }
 
 OptionGroup AnimateConnectionOptions(AnimateOptions& options) {
-  const auto set_retries = [&options](const std::string& text) {
-    int retries = 0;
-    if (!absl::SimpleAtoi(text, &retries) || retries < 0) {
-      return absl::InvalidArgumentError("must be 0 or more");
-    }
-    options.retries.retries = retries;
-    return absl::OkStatus();
-  };
   return {
       "Connection",
       {ServerOption(options.connection),
@@ -166,7 +157,7 @@ OptionGroup AnimateConnectionOptions(AnimateOptions& options) {
        {"retries", "N",
         absl::StrCat("try so often again as long as nothing has come, where that is safe (default ",
                      RetryPolicy().retries, ")"),
-        set_retries},
+        SetRetries(options.retries)},
        HelpOption(options.connection)}};
 }
 

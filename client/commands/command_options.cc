@@ -2,6 +2,7 @@
 
 #include <iostream>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "client/options/address.h"
 #include "client/options/admin_address.h"
@@ -31,6 +32,17 @@ Option HelpOption(Connection& connection) {
 }
 
 Option JsonOption(bool& json) { return {"json", "", "as JSON", SetSwitch(json)}; }
+
+std::function<absl::Status(const std::string&)> SetRetries(RetryPolicy& retries) {
+  return [&retries](const std::string& text) {
+    int count = 0;
+    if (!absl::SimpleAtoi(text, &count) || count < 0) {
+      return absl::InvalidArgumentError("must be 0 or more");
+    }
+    retries.retries = count;
+    return absl::OkStatus();
+  };
+}
 
 ExitCode UsageError(const absl::Status& status, const std::string& command) {
   std::cerr << "latent: " << status.message() << "\n(`" << command

@@ -1,12 +1,14 @@
 // The options that all commands have, and the errors that all of them print.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "client/options/arguments.h"
 #include "client/options/connection.h"
 #include "client/output/error_text.h"
+#include "client/rpc/retry.h"
 
 namespace latentd::client {
 
@@ -15,6 +17,9 @@ Option ServerOption(Connection& connection);
 Option AdminServerOption(Connection& connection);
 Option HelpOption(Connection& connection);
 Option JsonOption(bool& json);
+
+// Sets how often a call is tried again: 0 or more.
+std::function<absl::Status(const std::string&)> SetRetries(RetryPolicy& retries);
 
 // Prints what is wrong and where help is.
 ExitCode UsageError(const absl::Status& status, const std::string& command);

@@ -8,7 +8,6 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "client/commands/command_options.h"
 #include "client/options/api_key.h"
@@ -65,14 +64,6 @@ OptionGroup OutputOptions(GenerateOptions& options) {
 }
 
 OptionGroup ConnectionOptions(GenerateOptions& options) {
-  const auto set_retries = [&options](const std::string& text) {
-    int retries = 0;
-    if (!absl::SimpleAtoi(text, &retries) || retries < 0) {
-      return absl::InvalidArgumentError("must be 0 or more");
-    }
-    options.retries.retries = retries;
-    return absl::OkStatus();
-  };
   return {"Connection",
           {ServerOption(options.connection),
            ApiKeyOption(options.connection),
@@ -84,7 +75,7 @@ OptionGroup ConnectionOptions(GenerateOptions& options) {
                 "try so often again where that is safe: no picture has been received, and the\n"
                 "server is full, stopping or went away (default ",
                 RetryPolicy().retries, ")"),
-            set_retries},
+            SetRetries(options.retries)},
            HelpOption(options.connection)}};
 }
 

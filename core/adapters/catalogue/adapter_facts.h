@@ -20,7 +20,7 @@ void AddFacts(const Lora& lora, pipeline::AdapterFacts& facts);
 
 // Wishes of its operator in a file beside it, as stable-diffusion-webui keeps them: a JSON object
 // with "activation text" and "preferred weight", and "preset" of ours, which is taken as it is.
-// What is not of this form says nothing.
+// Passes over what is not of this form.
 void AddSaid(const std::string& text, pipeline::AdapterFacts& facts);
 
 // Digest of all that the file holds: names, types, shapes and contents of tensors, and metadata.

@@ -159,7 +159,8 @@ absl::StatusOr<Image> PictureEncoder::Encoded(const Added& added) const {
     RunParts(count, part);
   };
   if (added.video != nullptr) {
-    // A frame takes its time, however many there are of a chunk.
+    // The watch sees each frame begin, those too that other threads encode meanwhile: a chunk of
+    // many is no thread that hangs.
     return added.video->file.Add(drawn.frames, [&](int count, absl::FunctionRef<void(int)> part) {
       run_parts(count, [&](int i) {
         const ThreadWatch::Activity encodes(added.video->encoder.watch, "encoding a picture");

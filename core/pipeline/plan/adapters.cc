@@ -12,6 +12,7 @@
 #include "core/base/errors/error_details.h"
 #include "core/base/errors/status_macros.h"
 #include "core/base/text/text.h"
+#include "core/pipeline/plan/refusals.h"
 #include "core/pipeline/spec/presets.h"
 #include "core/schedulers/config/overrides_of.h"
 
@@ -180,21 +181,15 @@ schedulers::Overrides WithSettings(const schedulers::Overrides& asked, const Pre
 
 absl::Status ResolveAdapters(adapters::Catalogue* catalogue, const LoadedModel& model,
                              PictureSpec& spec, std::vector<std::string>& warnings) {
-  std::vector<FieldViolation> violations;
-  absl::Status refused;
+  Refusals refusals;
   for (size_t i = 0; i < spec.adapters.size(); ++i) {
-    const absl::Status resolved = ResolveOne(catalogue, model, absl::StrCat("adapters[", i, "]"),
-                                             spec, spec.adapters[i], warnings);
-    if (resolved.ok()) continue;
-    const std::vector<FieldViolation> fields = GetFieldViolations(resolved);
-    violations.insert(violations.end(), fields.begin(), fields.end());
-    if (fields.empty()) refused.Update(resolved);
+    refusals.Add(ResolveOne(catalogue, model, absl::StrCat("adapters[", i, "]"), spec,
+                            spec.adapters[i], warnings));
   }
-  if (!violations.empty()) return InvalidFields(violations);
   if (spec.refine && !spec.adapters.empty()) {
     warnings.emplace_back("adapters have no effect on the refiner: they change the base alone");
   }
-  return refused;
+  return refusals.Join();
 }
 
 void FillDefaults(const Traits& traits, adapters::Catalogue* catalogue, const LoadedModel* starts,

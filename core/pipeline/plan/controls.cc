@@ -14,6 +14,7 @@
 #include "core/pipeline/graphs/control_graph.h"
 #include "core/pipeline/graphs/control_nets.h"
 #include "core/pipeline/graphs/ip_adapters.h"
+#include "core/pipeline/plan/refusals.h"
 
 namespace latentd::pipeline {
 namespace {
@@ -75,23 +76,19 @@ bool TakesPart(const Control& control, size_t evaluation, size_t evaluations) {
 absl::Status ResolveControls(adapters::Catalogue* catalogue, const LoadedModel& model,
                              const Inputs& inputs, PictureSpec& spec,
                              std::vector<std::string>& warnings) {
-  std::vector<FieldViolation> violations;
-  absl::Status refused;
+  Refusals refusals;
   for (size_t i = 0; i < spec.controls.size(); ++i) {
     const std::string field = absl::StrCat("controls[", i, "]");
     for (const absl::Status& status :
          {ResolveControl(catalogue, model, field, spec.controls[i], warnings),
           CheckControlImage(field, inputs, i)}) {
-      const std::vector<FieldViolation> fields = GetFieldViolations(status);
-      violations.insert(violations.end(), fields.begin(), fields.end());
-      if (fields.empty()) refused.Update(status);
+      refusals.Add(status);
     }
   }
-  if (!violations.empty()) return InvalidFields(violations);
   if (spec.refine && !spec.controls.empty()) {
     warnings.emplace_back("controls have no effect on the refiner: they are for the base alone");
   }
-  return refused;
+  return refusals.Join();
 }
 
 uint64_t AdaptersIdOf(const PictureSpec& spec) {

@@ -10,6 +10,7 @@
 #include "core/image/decode.h"
 #include "core/pipeline/graphs/image_prompt_graph.h"
 #include "core/pipeline/graphs/ip_adapters.h"
+#include "core/pipeline/plan/refusals.h"
 
 namespace latentd::pipeline {
 namespace {
@@ -70,23 +71,19 @@ absl::Status ResolveImagePrompt(adapters::Catalogue* catalogue, const LoadedMode
 absl::Status ResolveImagePrompts(adapters::Catalogue* catalogue, const LoadedModel& model,
                                  const Inputs& inputs, PictureSpec& spec,
                                  std::vector<std::string>& warnings) {
-  std::vector<FieldViolation> violations;
-  absl::Status refused;
+  Refusals refusals;
   for (size_t i = 0; i < spec.ip_adapters.size(); ++i) {
     const std::string field = absl::StrCat("ip_adapters[", i, "]");
     for (const absl::Status& status :
          {ResolveImagePrompt(catalogue, model, field, spec.ip_adapters[i], warnings),
           CheckImage(field, inputs, i)}) {
-      const std::vector<FieldViolation> fields = GetFieldViolations(status);
-      violations.insert(violations.end(), fields.begin(), fields.end());
-      if (fields.empty()) refused.Update(status);
+      refusals.Add(status);
     }
   }
-  if (!violations.empty()) return InvalidFields(violations);
   if (spec.refine && !spec.ip_adapters.empty()) {
     warnings.emplace_back("ip_adapters have no effect on the refiner: they are for the base alone");
   }
-  return refused;
+  return refusals.Join();
 }
 
 std::optional<PlannedImagePrompt> PlanImagePrompt(const PictureSpec& spec) {

@@ -8,9 +8,7 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
-#include "core/base/errors/error_details.h"
 #include "core/base/errors/status_macros.h"
-#include "core/image/decode.h"
 #include "core/image/pixels/resize.h"
 #include "core/pipeline/units/pixels.h"
 
@@ -26,17 +24,9 @@ absl::StatusOr<Buffer> ReadControlImage(Request& request, size_t index) {
   const std::string field = absl::StrCat("controls[", index, "].image");
   const std::string& file = request.inputs->control_images[index];
   ASSIGN_OR_RETURN(const MemoryRoom room, TakeRoomForPixels(file, field));
-  image::PassedOver passed_over;
-  const absl::StatusOr<image::Image> decoded = image::Decode(file, passed_over);
-  if (absl::IsInvalidArgument(decoded.status())) {
-    return InvalidFields({{field, std::string(decoded.status().message())}});
-  }
-  RETURN_IF_ERROR(decoded.status());
-  for (const std::string& sentence : passed_over) {
-    request.image_warnings.push_back(absl::StrCat(field, ": ", sentence));
-  }
+  ASSIGN_OR_RETURN(const image::Image decoded, DecodeField(file, field, request.image_warnings));
   const PictureSpec& spec = request.spec();
-  ASSIGN_OR_RETURN(image::Image resized, image::ResizeLanczos(*decoded, *spec.width, *spec.height));
+  ASSIGN_OR_RETURN(image::Image resized, image::ResizeLanczos(decoded, *spec.width, *spec.height));
   return ToPixels(ExtendEdges(std::move(resized), request.plan->executed_size));
 }
 

@@ -8,7 +8,6 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/errors/error_details.h"
 #include "core/base/errors/status_macros.h"
-#include "core/image/decode.h"
 #include "core/image/pixels/resize.h"
 #include "core/pipeline/graphs/image_prompt_graph.h"
 #include "core/pipeline/units/pixels.h"
@@ -34,15 +33,7 @@ const backends::Port& PortOf(const backends::Executable& executable, absl::strin
 absl::StatusOr<image::Image> ReadImage(Request& request) {
   const std::string& file = request.inputs->ip_adapter_images.front();
   ASSIGN_OR_RETURN(const MemoryRoom room, TakeRoomForPixels(file, kImageField));
-  image::PassedOver passed_over;
-  absl::StatusOr<image::Image> decoded = image::Decode(file, passed_over);
-  if (absl::IsInvalidArgument(decoded.status())) {
-    return InvalidFields({{kImageField, std::string(decoded.status().message())}});
-  }
-  for (const std::string& sentence : passed_over) {
-    request.image_warnings.push_back(absl::StrCat(kImageField, ": ", sentence));
-  }
-  return decoded;
+  return DecodeField(file, kImageField, request.image_warnings);
 }
 
 // The middle of the image as CLIP's processor cuts it out, once its shorter side is `side`.

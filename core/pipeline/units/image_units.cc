@@ -13,7 +13,6 @@
 #include "core/base/errors/status_macros.h"
 #include "core/base/process/memory_room.h"
 #include "core/base/text/text.h"
-#include "core/image/decode.h"
 #include "core/image/pixels/crop_region.h"
 #include "core/image/pixels/fit.h"
 #include "core/image/pixels/grey.h"
@@ -42,12 +41,6 @@ device::Shape LatentShape(const Picture& picture) {
   return {1, picture.stage().model.latent_channels(), size.height, size.width};
 }
 
-void AddWarnings(absl::string_view field, const image::PassedOver& passed_over, Request& request) {
-  for (const std::string& sentence : passed_over) {
-    request.image_warnings.push_back(absl::StrCat(field, ": ", sentence));
-  }
-}
-
 // The image at the size that was asked for, or what is drawn of it as large as that has room for.
 absl::StatusOr<image::Image> Fitted(const Request& request, const image::Image& image) {
   const int width = *request.spec().width, height = *request.spec().height;
@@ -68,16 +61,10 @@ absl::Status KeepOver(image::Image image, const image::Box& box, Request& reques
 absl::StatusOr<Buffer> ReadInitImage(Request& request) {
   const std::string& file = request.inputs->image;
   ASSIGN_OR_RETURN(const MemoryRoom room, TakeRoomForPixels(file, "the init image"));
-  image::PassedOver passed_over;
-  absl::StatusOr<image::Image> decoded = image::Decode(file, passed_over);
-  if (absl::IsInvalidArgument(decoded.status())) {
-    return InvalidFields({{"image", std::string(decoded.status().message())}});
-  }
-  RETURN_IF_ERROR(decoded.status());
-  AddWarnings("image", passed_over, request);
-  ASSIGN_OR_RETURN(image::Image fitted, Fitted(request, *decoded));
+  ASSIGN_OR_RETURN(image::Image decoded, DecodeField(file, "image", request.image_warnings));
+  ASSIGN_OR_RETURN(image::Image fitted, Fitted(request, decoded));
   if (request.crop) {
-    RETURN_IF_ERROR(KeepOver(*std::move(decoded), *request.crop, request));
+    RETURN_IF_ERROR(KeepOver(std::move(decoded), *request.crop, request));
   } else if (request.spec().preserve_unmasked) {
     RETURN_IF_ERROR(KeepOver(fitted, {0, 0, fitted.width, fitted.height}, request));
   }
@@ -111,10 +98,8 @@ absl::Status ReadMaskImage(Request& request, int downscale) {
   const std::string& file = request.inputs->mask_image;
   const PictureSpec& spec = request.spec();
   ASSIGN_OR_RETURN(const MemoryRoom room, TakeRoomForPixels(file, "the mask"));
-  image::PassedOver passed_over;
   ASSIGN_OR_RETURN(const image::Image mask,
-                   DecodeMask(file, spec.mask_blur.value_or(0), passed_over));
-  AddWarnings("mask_image", passed_over, request);
+                   DecodeMask(file, spec.mask_blur.value_or(0), request.image_warnings));
   if (spec.padding_mask_crop) RETURN_IF_ERROR(ChooseCrop(mask, request));
   ASSIGN_OR_RETURN(image::Image fitted, Fitted(request, mask));
   if (!request.crop && spec.preserve_unmasked) request.kept_greys = image::GreysOf(fitted);

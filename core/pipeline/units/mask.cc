@@ -3,11 +3,10 @@
 #include <cstdint>
 #include <string>
 
-#include "core/base/errors/error_details.h"
 #include "core/base/errors/status_macros.h"
-#include "core/image/decode.h"
 #include "core/image/pixels/blur.h"
 #include "core/image/pixels/grey.h"
+#include "core/pipeline/units/pixels.h"
 
 namespace latentd::pipeline {
 namespace {
@@ -37,13 +36,9 @@ Mask MaskOf(const image::Image& image, int downscale) {
 }
 
 absl::StatusOr<image::Image> DecodeMask(absl::string_view file, int blur,
-                                        image::PassedOver& passed_over) {
-  const absl::StatusOr<image::Image> decoded = image::Decode(file, passed_over);
-  if (absl::IsInvalidArgument(decoded.status())) {
-    return InvalidFields({{"mask_image", std::string(decoded.status().message())}});
-  }
-  RETURN_IF_ERROR(decoded.status());
-  return image::GaussianBlur(*decoded, blur);
+                                        std::vector<std::string>& warnings) {
+  ASSIGN_OR_RETURN(const image::Image decoded, DecodeField(file, "mask_image", warnings));
+  return image::GaussianBlur(decoded, blur);
 }
 
 }  // namespace latentd::pipeline

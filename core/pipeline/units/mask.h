@@ -3,10 +3,12 @@
 // middle. White is drawn over, black stays.
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "core/device/buffer.h"
-#include "core/image/pixels/passed_over.h"
 #include "core/image/pixels/pixels.h"
 #include "core/pipeline/spec/picture_spec.h"
 
@@ -23,8 +25,8 @@ struct Mask {
 Mask MaskOf(const image::Image& image, int downscale);
 
 // Decodes a file, and blurs it in its own size by a Gaussian of that radius (diffusers'
-// VaeImageProcessor.blur). INVALID_ARGUMENT names the field at fault.
+// VaeImageProcessor.blur). Errors and `warnings` as DecodeField's.
 absl::StatusOr<image::Image> DecodeMask(absl::string_view file, int blur,
-                                        image::PassedOver& passed_over);
+                                        std::vector<std::string>& warnings);
 
 }  // namespace latentd::pipeline

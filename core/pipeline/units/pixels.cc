@@ -4,6 +4,9 @@
 #include <memory>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "core/base/errors/error_details.h"
+#include "core/base/errors/status_macros.h"
 #include "core/image/decode.h"
 
 namespace latentd::pipeline {
@@ -40,6 +43,20 @@ absl::StatusOr<MemoryRoom> TakeRoomForPixels(absl::string_view file, absl::strin
   constexpr int64_t kAtATime = 3;
   const image::Dimensions size = image::ReadDimensions(file).value_or(image::Dimensions());
   return MemoryRoom::Take(kChannels * kAtATime * size.width * size.height, name);
+}
+
+absl::StatusOr<image::Image> DecodeField(absl::string_view file, const std::string& field,
+                                         std::vector<std::string>& warnings) {
+  image::PassedOver passed_over;
+  absl::StatusOr<image::Image> decoded = image::Decode(file, passed_over);
+  if (absl::IsInvalidArgument(decoded.status())) {
+    return InvalidFields({{field, std::string(decoded.status().message())}});
+  }
+  RETURN_IF_ERROR(decoded.status());
+  for (const std::string& sentence : passed_over) {
+    warnings.push_back(absl::StrCat(field, ": ", sentence));
+  }
+  return decoded;
 }
 
 device::Buffer ToPixels(image::Image image) {

@@ -2,6 +2,9 @@
 // and the larger one that networks run at, whose centre it is.
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "core/base/process/memory_room.h"
@@ -14,6 +17,11 @@ namespace latentd::pipeline {
 // Room for a file's pixels as they are drawn, turned as EXIF says, and on their way to another
 // size. `name` is for messages. RESOURCE_EXHAUSTED: there is none.
 absl::StatusOr<MemoryRoom> TakeRoomForPixels(absl::string_view file, absl::string_view name);
+
+// Decodes the file of a request's field, and adds a warning for each defect that was passed over;
+// these, and INVALID_ARGUMENT for what is no image, name the field.
+absl::StatusOr<image::Image> DecodeField(absl::string_view file, const std::string& field,
+                                         std::vector<std::string>& warnings);
 
 // The bytes of the image as u8 [1, height, width, 3], as the encoder's graph reads them.
 device::Buffer ToPixels(image::Image image);

@@ -8,13 +8,13 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
-#include "core/base/errors/error_details.h"
 #include "core/base/errors/status_macros.h"
 #include "core/base/process/memory_room.h"
 #include "core/families/family/video_family.h"
 #include "core/image/decode.h"
 #include "core/pipeline/lanes/pinned.h"
 #include "core/pipeline/plan/video_plan.h"
+#include "core/pipeline/units/pixels.h"
 #include "core/pipeline/units/run_graph.h"
 #include "core/pipeline/units/unit_kinds.h"
 
@@ -40,19 +40,6 @@ absl::StatusOr<MemoryRoom> RoomForImage(const std::string& file) {
   constexpr int64_t kBytesOfPixel = 3 + 2 * 3 * int64_t{sizeof(float)};
   const image::Dimensions size = image::ReadDimensions(file).value_or(image::Dimensions());
   return MemoryRoom::Take(kBytesOfPixel * size.width * size.height, "the image of a video");
-}
-
-absl::StatusOr<image::Image> ReadVideoImage(Request& request) {
-  image::PassedOver passed_over;
-  absl::StatusOr<image::Image> decoded = image::Decode(request.inputs->image, passed_over);
-  if (absl::IsInvalidArgument(decoded.status())) {
-    return InvalidFields({{"image", std::string(decoded.status().message())}});
-  }
-  RETURN_IF_ERROR(decoded.status());
-  for (const std::string& sentence : passed_over) {
-    request.image_warnings.push_back(absl::StrCat("image: ", sentence));
-  }
-  return decoded;
 }
 
 // Enqueues a row's part: the image's embeddings in the last one, zeros in the negative one.
@@ -151,7 +138,8 @@ absl::Status EnqueueVideoText(Picture& picture, device::Stream& stream, UnitPart
   if (!conditioning) {
     const families::VideoFamily& family = FamilyOf(picture);
     ASSIGN_OR_RETURN(const MemoryRoom room, RoomForImage(request.inputs->image));
-    ASSIGN_OR_RETURN(const image::Image image, ReadVideoImage(request));
+    ASSIGN_OR_RETURN(const image::Image image,
+                     DecodeField(request.inputs->image, "image", request.image_warnings));
     const Size size = picture.executed_size();
     ASSIGN_OR_RETURN(request.video_image, family.vae_pixels(image, size.width, size.height));
     ASSIGN_OR_RETURN(const Buffer pixels,
