@@ -79,6 +79,17 @@ inline absl::Status SubmitTo(Engine& engine, GenerateSpec spec) {
   return engine.Submit(std::move(spec), std::make_shared<testing::RecordingSink>()).status();
 }
 
+// How the request ends: refused where it is submitted, or later, as by a loop that is the first to
+// see that its deadline has passed.
+inline absl::Status EndOf(Engine& engine, GenerateSpec spec) {
+  const auto sink = std::make_shared<testing::RecordingSink>();
+  const auto handle = engine.Submit(std::move(spec), sink);
+  if (!handle.ok()) return handle.status();
+  const Event end = sink->WaitForEnd().back();
+  const auto* failed = std::get_if<Failed>(&end);
+  return failed == nullptr ? absl::OkStatus() : failed->status;
+}
+
 // How long that took; zero where the model did nothing of that stage.
 inline absl::Duration TimeOf(const Timings& timings, Stage stage,
                              const std::string& model = "base") {

@@ -125,10 +125,7 @@ TEST_F(EncodeTest, EndsWhereItIsCancelledOrTooLate) {
   first->WaitForEnd();
   GenerateSpec late = EncodeSpec();
   late.deadline = SystemClock().Monotonic() - absl::Seconds(1);
-  const auto of_late = std::make_shared<testing::RecordingSink>();
-  const auto submitted = engine_->Submit(late, of_late);
-  absl::Status ended = submitted.status();
-  if (submitted.ok()) ended = std::get<Failed>(of_late->WaitForEnd().back()).status;
+  const absl::Status ended = EndOf(*engine_, late);
   EXPECT_TRUE(absl::IsDeadlineExceeded(ended)) << ended;
 }
 
