@@ -30,9 +30,9 @@ class Grpc:
     """A stock client of GenerateStream."""
     name = "gRPC"
 
-    def __init__(self, server, size):
+    def __init__(self, server, size, steps=1):
         self.api = Api(server.address)
-        self.request = self.api.request(width=size, height=size, num_inference_steps=1, guidance_scale=0)
+        self.request = self.api.request(width=size, height=size, num_inference_steps=steps, guidance_scale=0)
 
     def draw(self):
         """(seconds, those of them that the server counts, the picture)."""
