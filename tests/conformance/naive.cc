@@ -118,19 +118,24 @@ Array Attention(const Node& node, const Operands& x) {
 
 Array LowRank(const Node& node, const Operands& x) {
   const Shape& down = x[2]->shape;
+  std::vector<double> hidden(down[1]);  // of the row that is at hand
+  const auto reduce = [&](Index source, int64_t slot) {
+    std::fill(hidden.begin(), hidden.end(), 0);
+    for (int64_t r = 0; r < down[1]; ++r) {
+      for (int64_t k = 0; k < down[2]; ++k) {
+        source.back() = k;
+        hidden[r] += At(*x[1], source) * At(*x[2], {slot, r, k});
+      }
+    }
+  };
   return Fill(node.shape, [&](const Index& i) {
     const double slot = x[4]->values[i[0]];
     double sum = At(*x[0], i);
     if (slot < 0 || slot >= static_cast<double>(down[0])) return sum;
     const auto s = static_cast<int64_t>(slot);
+    if (i.back() == 0) reduce(i, s);
     for (int64_t r = 0; r < down[1]; ++r) {
-      double hidden = 0;
-      Index source = i;
-      for (int64_t k = 0; k < down[2]; ++k) {
-        source.back() = k;
-        hidden += At(*x[1], source) * At(*x[2], {s, r, k});
-      }
-      sum += hidden * At(*x[5], {i[0], r}) * At(*x[3], {s, i.back(), r});
+      sum += hidden[r] * At(*x[5], {i[0], r}) * At(*x[3], {s, i.back(), r});
     }
     return sum;
   });
@@ -146,10 +151,8 @@ Moments MomentsOf(const std::vector<double>& values) {
   return moments;
 }
 
-double Standardise(double value, const std::vector<double>& group, double epsilon) {
-  const Moments moments = MomentsOf(group);
-  const double variance = moments.sum_of_squares / static_cast<double>(group.size());
-  return (value - moments.mean) / std::sqrt(variance + epsilon);
+double Standardise(double value, const Moments& group, double size, double epsilon) {
+  return (value - group.mean) / std::sqrt(group.sum_of_squares / size + epsilon);
 }
 
 Array GroupNorm(const Node& node, const Operands& x) {
@@ -160,9 +163,12 @@ Array GroupNorm(const Node& node, const Operands& x) {
   ForEachIndex(node.shape, [&](const Index& i, int64_t flat) {
     groups[group_of(PixelOf(a.layout, i))].push_back(x[0]->values[flat]);
   });
+  std::vector<Moments> moments;
+  for (const std::vector<double>& group : groups) moments.push_back(MomentsOf(group));
+  const auto pixels = static_cast<double>(groups.front().size());
   return Fill(node.shape, [&](const Index& i) {
     const PixelIndex p = PixelOf(a.layout, i);
-    return Standardise(At(*x[0], i), groups[group_of(p)], a.epsilon) * x[1]->values[p.c] +
+    return Standardise(At(*x[0], i), moments[group_of(p)], pixels, a.epsilon) * x[1]->values[p.c] +
            x[2]->values[p.c];
   });
 }
@@ -176,8 +182,11 @@ std::vector<double> LastDimension(const Array& x, Index i) {
 
 Array LayerNorm(const Node& node, const Operands& x) {
   const float epsilon = Attributes<graph::LayerNormAttributes>(node).epsilon;
+  Moments row;
   return Fill(node.shape, [&](const Index& i) {
-    return Standardise(At(*x[0], i), LastDimension(*x[0], i), epsilon) * x[1]->values[i.back()] +
+    if (i.back() == 0) row = MomentsOf(LastDimension(*x[0], i));
+    return Standardise(At(*x[0], i), row, static_cast<double>(node.shape[-1]), epsilon) *
+               x[1]->values[i.back()] +
            x[2]->values[i.back()];
   });
 }

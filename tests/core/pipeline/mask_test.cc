@@ -9,6 +9,7 @@
 #include "core/base/errors/error_details.h"
 #include "core/image/encode.h"
 #include "core/image/pixels/blur.h"
+#include "core/image/pixels/passed_over.h"
 #include "tests/support/status_matchers.h"
 
 namespace latentd::pipeline {
