@@ -1,7 +1,9 @@
 #include "server/http/connection.h"
 
+#include <atomic>
 #include <boost/asio/post.hpp>
 #include <boost/asio/thread_pool.hpp>
+#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
@@ -41,17 +43,42 @@ absl::Status StatusOfRead(Outcome outcome) {
   return WithReason(absl::InvalidArgumentError("this is no request of HTTP/1.1"), "MALFORMED");
 }
 
+// Starts a call with its request, once; takes no memory of its own for that.
+class CallStart {
+ public:
+  CallStart(std::shared_ptr<HttpCall> call, std::shared_ptr<const void> held_body)
+      : let_go_([held = std::move(held_body)]() mutable { held.reset(); }),
+        call_(std::move(call)) {}
+
+  void Run() { call_->Start(std::move(request), std::move(let_go_)); }
+
+  Request request;  // taken by Run
+
+ private:
+  std::function<void()> let_go_;
+  const std::shared_ptr<HttpCall> call_;
+};
+
 class WireConnection final : public Connection,
+                             public Wire::Posted,
                              public std::enable_shared_from_this<WireConnection> {
  public:
   WireConnection(Service& service, Threads threads, std::shared_ptr<Wire> wire)
       : service_(service), threads_(threads), wire_(std::move(wire)) {}
 
-  void Begin();
-  void Drain() override;
-  void Close() override;
+  void Begin() { Raise(kBegun); }
+  void Drain() override { Raise(kDrains); }
+  void Close() override { Raise(kLeft); }
 
  private:
+  // Words of other threads, each until the wire's thread has heard it.
+  enum Signal : unsigned { kBegun = 1, kAnswered = 2, kAwake = 4, kDrains = 8, kLeft = 16 };
+
+  // Takes no memory: other threads could do nothing without. Thread-safe.
+  void Raise(Signal signal) {
+    if (signals_.fetch_or(signal) == 0) wire_->Post(shared_from_this());
+  }
+
   // A handler of the wire's, which keeps the connection; it is closed where there is no memory for
   // what is done.
   template <typename Function>
@@ -59,6 +86,23 @@ class WireConnection final : public Connection,
     return [self = shared_from_this(), function = std::move(function)](auto... said) {
       if (!CatchOutOfMemory([&] { function(said...); }).ok()) self->Gone();
     };
+  }
+
+  void Run() override {
+    Then([this, signals = signals_.exchange(0)] { Hear(signals); })();
+  }
+
+  void Hear(unsigned signals) {
+    if ((signals & kBegun) != 0) Meet();
+    if ((signals & kAnswered) != 0 && !wire_->is_closed()) Send(std::exchange(later_, Answer()));
+    if ((signals & kDrains) != 0) EndIdle();
+    if ((signals & kAwake) != 0) Pump();
+    if ((signals & kLeft) != 0) Gone();
+  }
+
+  void EndIdle() {
+    keep_alive_ = false;
+    if (is_idle_ && requests_ > 0) wire_->Close();
   }
 
   void Arm(absl::Duration time) {
@@ -166,13 +210,9 @@ class WireConnection final : public Connection,
   // By a thread that may wait; the connection does nothing meanwhile but close.
   void AnswerLater() {
     boost::asio::post(threads_.listings, [this, self = shared_from_this()] {
-      const absl::Status made = CatchOutOfMemory([&] {
-        Answer answer = judged_.route->answer(request_, judged_.caller);
-        wire_->Post(Then([this, answer = std::move(answer)] {
-          if (!wire_->is_closed()) Send(answer);
-        }));
-      });
-      if (!made.ok()) Close();
+      const absl::Status made =
+          CatchOutOfMemory([&] { later_ = judged_.route->answer(request_, judged_.caller); });
+      Raise(made.ok() ? kAnswered : kLeft);
     });
   }
 
@@ -233,34 +273,33 @@ class WireConnection final : public Connection,
   }
 
   HttpCall::Transport MakeTransport() {
-    return {.wake = [self = shared_from_this()] { self->Wake(); },
-            .abort = [self = shared_from_this()] { self->Close(); }};
+    return {.wake = [self = shared_from_this()] { self->Raise(kAwake); },
+            .abort = [self = shared_from_this()] { self->Raise(kLeft); }};
   }
 
-  void Wake() {
-    wire_->Post(Then([this] { Pump(); }));
-  }
-
+  // A call that has entered ends only once it has started: nothing in between takes memory.
   void StartCall() {
     const auto call = std::make_shared<HttpCall>(service_.environment, ClientOfRequest(),
                                                  judged_.route->dialect(), MakeTransport());
+    const auto start = std::make_shared<CallStart>(call, std::move(held_body_));
+    service_.running.Add(judged_.caller.name, call);
     const absl::Status entered = call->Enter();
     if (!entered.ok()) {
       call->LeaveTransport();
       return Refuse(entered);
     }
     call_ = call;
-    service_.running.Add(judged_.caller.name, call);
+    const bool at_once = request_.body.size() <= kReadAtOnce;
+    start->request = std::exchange(request_, Request());
+    if (at_once || !PostToReaders(start)) start->Run();
     Watch();
     Arm(kCommentPause);
-    const bool at_once = request_.body.size() <= kReadAtOnce;
-    auto start = [call, request = std::move(request_), held = std::move(held_body_)]() mutable {
-      call->Start(std::move(request), [held = std::move(held)]() mutable { held.reset(); });
-    };
-    held_body_.reset();
-    request_ = Request();
-    if (at_once) return start();
-    boost::asio::post(threads_.readers, std::move(start));
+  }
+
+  // False: there is no memory for it.
+  bool PostToReaders(const std::shared_ptr<CallStart>& start) {
+    return CatchOutOfMemory([&] { boost::asio::post(threads_.readers, [start] { start->Run(); }); })
+        .ok();
   }
 
   // Reads what comes, to see whether the client leaves.
@@ -362,7 +401,9 @@ class WireConnection final : public Connection,
   Service& service_;
   const Threads threads_;
   const std::shared_ptr<Wire> wire_;
-  // All below belongs to the wire's strand.
+  std::atomic<unsigned> signals_ = 0;  // Signal
+  Answer later_;                       // the wire's thread's from kAnswered on
+  // All below belongs to the wire's thread.
   std::string peer_;
   PeerCertificate certificate_;
   Request request_;
@@ -378,21 +419,6 @@ class WireConnection final : public Connection,
   bool writes_ = false;       // a piece of the call's is under way
   bool writes_last_ = false;  // and it is the call's last
 };
-
-void WireConnection::Begin() {
-  wire_->Post(Then([this] { Meet(); }));
-}
-
-void WireConnection::Drain() {
-  wire_->Post(Then([this] {
-    keep_alive_ = false;
-    if (is_idle_ && requests_ > 0) wire_->Close();
-  }));
-}
-
-void WireConnection::Close() {
-  wire_->Post(Then([this] { Gone(); }));
-}
 
 }  // namespace
 

@@ -1,5 +1,5 @@
 // One connection of a client: its requests, one after the other, over TCP or TLS. No thread waits
-// for it: whatever it does is a short function on its strand.
+// for it: whatever it does is a short function on its wire's thread.
 //
 // Header and route, host and certificate are judged before the body is read, and the body's size
 // too. While a request for pictures waits or runs, one byte is being read: a client that leaves is
@@ -26,8 +26,8 @@ namespace latentd::server::http {
 // Owns itself while its client is there. Thread-safe.
 class Connection {
  public:
-  // Threads that connections run on, those for bodies that take long to read, and one for answers
-  // that may wait for a disk.
+  // The thread that the connection runs on, those for bodies that take long to read, and one for
+  // answers that may wait for a disk.
   struct Threads {
     boost::asio::io_context& io;
     boost::asio::thread_pool& readers;

@@ -4,13 +4,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/ssl/context.hpp>
 #include <boost/asio/steady_timer.hpp>
-#include <boost/asio/strand.hpp>
 #include <boost/asio/thread_pool.hpp>
 #include <cerrno>
 #include <chrono>
@@ -32,6 +32,7 @@
 #include "core/base/text/host_port.h"
 #include "core/base/threads/threads.h"
 #include "server/http/connection.h"
+#include "server/http/operation_memory.h"
 #include "server/http/routes/routes.h"
 #include "server/http/service.h"
 #include "server/http/tls_contexts.h"
@@ -96,15 +97,13 @@ class HttpServer::Port {
                  .bodies = BodyBudget(kBodies * (options.max_request_bytes + kBesideRequest))},
         readers_(kReaders),
         listings_(kListings),
-        work_(io_.get_executor()),
-        strand_(asio::make_strand(io_)),
-        acceptor_(strand_),
-        pause_(strand_) {
+        acceptor_(ios_.front()),
+        pause_(ios_.front()) {
     if (options.tls != nullptr) tls_.emplace(*options.tls);
   }
 
   absl::Status Open(const std::string& listen) {
-    ASSIGN_OR_RETURN(const Tcp::endpoint endpoint, EndpointOf(io_, listen));
+    ASSIGN_OR_RETURN(const Tcp::endpoint endpoint, EndpointOf(ios_.front(), listen));
     Error error;
     acceptor_.open(endpoint.protocol(), error);
     if (!error) acceptor_.set_option(asio::socket_base::reuse_address(true), error);
@@ -113,10 +112,11 @@ class HttpServer::Port {
     if (!error) acceptor_.native_non_blocking(true, error);
     if (error) return process::ExplainListenFailure(listen);
     port_ = acceptor_.local_endpoint(error).port();
-    for (int i = 0; i < kThreads; ++i) {
-      threads_.push_back(StartThread(absl::StrCat("http-", i), [this] { io_.run(); }));
+    for (asio::io_context& io : ios_) {
+      work_.emplace_back(io.get_executor());
+      threads_.push_back(StartThread(absl::StrCat("http-", threads_.size()), [&io] { io.run(); }));
     }
-    asio::post(strand_, [this] { Wait(); });
+    asio::post(ios_.front(), [this] { Wait(); });
     return absl::OkStatus();
   }
 
@@ -135,8 +135,7 @@ class HttpServer::Port {
     WaitUntilGone();
     readers_.join();
     listings_.join();
-    work_.reset();
-    io_.stop();
+    for (asio::io_context& io : ios_) io.stop();
     for (std::thread& thread : threads_) thread.join();
     threads_.clear();
     // Calls that the engine has not ended by now find nothing to call.
@@ -147,7 +146,7 @@ class HttpServer::Port {
   // No connection comes behind it.
   void StopAccepting() {
     absl::Notification stopped;
-    asio::post(strand_, [&] {
+    asio::post(ios_.front(), [&] {
       Error ignored;
       acceptor_.close(ignored);
       pause_.cancel();
@@ -158,9 +157,9 @@ class HttpServer::Port {
 
   void Wait() {
     if (!acceptor_.is_open()) return;
-    acceptor_.async_wait(Tcp::acceptor::wait_read, [this](Error error) {
+    acceptor_.async_wait(Tcp::acceptor::wait_read, memory_.Holds([this](Error error) {
       if (!error) Accept();
-    });
+    }));
   }
 
   // As many connections as --max-connections allows.
@@ -185,9 +184,9 @@ class HttpServer::Port {
 
   void WaitABit() {
     pause_.expires_after(kAcceptPause);
-    pause_.async_wait([this](Error error) {
+    pause_.async_wait(memory_.Holds([this](Error error) {
       if (!error) Wait();
-    });
+    }));
   }
 
   // Closes it where it throws std::bad_alloc, too.
@@ -204,11 +203,14 @@ class HttpServer::Port {
     MakePlace();
     std::move(close_it).Cancel();
     const auto connection =
-        Connection::Start(service_, {io_, readers_, listings_}, descriptor, context);
+        Connection::Start(service_, {NextIo(), readers_, listings_}, descriptor, context);
     if (connection == nullptr) return;
     absl::MutexLock lock(&mutex_);
     connections_.push_back(connection);
   }
+
+  // Connections take turns on the threads.
+  asio::io_context& NextIo() { return ios_[connections_taken_++ % ios_.size()]; }
 
   // For one more connection, so that none is there which is not listed. Connections that are gone
   // leave the list whenever it has doubled.
@@ -238,12 +240,15 @@ class HttpServer::Port {
 
   RunningCalls running_;
   Service service_;
-  asio::io_context io_{kThreads};
+  OperationMemory memory_;  // for one of acceptor_ and pause_, which wait in turns
+  // One of a thread, so that Asio needs no memory to keep a connection's functions apart.
+  std::array<asio::io_context, kThreads> ios_;
   asio::thread_pool readers_, listings_;
-  asio::executor_work_guard<asio::io_context::executor_type> work_;
-  const asio::strand<asio::io_context::executor_type> strand_;
+  std::vector<asio::executor_work_guard<asio::io_context::executor_type>> work_;
+  // All up to TlsContexts belongs to the first thread.
   Tcp::acceptor acceptor_;
   asio::steady_timer pause_;
+  size_t connections_taken_ = 0;
   std::optional<TlsContexts> tls_;
   int port_ = 0;
   std::vector<std::thread> threads_;

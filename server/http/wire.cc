@@ -2,17 +2,17 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <boost/asio/error.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/ssl/context.hpp>
 #include <boost/asio/ssl/stream.hpp>
 #include <boost/asio/steady_timer.hpp>
-#include <boost/asio/strand.hpp>
-#include <boost/asio/write.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/core/read_size.hpp>
 #include <boost/beast/http/parser.hpp>
-#include <boost/beast/http/read.hpp>
 #include <boost/beast/http/string_body.hpp>
 #include <limits>
 #include <type_traits>
@@ -22,6 +22,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/errors/out_of_memory.h"
 #include "server/http/exchange/target.h"
+#include "server/http/operation_memory.h"
 
 namespace latentd::server::http {
 namespace {
@@ -37,6 +38,7 @@ using Parser = beast_http::request_parser<beast_http::string_body>;
 constexpr size_t kMostHeadBytes = 32 << 10;
 constexpr size_t kMostBufferBytes = 128 << 10;
 constexpr size_t kReadAhead = 4 << 10;
+constexpr size_t kMostAtOnce = 64 << 10;
 
 std::string TextOf(boost::beast::string_view text) { return std::string(text.data(), text.size()); }
 
@@ -75,16 +77,20 @@ class StreamWire final : public Wire {
  public:
   static constexpr bool kTls = std::is_same_v<Stream, TlsStream>;
 
-  StreamWire(Tcp::socket socket, std::shared_ptr<asio::ssl::context> tls,
+  StreamWire(asio::io_context& io, Tcp::socket socket, std::shared_ptr<asio::ssl::context> tls,
              const HttpMetrics& metrics)
-      : metrics_(metrics),
+      : io_(io),
+        metrics_(metrics),
         tls_(std::move(tls)),
         stream_(MakeStream(std::move(socket), tls_.get())),
         timer_(stream_.get_executor()),
         buffer_(kMostBufferBytes),
         open_(metrics.KeepOpen()) {}
 
-  void Post(Handler function) override { asio::post(stream_.get_executor(), std::move(function)); }
+  void Post(std::shared_ptr<Posted> posted) override {
+    asio::post(io_.get_executor(),
+               post_memory_.Holds([self = Self(), posted = std::move(posted)] { posted->Run(); }));
+  }
 
   std::optional<std::string> Peer() override {
     Error error;
@@ -95,9 +101,11 @@ class StreamWire final : public Wire {
 
   void Handshake(DoneHandler done) override {
     if constexpr (kTls) {
-      stream_.async_handshake(
-          asio::ssl::stream_base::server,
-          [self = Self(), done = std::move(done)](Error error) { done(!error); });
+      stream_.async_handshake(asio::ssl::stream_base::server,
+                              read_memory_.Holds([self = Self()](Error error) {
+                                std::exchange(self->shaken_, nullptr)(!error);
+                              }));
+      shaken_ = std::move(done);
     } else {
       done(true);
     }
@@ -115,8 +123,8 @@ class StreamWire final : public Wire {
     parser_.emplace();
     parser_->header_limit(kMostHeadBytes);
     parser_->body_limit(std::numeric_limits<uint64_t>::max());
-    beast_http::async_read_header(stream_, buffer_, *parser_, Received(std::move(done)));
-    reads_ = true;
+    parser_->eager(false);
+    Read(std::move(done));
   }
 
   RequestHead Head() const override {
@@ -129,8 +137,8 @@ class StreamWire final : public Wire {
 
   void ReadBody(int64_t most, ReadHandler done) override {
     parser_->body_limit(static_cast<uint64_t>(most));
-    beast_http::async_read(stream_, buffer_, *parser_, Received(std::move(done)));
-    reads_ = true;
+    parser_->eager(true);
+    Read(std::move(done));
   }
 
   bool HasUnreadBody() const override { return parser_.has_value() && !parser_->is_done(); }
@@ -143,12 +151,13 @@ class StreamWire final : public Wire {
 
   void ReadAhead(DoneHandler done) override {
     stream_.async_read_some(buffer_.prepare(kReadAhead),
-                            [self = Self(), done = std::move(done)](Error error, size_t bytes) {
+                            read_memory_.Holds([self = Self()](Error error, size_t bytes) {
                               self->reads_ = false;
                               if (!error) self->buffer_.commit(bytes);
-                              done(!error);
-                            });
+                              std::exchange(self->ahead_is_read_, nullptr)(!error);
+                            }));
     reads_ = true;
+    ahead_is_read_ = std::move(done);
   }
 
   bool HasReadAhead() const override { return buffer_.size() > 0; }
@@ -156,29 +165,28 @@ class StreamWire final : public Wire {
 
   void Write(std::string bytes, DoneHandler done) override {
     out_ = std::move(bytes);
-    asio::async_write(stream_, asio::buffer(out_),
-                      [self = Self(), done = std::move(done)](Error error, size_t sent) {
-                        self->metrics_.CountSent(sent);
-                        self->out_ = std::string();
-                        done(!error);
-                      });
+    sent_ = 0;
+    is_written_ = std::move(done);
+    WriteMore();
   }
 
   void Arm(absl::Duration time, Handler due) override {
     if (closed_) return;
     timer_.expires_after(absl::ToChronoMilliseconds(time));
-    timer_.async_wait([self = Self(), due = std::move(due), number = ++timer_number_](Error error) {
-      if (!error && number == self->timer_number_) due();
+    timer_.async_wait([self = Self(), number = ++timer_number_](Error error) {
+      if (!error && number == self->timer_number_) std::exchange(self->due_, nullptr)();
     });
+    due_ = std::move(due);
   }
   void Disarm() override {
     ++timer_number_;
     timer_.cancel();
+    due_ = nullptr;
   }
 
   void SayGoodbye() override {
     if constexpr (kTls) {
-      stream_.async_shutdown([self = Self()](Error) { self->Close(); });
+      stream_.async_shutdown(write_memory_.Holds([self = Self()](Error) { self->Close(); }));
     } else {
       Error ignored;
       socket().shutdown(Tcp::socket::shutdown_send, ignored);
@@ -217,32 +225,106 @@ class StreamWire final : public Wire {
     return std::static_pointer_cast<StreamWire>(shared_from_this());
   }
 
-  // The end of a read of a part of a request.
-  auto Received(ReadHandler done) {
-    return [self = Self(), done = std::move(done)](Error error, size_t bytes) {
-      self->reads_ = false;
-      self->metrics_.CountReceived(bytes);
-      done(OutcomeOf(error));
-    };
+  // Reads a part of a request: its head, or all of it.
+  void Read(ReadHandler done) {
+    std::optional<Error> end = Parse();
+    if (!end) end = ReadMore();
+    reads_ = true;
+    is_read_ = std::move(done);
+    if (!end) return;
+    asio::post(io_.get_executor(),
+               read_memory_.Holds([self = Self(), end = *end] { self->EndRead(end); }));
+  }
+
+  bool HasPart() const { return parser_->eager() ? parser_->is_done() : parser_->is_header_done(); }
+
+  // Reads the part out of what was received; how that ended, or nothing: there has to be more.
+  std::optional<Error> Parse() {
+    Error error;
+    while (!HasPart() && buffer_.size() > 0 && !error) {
+      const size_t used = parser_->put(buffer_.data(), error);
+      buffer_.consume(used);
+      metrics_.CountReceived(used);
+    }
+    if (error == beast_http::error::need_more || (!error && !HasPart())) return std::nullopt;
+    return error;
+  }
+
+  // Nothing: Received will be called.
+  std::optional<Error> ReadMore() {
+    const size_t most = boost::beast::read_size(buffer_, kMostAtOnce);
+    if (most == 0) return beast_http::error::buffer_overflow;
+    stream_.async_read_some(buffer_.prepare(most),
+                            read_memory_.Holds([self = Self()](Error error, size_t bytes) {
+                              self->Received(error, bytes);
+                            }));
+    return std::nullopt;
+  }
+
+  void Received(const Error& error, size_t bytes) {
+    buffer_.commit(bytes);
+    std::optional<Error> end;
+    const absl::Status read = CatchOutOfMemory([&] {
+      end = error ? EndOfInput(error) : Parse();
+      if (!end) end = ReadMore();
+    });
+    if (!read.ok()) end = asio::error::no_memory;
+    if (end) EndRead(*end);
+  }
+
+  // A request may end with all that its client sends.
+  Error EndOfInput(Error error) {
+    if (error != asio::error::eof) return error;
+    if (!parser_->got_some()) return beast_http::error::end_of_stream;
+    parser_->put_eof(error);
+    return error;
+  }
+
+  void EndRead(const Error& error) {
+    reads_ = false;
+    std::exchange(is_read_, nullptr)(OutcomeOf(error));
+  }
+
+  void WriteMore() {
+    const size_t most = std::min(out_.size() - sent_, kMostAtOnce);
+    stream_.async_write_some(asio::buffer(out_.data() + sent_, most),
+                             write_memory_.Holds([self = Self()](Error error, size_t sent) {
+                               self->Sent(error, sent);
+                             }));
+  }
+
+  void Sent(const Error& error, size_t sent) {
+    sent_ += sent;
+    metrics_.CountSent(sent);
+    if (!error && sent_ < out_.size()) return WriteMore();
+    out_ = std::string();
+    std::exchange(is_written_, nullptr)(!error);
   }
 
   void Discard() {
     buffer_.clear();
-    stream_.async_read_some(buffer_.prepare(kReadAhead), [self = Self()](Error error, size_t) {
+    const auto discard = [self = Self()](Error error, size_t) {
       if (error || self->closed_) return self->Close();
       if (!CatchOutOfMemory([&] { self->Discard(); }).ok()) self->Close();
-    });
+    };
+    stream_.async_read_some(buffer_.prepare(kReadAhead), read_memory_.Holds(discard));
   }
 
+  asio::io_context& io_;
   const HttpMetrics& metrics_;
   const std::shared_ptr<asio::ssl::context> tls_;
-  // All below belongs to the strand.
+  // All below belongs to the wire's thread. The stream goes before the memory of its operations.
+  OperationMemory read_memory_, write_memory_, post_memory_;
   Stream stream_;
   asio::steady_timer timer_;
   int64_t timer_number_ = 0;
   boost::beast::flat_buffer buffer_;
   std::optional<Parser> parser_;
-  std::string out_;                   // while it is written
+  std::string out_;  // while it is written, of which
+  size_t sent_ = 0;  // are sent
+  DoneHandler shaken_, ahead_is_read_, is_written_;
+  ReadHandler is_read_;
+  Handler due_;
   std::shared_ptr<const void> open_;  // until its socket is closed
   bool reads_ = false;
   bool closed_ = false;
@@ -254,7 +336,7 @@ std::shared_ptr<Wire> Wire::Make(asio::io_context& io, int descriptor,
                                  std::shared_ptr<asio::ssl::context> tls,
                                  const HttpMetrics& metrics) {
   absl::Cleanup close_it = [descriptor] { close(descriptor); };
-  Tcp::socket socket(asio::make_strand(io));
+  Tcp::socket socket(io);
   Error error;
   // The family that it is told is of no matter for what is done with it.
   socket.assign(Tcp::v4(), descriptor, error);
@@ -262,9 +344,9 @@ std::shared_ptr<Wire> Wire::Make(asio::io_context& io, int descriptor,
   std::move(close_it).Cancel();  // it is the socket's
   socket.set_option(Tcp::no_delay(true), error);
   if (tls == nullptr) {
-    return std::make_shared<StreamWire<PlainStream>>(std::move(socket), nullptr, metrics);
+    return std::make_shared<StreamWire<PlainStream>>(io, std::move(socket), nullptr, metrics);
   }
-  return std::make_shared<StreamWire<TlsStream>>(std::move(socket), std::move(tls), metrics);
+  return std::make_shared<StreamWire<TlsStream>>(io, std::move(socket), std::move(tls), metrics);
 }
 
 }  // namespace latentd::server::http

@@ -1,9 +1,10 @@
 // The socket of a connection, over TCP or TLS: it reads requests, writes bytes, and has a timer. It
 // knows nothing of what requests mean, nor of what is due when.
 //
-// All of it runs on the wire's strand: functions are called there, but Post, and handlers are. Each
-// handler is called once, that of a wire which is closed meanwhile with kGone or false; it keeps
-// what it holds until then. Handlers let no exception out.
+// All of it runs on one thread, that of its io_context: functions are called there, but Post, and
+// handlers are. Each handler is called once, later, that of a wire which is closed meanwhile, or
+// for whose bytes there is no memory, with kGone or false; it keeps what it holds until then.
+// Handlers let no exception out. A function that throws std::bad_alloc has begun nothing.
 #pragma once
 
 #include <cstddef>
@@ -52,13 +53,19 @@ class Wire : public std::enable_shared_from_this<Wire> {
 
   virtual ~Wire() = default;
 
-  // Runs it on the strand. Thread-safe.
-  virtual void Post(Handler function) = 0;
+  class Posted {
+   public:
+    virtual ~Posted() = default;
+    virtual void Run() = 0;
+  };
+  // Runs it on the wire's thread, and takes no memory for that. Thread-safe. REQUIRES: all that was
+  // posted before runs, or has run.
+  virtual void Post(std::shared_ptr<Posted> posted) = 0;
 
   // The client's address, as gRPC names a peer; nothing: it has gone.
   virtual std::optional<std::string> Peer() = 0;
 
-  // At once where it speaks no TLS.
+  // `done` is called at once where it speaks no TLS.
   virtual void Handshake(DoneHandler done) = 0;
   // The certificate that the client has shown in the handshake.
   virtual PeerCertificate Certificate() = 0;

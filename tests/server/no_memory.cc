@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <limits>
 #include <new>
+#include <utility>
 
 #include "tests/support/sanitized.h"
 
@@ -12,10 +13,10 @@ namespace {
 
 std::atomic<size_t> refused_bytes{std::numeric_limits<size_t>::max()};
 std::atomic<int> given_before = 0;
-thread_local int refused_next = 0;
+thread_local int given_first = 0, refused_next = 0;
 
 bool IsRefused(size_t bytes) {
-  if (refused_next > 0) {
+  if (refused_next > 0 && given_first-- <= 0) {
     --refused_next;
     return true;
   }
@@ -36,7 +37,10 @@ bool NoMemoryFrom::Works() { return false; }
 bool NoMemoryFrom::Works() { return true; }
 #endif
 
-void RefuseNext(int count) { refused_next = count; }
+int RefuseNext(int count, int before) {
+  given_first = before;
+  return std::exchange(refused_next, count);
+}
 
 }  // namespace latentd::testing
 

@@ -16,8 +16,9 @@ class NoMemoryFrom {
   static bool Works();
 };
 
-// There is none for what the calling thread asks for next, so often. REQUIRES:
+// There is none for what the calling thread asks for next, so often, once it was given `before`
+// times. Returns how many refusals of the call before are still to come. REQUIRES:
 // NoMemoryFrom::Works().
-void RefuseNext(int count);
+int RefuseNext(int count, int before = 0);
 
 }  // namespace latentd::testing

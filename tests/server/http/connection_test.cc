@@ -29,7 +29,9 @@ using ::testing::StartsWith;
 // Not thread-safe: all of it is called by the test's thread.
 class ScriptedWire final : public Wire {
  public:
-  void Post(Handler function) override { posted_.push_back(std::move(function)); }
+  void Post(std::shared_ptr<Posted> posted) override {
+    Later([posted = std::move(posted)] { posted->Run(); });
+  }
   std::optional<std::string> Peer() override { return "ipv4:127.0.0.1:1"; }
   void Handshake(DoneHandler done) override { done(true); }
   PeerCertificate Certificate() override { return {}; }
@@ -51,8 +53,8 @@ class ScriptedWire final : public Wire {
   // Ends reads that are under way.
   void Close() override {
     closed_ = true;
-    if (auto read = std::exchange(head_is_read_, nullptr)) Post([read] { read(Outcome::kGone); });
-    if (auto read = std::exchange(ahead_is_read_, nullptr)) Post([read] { read(false); });
+    if (auto read = std::exchange(head_is_read_, nullptr)) Later([read] { read(Outcome::kGone); });
+    if (auto read = std::exchange(ahead_is_read_, nullptr)) Later([read] { read(false); });
   }
   bool is_closed() const override { return closed_; }
 
@@ -81,6 +83,8 @@ class ScriptedWire final : public Wire {
   const std::string& written() const { return written_; }
 
  private:
+  void Later(Handler function) { posted_.push_back(std::move(function)); }
+
   std::deque<Handler> posted_;
   Request request_;
   ReadHandler head_is_read_;
