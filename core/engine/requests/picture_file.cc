@@ -18,18 +18,22 @@
 namespace latentd::engine {
 namespace {
 
+// " (0123abcd)": the beginning of a file's digest; empty without one.
+std::string DigestText(const std::string& digest) {
+  constexpr size_t kDigestBytes = 8;
+  return digest.empty() ? "" : absl::StrCat(" (", digest.substr(0, kDigestBytes), ")");
+}
+
 // "film:0.8 (0123abcd), detail:-0.5:1 (4567cdef) as lcm": the weights, the beginning of the digest,
 // and the preset that counts.
 std::string AdaptersText(const std::vector<pipeline::Adapter>& adapters) {
-  constexpr size_t kDigestBytes = 8;
   std::string text;
   for (const pipeline::Adapter& adapter : adapters) {
     absl::StrAppend(&text, text.empty() ? "" : ", ", adapter.name, ":", adapter.unet_factor());
     if (adapter.text_factor() != adapter.unet_factor()) {
       absl::StrAppend(&text, ":", adapter.text_factor());
     }
-    const std::string digest = adapter.digest.substr(0, kDigestBytes);
-    if (!digest.empty()) absl::StrAppend(&text, " (", digest, ")");
+    absl::StrAppend(&text, DigestText(adapter.digest));
     if (!adapter.preset.empty()) absl::StrAppend(&text, " as ", adapter.preset);
   }
   return text;
@@ -37,27 +41,23 @@ std::string AdaptersText(const std::vector<pipeline::Adapter>& adapters) {
 
 // "ip-adapter_sdxl:0.6 (0123abcd)".
 std::string IpAdaptersText(const std::vector<pipeline::ImagePrompt>& prompts) {
-  constexpr size_t kDigestBytes = 8;
   std::string text;
   for (const pipeline::ImagePrompt& prompt : prompts) {
     absl::StrAppend(&text, text.empty() ? "" : ", ", prompt.name, ":", *prompt.scale);
-    const std::string digest = prompt.digest.substr(0, kDigestBytes);
-    if (!digest.empty()) absl::StrAppend(&text, " (", digest, ")");
+    absl::StrAppend(&text, DigestText(prompt.digest));
   }
   return text;
 }
 
 // "canny:0.7 (0123abcd), depth:1:0:0.5 (4567cdef)": the scale, and the part where it is not all.
 std::string ControlsText(const std::vector<pipeline::Control>& controls) {
-  constexpr size_t kDigestBytes = 8;
   std::string text;
   for (const pipeline::Control& control : controls) {
     absl::StrAppend(&text, text.empty() ? "" : ", ", control.name, ":", *control.scale);
     if (*control.start != 0 || *control.end != 1) {
       absl::StrAppend(&text, ":", *control.start, ":", *control.end);
     }
-    const std::string digest = control.digest.substr(0, kDigestBytes);
-    if (!digest.empty()) absl::StrAppend(&text, " (", digest, ")");
+    absl::StrAppend(&text, DigestText(control.digest));
   }
   return text;
 }
