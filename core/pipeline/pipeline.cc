@@ -286,8 +286,8 @@ absl::Status Pipeline::ResolveStages(const Inputs& inputs, Plan& plan) const {
     if (!images.ok() && !absl::IsInvalidArgument(images)) return images;
     AddViolationsOf(images, violations);
   }
-  plan.adapters = AdaptersIdOf(spec);
   if (!spec.adapters.empty()) plan.loras = AdapterSets::IdOf(spec.adapters);
+  plan.adapters = AdaptersIdOf(plan.loras, spec);
   if (starts != nullptr) plan.ranks = PathRanksFor(*starts, spec);
   absl::StatusOr<std::vector<PlannedStage>> stages = StagesOf(spec);
   AddViolationsOf(stages.status(), violations);

@@ -10,7 +10,6 @@
 #include "core/base/text/digest.h"
 #include "core/base/text/text.h"
 #include "core/image/decode.h"
-#include "core/pipeline/graphs/adapter_sets.h"
 #include "core/pipeline/graphs/control_graph.h"
 #include "core/pipeline/graphs/control_nets.h"
 #include "core/pipeline/graphs/ip_adapters.h"
@@ -91,8 +90,8 @@ absl::Status ResolveControls(adapters::Catalogue* catalogue, const LoadedModel& 
   return refusals.Join();
 }
 
-uint64_t AdaptersIdOf(const PictureSpec& spec) {
-  uint64_t id = spec.adapters.empty() ? 0 : AdapterSets::IdOf(spec.adapters);
+uint64_t AdaptersIdOf(uint64_t loras, const PictureSpec& spec) {
+  uint64_t id = loras;
   for (const Control& control : spec.controls) {
     id = DigestOf(absl::StrCat(id, " ", ControlNets::IdOf(control))).low | 1;
   }

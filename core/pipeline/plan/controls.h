@@ -25,8 +25,9 @@ absl::Status ResolveControls(adapters::Catalogue* catalogue, const LoadedModel& 
                              const Inputs& inputs, PictureSpec& spec,
                              std::vector<std::string>& warnings);
 
-// Names the spec's adapters, controls and IP-Adapters together; 0: there are none.
-uint64_t AdaptersIdOf(const PictureSpec& spec);
+// Names the spec's adapters, of which `loras` names the LoRAs (0: none), its controls and
+// IP-Adapters together; 0: there are none.
+uint64_t AdaptersIdOf(uint64_t loras, const PictureSpec& spec);
 
 // Plans the spec's controls for a schedule of so many evaluations, of which the first stage runs
 // those of `stage`.
