@@ -156,25 +156,35 @@ const Preset* PresetOf(adapters::Catalogue& catalogue, const LoadedModel& model,
   return first;
 }
 
-// The preset's noise scheduler with its settings, where the request asks for no others. The
-// settings are left out of a scheduler that the request names and that has no such.
+// The preset's noise scheduler with its settings, where the request asks for no others. A setting
+// is left out where the scheduler that the request names has no such.
 schedulers::Overrides WithSettings(const schedulers::Overrides& asked, const Preset& preset,
-                                   const LoadedModel& model) {
+                                   const LoadedModel& model, std::vector<std::string>& warnings) {
   const auto own = schedulers::OverridesOf(preset.scheduler_config);
   if (!own.ok()) return asked;
   schedulers::Overrides taken = asked;
   if (taken.name.empty()) taken.name = own->name;
-  if (!taken.timestep_spacing) taken.timestep_spacing = own->timestep_spacing;
-  if (!taken.prediction_type) taken.prediction_type = own->prediction_type;
-  if (!taken.rescale_betas_zero_snr) taken.rescale_betas_zero_snr = own->rescale_betas_zero_snr;
+  const auto lay = [&](auto setting) {
+    if (taken.*setting || !((*own).*setting)) return;
+    schedulers::Overrides laid = taken;
+    laid.*setting = (*own).*setting;
+    if (asked.name.empty() || model.SchedulerWith(laid).ok()) taken = std::move(laid);
+  };
+  lay(&schedulers::Overrides::timestep_spacing);
+  lay(&schedulers::Overrides::prediction_type);
+  lay(&schedulers::Overrides::rescale_betas_zero_snr);
+  if (own->prediction_type && !taken.prediction_type) {
+    warnings.push_back(absl::StrCat("the scheduler ", asked.name, " has no prediction_type ",
+                                    *own->prediction_type, ", which an adapter of the preset ",
+                                    preset.name, " is made for"));
+  }
   // A preset says how its scheduler spreads: by its own settings, or not at all.
   const auto by_file = model.SchedulerWith({});
   const bool spreads = by_file.ok() && by_file->use_karras_sigmas;
   if (asked.name.empty() && spreads && !taken.use_karras_sigmas) {
     taken.use_karras_sigmas = own->use_karras_sigmas.value_or(false);
   }
-  const bool is_fit = asked.name.empty() || model.SchedulerWith(taken).ok();
-  return is_fit ? taken : asked;
+  return taken;
 }
 
 }  // namespace
@@ -205,7 +215,7 @@ void FillDefaults(const Traits& traits, adapters::Catalogue* catalogue, const Lo
   const ModelDefaults defaults = WithPreset(starts->row().defaults, plan.preset, is_told);
   const schedulers::Overrides asked = plan.spec.scheduler;
   plan.spec = WithDefaults(std::move(plan.spec), traits, image_size, &defaults);
-  plan.spec.scheduler = WithSettings(asked, *plan.preset, *starts);
+  plan.spec.scheduler = WithSettings(asked, *plan.preset, *starts, plan.warnings);
 }
 
 int PathRanksFor(const LoadedModel& model, const PictureSpec& spec) {

@@ -25,7 +25,7 @@ using ::testing::IsEmpty;
 class AdapterPresetsTest : public ::testing::Test {
  protected:
   AdapterPresetsTest() {
-    for (const char* name : {"lightning-4", "tcd", "dmd2", "none"}) {
+    for (const char* name : {"lightning-1", "lightning-4", "tcd", "dmd2", "none"}) {
       std::filesystem::copy_file(
           ::latentd::testing::SourcePath("tests/golden/loras/diffusers.safetensors"),
           folder_.File(absl::StrCat(name, ".safetensors")));
@@ -109,6 +109,20 @@ TEST_F(AdapterPresetsTest, LeaveOutSettingsThatANamedSchedulerHasNot) {
   const SharedPlan plan = PlanOf(asked);
   EXPECT_EQ(plan->spec.scheduler.timestep_spacing, std::nullopt);
   EXPECT_EQ(plan->spec.num_inference_steps, 4);
+}
+
+TEST_F(AdapterPresetsTest, KeepTheSettingsThatANamedSchedulerHas) {
+  PictureSpec asked = With({{"lightning-1"}});
+  asked.scheduler.name = "euler_karras";
+  SharedPlan plan = PlanOf(asked);
+  EXPECT_EQ(plan->spec.scheduler.timestep_spacing, "trailing");
+  EXPECT_EQ(plan->spec.scheduler.prediction_type, "sample");
+  asked.scheduler.name = "euler_a_sgm_uniform";
+  plan = PlanOf(asked);
+  EXPECT_EQ(plan->spec.scheduler.timestep_spacing, "trailing");
+  EXPECT_EQ(plan->spec.scheduler.prediction_type, std::nullopt);
+  EXPECT_THAT(plan->warnings, ElementsAre(AllOf(HasSubstr("euler_a_sgm_uniform"),
+                                                HasSubstr("sample"), HasSubstr("lightning-1"))));
 }
 
 TEST_F(AdapterPresetsTest, TheFirstOfSeveralCounts) {
