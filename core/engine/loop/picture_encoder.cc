@@ -21,7 +21,6 @@ DrawnPicture::DrawnPicture(pipeline::Picture& picture)
 
 size_t DrawnPicture::bytes() const {
   size_t bytes = pixels.rgb.size() + latents.bytes();
-  if (overlay != nullptr) bytes += overlay->bytes();
   for (const image::Image& frame : frames) bytes += frame.rgb.size();
   for (const pipeline::NamedBuffers& row : embeds) {
     for (const auto& [name, buffer] : row) bytes += buffer.bytes();
@@ -100,7 +99,24 @@ void PictureEncoder::CloseVideos(const Job& job, std::optional<int> index) {
   }
 }
 
+// Counted without the lock, as counts are destroyed: they notify others.
+std::shared_ptr<const void> PictureEncoder::CountOverlay(const image::Overlay* overlay) {
+  if (overlay == nullptr) return nullptr;
+  {
+    absl::MutexLock lock(&mutex_);
+    absl::erase_if(overlays_, [](const auto& known) { return known.second.expired(); });
+    const auto known = overlays_.find(overlay);
+    if (known != overlays_.end()) return known->second.lock();
+  }
+  std::shared_ptr<const void> counted =
+      bytes_->Count(PictureBytes::Kind::kResult, overlay->bytes());
+  absl::MutexLock lock(&mutex_);
+  overlays_[overlay] = counted;
+  return counted;
+}
+
 void PictureEncoder::Add(Encoder& encoder, Added added) {
+  added.overlay_counted = CountOverlay(added.drawn->overlay.get());
   added.counted = bytes_->Count(PictureBytes::Kind::kUnencoded, added.drawn->bytes());
   const auto bytes = static_cast<int64_t>(added.drawn->bytes());
   encoder.bytes += bytes;
@@ -200,6 +216,7 @@ absl::Status PictureEncoder::TryEncode(Added added) {
     video->counted = bytes_->Count(PictureBytes::Kind::kResult, video->file.held_bytes());
   }
   const int count = added.drawn->count();
+  added.overlay_counted.reset();  // before the overlay that it is of
   added.drawn.reset();
   added.counted.reset();
   added.at_encoder.reset();

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -41,6 +42,7 @@ struct DrawnPicture {
   explicit DrawnPicture(image::Image frame) : pixels(std::move(frame)) {}
   // The next frames of a video's file.
   explicit DrawnPicture(std::vector<image::Image> frames) : frames(std::move(frames)) {}
+  // Without those of the overlay, which all images of a request share.
   size_t bytes() const;
   // As Job::frame_count.
   int count() const { return frames.empty() ? 1 : static_cast<int>(frames.size()); }
@@ -110,8 +112,9 @@ class PictureEncoder {
     int frame = 0;
     std::shared_ptr<Video> video = nullptr;  // null: it becomes a file of its own
     std::shared_ptr<const DrawnPicture> drawn;
-    std::shared_ptr<const void> counted;     // as unencoded
-    std::shared_ptr<const void> at_encoder;  // in its bytes
+    std::shared_ptr<const void> counted;          // as unencoded
+    std::shared_ptr<const void> overlay_counted;  // once for all that share it
+    std::shared_ptr<const void> at_encoder;       // in its bytes
   };
 
   // One of the threads.
@@ -125,6 +128,8 @@ class PictureEncoder {
 
   Encoder& LeastBusy() const;
   void Add(Encoder& encoder, Added added) ABSL_LOCKS_EXCLUDED(mutex_);
+  std::shared_ptr<const void> CountOverlay(const image::Overlay* overlay)
+      ABSL_LOCKS_EXCLUDED(mutex_);
   std::shared_ptr<Video> VideoOf(const Job& job, int index, uint64_t seed)
       ABSL_LOCKS_EXCLUDED(mutex_);
   // Nothing more comes for the file, or for any of the job's: `index` is nothing.
@@ -145,6 +150,9 @@ class PictureEncoder {
   absl::Mutex mutex_;
   uint64_t next_id_ ABSL_GUARDED_BY(mutex_) = 1;
   std::list<Added> waiting_ ABSL_GUARDED_BY(mutex_);
+  // Counts of the overlays of pictures that are here.
+  absl::flat_hash_map<const image::Overlay*, std::weak_ptr<const void>> overlays_
+      ABSL_GUARDED_BY(mutex_);
   std::list<OpenVideo> videos_ ABSL_GUARDED_BY(mutex_);  // frames of these are to come
   std::vector<std::unique_ptr<Encoder>> encoders_;  // the last: they use the others, and each other
 };

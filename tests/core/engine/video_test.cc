@@ -411,6 +411,34 @@ TEST_F(VideoEncoderTest, FramesOfAFileStayInOrder) {
   EXPECT_EQ(MetricOf(registry_, metrics::kPixels), 8 * 128 * 128);
 }
 
+TEST_F(VideoEncoderTest, AnOverlayCountsOnceForTheImagesThatShareIt) {
+  const std::shared_ptr<Job> job = JobFor(image::VideoFormat::kY4m);
+  const image::Image image = Frame(0).front();
+  const auto overlay = std::make_shared<const image::Overlay>(
+      image, std::vector<uint8_t>(size_t{128} * 128, 255), image::Box{0, 0, 128, 128});
+  absl::Notification counted;
+  const auto encode = [&](const Job&, int index, uint64_t seed, const image::Image&,
+                          const image::RunParts&) -> absl::StatusOr<Image> {
+    counted.WaitForNotification();
+    return Image{.index = index, .seed = seed};
+  };
+  {
+    PictureEncoder encoder(/*threads=*/1, encode,
+                           {.is_wanted = [](const Job&) { return true; },
+                            .fail = [](Job&, const absl::Status& status) { FAIL() << status; },
+                            .complete = [](Job&) {}},
+                           bytes_, watches_, metrics_, SystemClock());
+    for (int i = 0; i < 3; ++i) {
+      DrawnPicture drawn(image);
+      drawn.overlay = overlay;
+      encoder.Add(job, i, 7, std::move(drawn));
+    }
+    EXPECT_EQ(bytes_->results(), static_cast<int64_t>(3 * image.rgb.size() + overlay->bytes()));
+    counted.Notify();
+  }
+  EXPECT_EQ(bytes_->results(), 0);
+}
+
 TEST_F(VideoEncoderTest, AFileCountsWhileItGrows) {
   const std::shared_ptr<Job> job = JobFor(image::VideoFormat::kWebp);
   int64_t held = 0;
