@@ -41,12 +41,10 @@ absl::StatusOr<v1::GenerateRequest> ParseDefaults(absl::string_view text) {
         absl::StrCat(kDefaultsFlag, "must be fields of a request, such as num_inference_steps: 4; ",
                      error.text()));
   }
-  std::string wrong;
-  for (const FieldViolation& violation : generation::CheckDefaults(defaults)) {
-    absl::StrAppend(&wrong, wrong.empty() ? "" : "; ", violation.field, " ", violation.description);
-  }
-  if (wrong.empty()) return defaults;
-  return absl::InvalidArgumentError(absl::StrCat(kDefaultsFlag, wrong));
+  const std::vector<FieldViolation> violations = generation::CheckDefaults(defaults);
+  if (violations.empty()) return defaults;
+  return absl::InvalidArgumentError(
+      absl::StrCat(kDefaultsFlag, InvalidFields(violations).message()));
 }
 
 }  // namespace latentd::server::http

@@ -126,12 +126,12 @@ TEST_F(HttpDefaultsTest, PartialsGoByTheSteps) {
 
 TEST_F(HttpDefaultsTest, WhatIsWrongIsNamed) {
   const std::pair<const char*, const char*> kCases[] = {
-      {"num_inference_steps: 0", "num_inference_steps must be"},
+      {"num_inference_steps: 0", "num_inference_steps: must be"},
       {"num_inference_steps: x", "at 22"},
       {"no_such_field: 1", "no_such_field"},
-      {"guidance_scale: 31", "guidance_scale must be"},
+      {"guidance_scale: 31", "guidance_scale: must be"},
       {"guidance_scale: nan", "guidance_scale"},
-      {"strength: 2", "strength must be"},
+      {"strength: 2", "strength: must be"},
       {"output { quality: 50 }", "output.quality"},
       {"adapters { name: 'film' weight: 11 }", "adapters[0].weight"},
   };
@@ -152,7 +152,7 @@ TEST_F(HttpDefaultsTest, WhatIsEachRequestsOwnHasNoDefault) {
         "previews { every_n_steps: 1 }", "prompt_embeds { shape: 1 }"}) {
     const std::string name(text, std::string(text).find_first_of(": "));
     EXPECT_THAT(ParseDefaults(text), StatusIs(absl::StatusCode::kInvalidArgument,
-                                              HasSubstr(name + " is each request's own")))
+                                              HasSubstr(name + ": is each request's own")))
         << text;
   }
 }
