@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/errors/status_macros.h"
 #include "core/weights/containers/recognize/refuse_file.h"
+#include "core/weights/containers/recognize/unet_modules.h"
 
 namespace latentd::weights {
 namespace {
@@ -17,34 +18,29 @@ using nlohmann::json;
 using Layer = UnetPaths::Layer;
 using Block = UnetPaths::Block;
 
-// Fields of config.json that are lists have one element a block.
-constexpr size_t kMostBlocks = 16;
 constexpr size_t kMostLayers = 15;
 
 constexpr absl::string_view kUnetPrefixes[] = {"model.diffusion_model.", "diffusion_model.",
                                                "model.model.", "unet.", ""};
 
-std::string In(absl::string_view path, absl::string_view name) {
-  return absl::StrCat(path, ".", name);
-}
-
 // Takes a UNet's tensors module by module, in the order in which they are evaluated.
-class UnetReading {
+class UnetReading : private UnetModules {
  public:
   UnetReading(PartTensors tensors, UnetPaths paths)
-      : reader_("the UNet", std::move(tensors)), paths_(std::move(paths)) {}
+      : UnetModules("the UNet", std::move(tensors), std::move(paths)) {}
 
   absl::StatusOr<UnetPart> Read(const std::string& path) && {
     CheckBlocks();
     if (!reader_.has_mistakes()) ReadSizes();
     if (!reader_.has_mistakes()) {
       TakeEmbeddings();
-      TakeDown();
+      TakeDown(unet_.channels, [&](const Layer& layer, const Place& place) {
+        TakeLayerOf(unet_.down, layer, place);
+      });
       TakeMiddle();
-      TakeUp();
-      TakeNorm(paths_.spelling.conv_norm_out, "conv_norm_out", unet_.channels.front());
-      TakeConvolution(paths_.spelling.conv_out, "conv_out",
-                      {unet_.out_channels, unet_.channels.front(), 3, 3});
+      TakeUp(unet_.channels,
+             [&](const Layer& layer, const Place& place) { TakeLayerOf(unet_.up, layer, place); });
+      TakeConvolutionOut(unet_.out_channels, unet_.channels.front());
     }
     ASSIGN_OR_RETURN(SourceMap sources, std::move(reader_).Finish(path));
     return UnetPart{std::move(unet_), std::move(sources)};
@@ -53,11 +49,7 @@ class UnetReading {
  private:
   void CheckBlocks() {
     const size_t blocks = paths_.down.size();
-    if (blocks == 0 || blocks > kMostBlocks || paths_.up.size() != blocks) {
-      reader_.Refuse(absl::StrCat("it has ", blocks, " blocks on the way down and ",
-                                  paths_.up.size(), " on the way up"));
-      return;
-    }
+    if (!CheckBlockCounts()) return;
     for (size_t i = 0; i < blocks; ++i) {
       CheckBlock(paths_.down[i], "down", i, i + 1 == blocks);
       CheckBlock(paths_.up[i], "up", i, i + 1 == blocks);
@@ -127,64 +119,15 @@ class UnetReading {
     unet_.is_linear = reader_.Rank(In(attention, "proj_in.weight")) == 2;
   }
 
-  void TakeNorm(absl::string_view from, absl::string_view to, int64_t features) {
-    for (const char* part : {"weight", "bias"})
-      reader_.Take(In(from, part), In(to, part), {features});
-  }
-
-  void TakeConvolution(absl::string_view from, absl::string_view to, const Shape& weight) {
-    reader_.Take(In(from, "weight"), In(to, "weight"), weight);
-    reader_.Take(In(from, "bias"), In(to, "bias"), {weight[0]});
-  }
-
-  void TakeLinear(absl::string_view from, absl::string_view to, int64_t out, int64_t in) {
-    TakeConvolution(from, to, {out, in});
-  }
-
   void TakeEmbeddings() {
-    const UnetSpelling& spelling = paths_.spelling;
     const int64_t first = unet_.channels.front();
-    TakeConvolution(spelling.conv_in, "conv_in", {first, unet_.in_channels, 3, 3});
-    TakeLinear(spelling.time_linear_1, "time_embedding.linear_1", time_features(), first);
-    TakeLinear(spelling.time_linear_2, "time_embedding.linear_2", time_features(), time_features());
+    TakeConvolutionIn(unet_.in_channels, first);
+    TakeTimeEmbedding(first);
     if (unet_.time_cond_features > 0) {
-      reader_.Take(In(spelling.time_cond_proj, "weight"), "time_embedding.cond_proj.weight",
+      reader_.Take(In(paths_.spelling.time_cond_proj, "weight"), "time_embedding.cond_proj.weight",
                    {first, unet_.time_cond_features});
     }
-    if (unet_.added_features == 0) return;
-    TakeLinear(spelling.add_linear_1, "add_embedding.linear_1", time_features(),
-               unet_.added_features);
-    TakeLinear(spelling.add_linear_2, "add_embedding.linear_2", time_features(), time_features());
-  }
-
-  void TakeResnet(const std::string& from, const std::string& to, int64_t in, int64_t out) {
-    const UnetSpelling& spelling = paths_.spelling;
-    TakeNorm(In(from, spelling.norm1), In(to, "norm1"), in);
-    TakeConvolution(In(from, spelling.conv1), In(to, "conv1"), {out, in, 3, 3});
-    TakeLinear(In(from, spelling.time_emb_proj), In(to, "time_emb_proj"), out, time_features());
-    TakeNorm(In(from, spelling.norm2), In(to, "norm2"), out);
-    TakeConvolution(In(from, spelling.conv2), In(to, "conv2"), {out, out, 3, 3});
-    if (in == out) return;
-    TakeConvolution(In(from, spelling.conv_shortcut), In(to, "conv_shortcut"), {out, in, 1, 1});
-  }
-
-  // Without a bias but for the last.
-  void TakeAttention(const std::string& from, const std::string& to, int64_t channels,
-                     int64_t states) {
-    reader_.Take(In(from, "to_q.weight"), In(to, "to_q.weight"), {channels, channels});
-    reader_.Take(In(from, "to_k.weight"), In(to, "to_k.weight"), {channels, states});
-    reader_.Take(In(from, "to_v.weight"), In(to, "to_v.weight"), {channels, states});
-    TakeLinear(In(from, "to_out.0"), In(to, "to_out.0"), channels, channels);
-  }
-
-  void TakeTransformerBlock(const std::string& from, const std::string& to, int64_t channels) {
-    for (const char* norm : {"norm1", "norm2", "norm3"}) {
-      TakeNorm(In(from, norm), In(to, norm), channels);
-    }
-    TakeAttention(In(from, "attn1"), In(to, "attn1"), channels, channels);
-    TakeAttention(In(from, "attn2"), In(to, "attn2"), channels, unet_.cross_attention_dim);
-    TakeLinear(In(from, "ff.net.0.proj"), In(to, "ff.net.0.proj"), 8 * channels, channels);
-    TakeLinear(In(from, "ff.net.2"), In(to, "ff.net.2"), channels, 4 * channels);
+    if (unet_.added_features > 0) TakeAddedEmbedding(unet_.added_features, first);
   }
 
   void TakeProjection(const std::string& from, const std::string& to, int64_t channels) {
@@ -196,42 +139,31 @@ class UnetReading {
 
   // The number of its layers.
   int64_t TakeTransformer(const std::string& from, const std::string& to, int64_t channels) {
-    const int64_t depth = reader_.CountUnder(In(from, "transformer_blocks"));
+    const int64_t depth = DepthOf(from);
     TakeNorm(In(from, "norm"), In(to, "norm"), channels);
     TakeProjection(In(from, "proj_in"), In(to, "proj_in"), channels);
     for (int64_t i = 0; i < depth; ++i) {
       TakeTransformerBlock(absl::StrCat(from, ".transformer_blocks.", i),
-                           absl::StrCat(to, ".transformer_blocks.", i), channels);
+                           absl::StrCat(to, ".transformer_blocks.", i), channels,
+                           unet_.cross_attention_dim);
     }
     TakeProjection(In(from, "proj_out"), In(to, "proj_out"), channels);
     return depth;
   }
 
-  void TakeLayer(const Layer& layer, const std::string& block, int64_t index, int64_t in,
-                 int64_t out, UnetArchitecture::Depths& depths) {
-    TakeResnet(layer.resnet, absl::StrCat(block, ".resnets.", index), in, out);
-    if (layer.attention.empty()) return;
-    depths.push_back(
-        TakeTransformer(layer.attention, absl::StrCat(block, ".attentions.", index), out));
+  void TakeResnet(const std::string& from, const std::string& to, int64_t in, int64_t out) {
+    TakeResidual(from, to, in, out, /*time_features=*/4 * unet_.channels.front());
   }
 
-  void TakeDown() {
-    int64_t in = unet_.channels.front();
-    skips_ = {in};
-    for (size_t i = 0; i < paths_.down.size(); ++i) {
-      const Block& block = paths_.down[i];
-      const std::string to = absl::StrCat("down_blocks.", i);
-      const int64_t out = unet_.channels[i];
-      unet_.down.emplace_back();
-      for (size_t j = 0; j < block.layers.size(); ++j) {
-        TakeLayer(block.layers[j], to, static_cast<int64_t>(j), in, out, unet_.down.back());
-        in = out;
-        skips_.push_back(out);
-      }
-      if (block.sampler.empty()) continue;
-      TakeConvolution(block.sampler, to + ".downsamplers.0.conv", {out, out, 3, 3});
-      skips_.push_back(out);
-    }
+  // Takes it, and adds its depth to those of the blocks of its way.
+  void TakeLayerOf(std::vector<UnetArchitecture::Depths>& blocks, const Layer& layer,
+                   const Place& place) {
+    blocks.resize(place.number + 1);
+    TakeResnet(layer.resnet, absl::StrCat(place.block, ".resnets.", place.layer), place.in,
+               place.out);
+    if (layer.attention.empty()) return;
+    blocks.back().push_back(TakeTransformer(
+        layer.attention, absl::StrCat(place.block, ".attentions.", place.layer), place.out));
   }
 
   void TakeMiddle() {
@@ -248,30 +180,7 @@ class UnetReading {
     }
   }
 
-  void TakeUp() {
-    int64_t x = unet_.channels.back();
-    for (size_t i = 0; i < paths_.up.size(); ++i) {
-      const Block& block = paths_.up[i];
-      const std::string to = absl::StrCat("up_blocks.", i);
-      const int64_t out = unet_.channels[unet_.channels.size() - 1 - i];
-      unet_.up.emplace_back();
-      for (size_t j = 0; j < block.layers.size(); ++j) {
-        TakeLayer(block.layers[j], to, static_cast<int64_t>(j), x + skips_.back(), out,
-                  unet_.up.back());
-        skips_.pop_back();
-        x = out;
-      }
-      if (block.sampler.empty()) continue;
-      TakeConvolution(block.sampler, to + ".upsamplers.0.conv", {out, out, 3, 3});
-    }
-  }
-
-  int64_t time_features() const { return 4 * unet_.channels.front(); }
-
-  PartReader reader_;
-  UnetPaths paths_;
   UnetArchitecture unet_;
-  std::vector<int64_t> skips_;  // channels of what the way up takes from the way down
 };
 
 bool AreEqual(const UnetArchitecture::Depths& depths) {
