@@ -280,6 +280,11 @@ inline constexpr Family kPaddingRows{"latentd_step_padding_rows_total",
                                      "Rows that were evaluated and are no picture's.",
                                      Type::kCounter,
                                      {kModel}};
+inline constexpr Family kSkippedRows{
+    "latentd_step_skipped_rows_total",
+    "Rows that were not evaluated because a picture's guidance had stopped (guidance_stop).",
+    Type::kCounter,
+    {kModel}};
 
 inline constexpr Family kUnitOverdue{
     "latentd_unit_overdue", "1 while a unit of work runs for longer than it may: the server hangs.",
@@ -408,6 +413,7 @@ inline constexpr const Family* kFamilies[] = {&kGraphCompilations,
                                               &kLanes,
                                               &kLaneBytes,
                                               &kPaddingRows,
+                                              &kSkippedRows,
                                               &kUnitOverdue,
                                               &kThreadOverdue,
                                               &kHttpConnections,

@@ -352,7 +352,8 @@ void Pipeline::PlanGraphs(Plan& plan) const {
     needs.takes_vectors.push_back(stage.takes_vectors());
     needs.blends.push_back(stage.blends() > 0);
   }
-  if (plan.guided() && plan.row_counts().contains(1)) needs.rows.push_back(1);
+  const bool may_stop = plan.spec.guidance_stop == GuidanceStop::kAuto;
+  if (plan.guided() && (may_stop || plan.row_counts().contains(1))) needs.rows.push_back(1);
   plan.graphs = GraphsFor(needs);
   if (!needs.steps) return;
   AddControlGraphs(shape, needs.rows, plan);

@@ -78,6 +78,8 @@ static_assert(NumberOf(prompts::Syntax::kComfyUi) == v1::PROMPT_SYNTAX_COMFYUI);
 static_assert(NumberOf(prompts::Syntax::kCompel) == v1::PROMPT_SYNTAX_COMPEL);
 static_assert(NumberOf(prompts::LongPrompt::kTruncate) == v1::LONG_PROMPT_TRUNCATE);
 static_assert(NumberOf(prompts::LongPrompt::kChunk) == v1::LONG_PROMPT_CHUNK);
+static_assert(NumberOf(pipeline::GuidanceStop::kNever) == v1::GUIDANCE_STOP_NEVER);
+static_assert(NumberOf(pipeline::GuidanceStop::kAuto) == v1::GUIDANCE_STOP_AUTO);
 
 using AdapterList = std::vector<pipeline::Adapter>;
 using ControlList = std::vector<pipeline::Control>;

@@ -183,6 +183,9 @@ v1::Completed ToProto(const engine::Completed& completed, const image::EncodeOpt
   proto.set_prompt_chunks(completed.prompt_chunks);
   proto.mutable_warnings()->Add(completed.warnings.begin(), completed.warnings.end());
   *proto.mutable_executed_size() = ToProto(completed.executed_size);
+  const std::vector<int>& stopped = completed.guidance_stopped_after;
+  proto.mutable_guidance_stopped_after()->Add(stopped.begin(), stopped.end());
+  proto.set_skipped_rows(completed.skipped_rows);
   return proto;
 }
 

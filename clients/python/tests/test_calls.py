@@ -150,6 +150,7 @@ class Cases:
         self.assertEqual(output.images[0].getpixel((0, 0)), (200, 10, 10))
         self.assertIs(output[0], output.images)
         self.assertEqual((output.seeds, output.executed_size, output.warnings), ([7], (8, 8), ["eta has no effect"]))
+        self.assertEqual(output.guidance_stopped_after, [3])
         self.assertEqual(output.parameters, {"prompt": "p", "seeds": [7], "bucket_policy": "exact"})
         self.assertIn("eta has no effect", logged.output[0])
         (method, request), = server.calls

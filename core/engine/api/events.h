@@ -141,6 +141,10 @@ struct Completed {
   int dropped_tokens = 0;        // tokens of one that no text encoder reads, at most
   std::vector<std::string> warnings;
   std::optional<VideoFile> video_file = std::nullopt;  // as GenerateSpec's
+  // With guidance_stop: for each picture after how many of its steps guidance stopped (0: it did
+  // not), and the rows that evaluations had less for it, of all pictures.
+  std::vector<int> guidance_stopped_after = {};
+  int skipped_rows = 0;
 };
 
 // CANCELLED after Cancel, DEADLINE_EXCEEDED where the deadline has passed by then or passes before

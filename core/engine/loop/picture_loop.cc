@@ -225,7 +225,7 @@ absl::Status PictureLoop::TryComplete(UnitInFlight& done, size_t index, const Pe
   MeasurePart(done, index, worked.length(), clock_.Monotonic(), metrics_);
   if (done.stage != Stage::kPreview) job.Publish(ProgressOf(done, index, worked));
   if (part.prediction.step > 0 && MayBegin()) encoder_.previews().Add(completed, part.prediction);
-  if (picture.has_preview()) jobs_.Update(completed);
+  if (picture.has_preview() || part.stops_guidance) jobs_.Update(completed);
   if (picture.next == batching::UnitKind::kDone) {
     finished.push_back(completed);
   } else if (done.unit.kind == batching::UnitKind::kDecode) {
@@ -277,6 +277,7 @@ void PictureLoop::HandOver(const JobPicture& finished) {
   jobs_.Remove(finished);
   const uint64_t seed = picture->seed;
   job.image_warnings = picture->request->image_warnings;
+  job.guidance_stopped_after[finished.index] = picture->guidance_stopped_after();
   const std::unique_ptr<pipeline::VideoState> video = std::move(picture->video);
   DrawnPicture drawn(*picture);
   picture.reset();  // with the graphs that it holds: once its end is told they may be evicted

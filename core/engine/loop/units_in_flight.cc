@@ -80,6 +80,8 @@ void MeasurePart(const UnitInFlight& done, size_t index, absl::Duration duration
   stage_time += duration;
   if (done.unit.kind == batching::UnitKind::kStep) {
     metrics.StepsDone(done.model, part.steps);
+    metrics.RowsSkipped(done.model, part.skipped_rows);
+    job.skipped_rows += part.skipped_rows;
     if (!std::exchange(job.stepped, true)) metrics.FirstStepDone(job.bucket, now - job.submitted);
   }
   if (!part.ends_stage) return;

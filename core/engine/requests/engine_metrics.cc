@@ -87,6 +87,10 @@ void EngineMetrics::StepsDone(const std::string& model, int steps) {
   registry_.GetCounter(metrics::kSteps, {model}).Increment(steps);
 }
 
+void EngineMetrics::RowsSkipped(const std::string& model, int rows) {
+  registry_.GetCounter(metrics::kSkippedRows, {model}).Increment(rows);
+}
+
 void EngineMetrics::StageDone(Stage stage, const std::string& model, const std::string& bucket,
                               absl::Duration duration) {
   registry_.GetHistogram(metrics::kStageSeconds, {NameOf(stage), model, bucket})

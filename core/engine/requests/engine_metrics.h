@@ -37,6 +37,8 @@ class EngineMetrics {
                  int rows, int computed);
   // Counts steps, as users count them, of one picture.
   void StepsDone(const std::string& model, int steps);
+  // Rows that an evaluation of a picture had less because its guidance had stopped.
+  void RowsSkipped(const std::string& model, int rows);
   void StageDone(Stage stage, const std::string& model, const std::string& bucket,
                  absl::Duration duration);
   // Counts the frames of a part of a video's file.

@@ -52,6 +52,7 @@ Job::Job(uint64_t handle, pipeline::SharedPlan planned, GenerateSpec asked,
       last_model(plan->last_model().row().name),
       submitted(submitted),
       stage_times(static_cast<size_t>(picture_count())),
+      guidance_stopped_after(static_cast<size_t>(picture_count())),
       unfinished(frame_count()),
       published_(static_cast<size_t>(picture_count())),
       sink_(std::move(sink)) {}
@@ -94,6 +95,10 @@ Completed Job::Completion() const {
                       .dropped_tokens = static_cast<int>(plan->dropped_tokens()),
                       .warnings = plan->warnings,
                       .video_file = spec.video_file};
+  if (plan->spec.guidance_stop == pipeline::GuidanceStop::kAuto) {
+    completed.guidance_stopped_after = guidance_stopped_after;
+    completed.skipped_rows = skipped_rows;
+  }
   {
     absl::MutexLock lock(&publishing_);
     completed.timings.Add(Stage::kEncodeFile, last_model, encode_time_);

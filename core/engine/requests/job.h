@@ -83,6 +83,9 @@ class Job {
   bool started = false;
   bool stepped = false;                     // one of its pictures has taken a step
   std::vector<std::string> image_warnings;  // known once a picture is drawn
+  // By picture, once it is drawn (pipeline::Picture); and rows that their evaluations had less.
+  std::vector<int> guidance_stopped_after;
+  int skipped_rows = 0;
 
   // Written by the loop, then by the thread that encodes the last picture.
   Timings timings;

@@ -88,8 +88,13 @@ image::PictureParameters CommonParametersOf(const pipeline::PictureSpec& resolve
   return parameters;
 }
 
+// "auto", and after which step guidance has stopped, if it has.
+std::string GuidanceStopText(int stopped_after) {
+  return stopped_after == 0 ? "auto" : absl::StrCat("auto (after step ", stopped_after, ")");
+}
+
 // Parameters of a picture, as the text that a PNG carries.
-std::string ParametersOf(const pipeline::PictureSpec& resolved, uint64_t seed) {
+std::string ParametersOf(const pipeline::PictureSpec& resolved, uint64_t seed, int stopped_after) {
   image::PictureParameters parameters = CommonParametersOf(resolved, seed);
   parameters.prompt = resolved.prompt;
   parameters.negative_prompt = resolved.negative_prompt.value_or("");
@@ -110,6 +115,9 @@ std::string ParametersOf(const pipeline::PictureSpec& resolved, uint64_t seed) {
   if (!resolved.ip_adapters.empty()) {
     parameters.extra.push_back({"IP-Adapters", IpAdaptersText(resolved.ip_adapters)});
   }
+  if (resolved.guidance_stop == pipeline::GuidanceStop::kAuto) {
+    parameters.extra.push_back({"Guidance stop", GuidanceStopText(stopped_after)});
+  }
   AddMask(resolved, parameters);
   if (resolved.refine) parameters.refiner_switch_at = resolved.denoising_end;
   return image::ParametersText(parameters);
@@ -127,7 +135,8 @@ int64_t MaxEncodedBytes(pipeline::Size size, image::Format format) {
 absl::StatusOr<Image> EncodeImage(const Job& job, int index, uint64_t seed,
                                   const image::Image& pixels, const image::RunParts& run_parts) {
   const pipeline::PictureSpec& resolved = job.plan->spec;
-  const std::string parameters = resolved.video ? "" : ParametersOf(resolved, seed);
+  const int stopped_after = job.guidance_stopped_after[index];
+  const std::string parameters = resolved.video ? "" : ParametersOf(resolved, seed, stopped_after);
   absl::StatusOr<std::string> bytes = image::Encode(pixels, job.spec.output, parameters, run_parts);
   if (!bytes.ok()) return bytes.status();
   return Image{

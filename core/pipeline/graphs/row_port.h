@@ -20,6 +20,7 @@ enum class PortRole : uint8_t {
   kTable,     // the row's schedule (schedulers::WriteTable)
   kNoise,     // [n]: drawn for the steps that want it
   kFinite,    // u8: 1 where all of the row's state is finite
+  kContrast,  // f32: of the outputs for the image's two rows (step_graph.h)
   kResidual,  // sums of what control networks add (control_graph.h); 0 for images without
   kMember,    // i64: the lane's row that is number `member` of the image's, or the last of them
   kValue,     // the image's own (RowValue)

@@ -28,6 +28,7 @@ using graph::Value;
 
 constexpr char kState[] = "state", kStep[] = "step", kTable[] = "table", kNoise[] = "noise";
 constexpr char kNegativeRows[] = "negative_rows", kTextRows[] = "text_rows", kFinite[] = "finite";
+constexpr char kContrast[] = "contrast";
 constexpr char kGuidanceScale[] = "guidance_scale", kGuidanceRescale[] = "guidance_rescale";
 
 class StepGraph {
@@ -75,6 +76,7 @@ class StepGraph {
     const Value flat = b_.Reshape(output, {rows_, elements_});
     const Value negative = b_.Embedding(flat, Input(kNegativeRows));
     const Value text = b_.Embedding(flat, Input(kTextRows));
+    Compare(negative, text);
     const Value scale = b_.Reshape(Input(kGuidanceScale), {rows_, 1});
     const Value guided = b_.Add(negative, b_.Mul(b_.Sub(text, negative), scale));
     const Value ratio = b_.Div(Deviation(text), Deviation(guided));
@@ -100,7 +102,7 @@ class StepGraph {
     absl::c_copy(residuals_, std::back_inserter(ports));
     if (image_prompt_) ports.push_back(*image_prompt_);
     for (const RowPort& port : ports) {
-      if (port.role == PortRole::kFinite) continue;
+      if (port.role == PortRole::kFinite || port.role == PortRole::kContrast) continue;
       inputs[port.name] = b_.Input(port.name, port.dtype, port.WithRows(rows_), Rate::kStep);
     }
     return inputs;
@@ -113,6 +115,10 @@ class StepGraph {
   Value FromLine(size_t at) {
     const auto begin = static_cast<int64_t>(at);
     return b_.Slice(line_, 1, begin, begin + 1);
+  }
+  // Of a difference of its own: what the graph has of guidance is as it would be without this.
+  void Compare(Value negative, Value text) {
+    b_.Output(kContrast, b_.Reshape(b_.RowStd(b_.Sub(negative, text)), {rows_}));
   }
   // Above 0, by less than any deviation is exact to.
   Value Deviation(Value flat) { return b_.Add(b_.RowStd(flat), b_.Scalar(1e-20f)); }
@@ -158,7 +164,8 @@ std::vector<RowPort> StepPorts(int64_t elements) {
           {.name = kGuidanceRescale, .rate = PortRate::kStep},
           {.name = kNegativeRows, .role = Role::kMember, .member = 0, .dtype = kI64},
           {.name = kTextRows, .role = Role::kMember, .member = 1, .dtype = kI64},
-          {.name = kFinite, .role = Role::kFinite, .dtype = DType::kU8}};
+          {.name = kFinite, .role = Role::kFinite, .dtype = DType::kU8},
+          {.name = kContrast, .role = Role::kContrast}};
 }
 
 // Inputs of the step's rate, though they do not change: they lie apart from prompts then, whose

@@ -25,7 +25,9 @@
 //   request rate: what the family's network reads besides (core/families/family/family.h)
 // Steps with low-rank paths have their inputs too, which ModelGraphs adds.
 // Outputs: state and step, which update the inputs of that name; finite u8 [R]: 1 where all of a
-// row's state is.
+// row's state is; contrast [R]: the deviation of the difference of the network's outputs for the
+// row's negative prompt and for its prompt, before guidance; 0 where both are one row's, as where
+// there is none.
 #pragma once
 
 #include <cstdint>
@@ -41,7 +43,7 @@
 
 namespace latentd::pipeline {
 
-// The inputs of the step rate, and "finite", for latents of so many elements.
+// The inputs of the step rate, "finite" and "contrast", for latents of so many elements.
 std::vector<RowPort> StepPorts(int64_t elements);
 // The ports that a UNet for inpainting reads besides, of latents of so many channels and elements
 // of each.

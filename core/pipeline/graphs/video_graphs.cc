@@ -64,7 +64,9 @@ std::vector<RowPort> VideoPorts(int64_t elements, int frames) {
 
 std::vector<RowPort> VideoStepPorts(int64_t elements, int frames) {
   std::vector<RowPort> ports = StepPorts(elements);
-  std::erase_if(ports, [](const RowPort& port) { return port.role == PortRole::kValue; });
+  std::erase_if(ports, [](const RowPort& port) {
+    return port.role == PortRole::kValue || port.role == PortRole::kContrast;
+  });
   absl::c_move(VideoPorts(elements, frames), std::back_inserter(ports));
   return ports;
 }

@@ -116,6 +116,7 @@ absl::Status StepLane::CopyTo(const LanePort& port, const Rows& rows, const Lane
   switch (port.role) {
     case PortRole::kNoise:
     case PortRole::kFinite:
+    case PortRole::kContrast:
       return absl::OkStatus();  // written before they are read
     case PortRole::kPool:
       return absl::OkStatus();  // no row's
@@ -309,6 +310,12 @@ absl::Status StepLane::ClearResiduals(const LanePlace& place, device::Stream& st
     if (port.role == PortRole::kResidual) RETURN_IF_ERROR(Clear(port, RowsOf(place), stream));
   }
   return absl::OkStatus();
+}
+
+absl::Status StepLane::ReadContrast(const LanePlace& place, const Buffer& contrast,
+                                    device::Stream& stream) const {
+  const int row = RowsOf(place).back();
+  return device_.Copy(RowOf(MemoryOf(PortRole::kContrast), row), contrast, stream);
 }
 
 absl::Status StepLane::ReadNoise(const LanePlace& place, const Buffer& latents,

@@ -142,6 +142,11 @@ class StepLane : public std::enable_shared_from_this<StepLane> {
   absl::Status ReadNoise(const LanePlace& place, const device::Buffer& latents,
                          device::Stream& stream) const;
 
+  // The contrast of the network's outputs in the picture's last step (step_graph.h), to `contrast`
+  // f32 [1]. REQUIRES: the lane is of no videos.
+  absl::Status ReadContrast(const LanePlace& place, const device::Buffer& contrast,
+                            device::Stream& stream) const;
+
   // Puts `latents` [1, C, H, W] in the place of the picture's x.
   absl::Status WriteLatents(const LanePlace& place, const device::ConstBuffer& latents,
                             device::Stream& stream);

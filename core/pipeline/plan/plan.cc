@@ -98,6 +98,12 @@ std::set<int> Plan::row_counts() const {
   return counts;
 }
 
+size_t Plan::first_evaluation(size_t stage) const {
+  size_t number = 0;
+  for (size_t i = 0; i < stage; ++i) number += stages[i].rows.size();
+  return number;
+}
+
 int Plan::total_steps() const {
   return stages.back().first_step + stages.back().schedule.denoising_steps();
 }

@@ -35,7 +35,8 @@ struct PlannedStage {
   const LoadedModel* model = nullptr;  // for facts, which are every device's
   schedulers::SchedulerConfig scheduler;
   schedulers::Schedule schedule;
-  std::vector<int> rows;  // rows of an image's evaluations, by the lines of the schedule
+  // Rows of an image's evaluations, by the lines of the schedule; at most, with guidance_stop.
+  std::vector<int> rows;
   // An image's rows, in order: the negative prompt's where there is guidance, the prompt's.
   // All have as many chunks.
   std::vector<families::RowInputs> prompts;
@@ -98,6 +99,8 @@ struct Plan {
   bool guided() const { return rows > 1; }
   // Numbers of rows that evaluations have.
   std::set<int> row_counts() const;
+  // Number of a stage's first evaluation, of all stages'; of the one behind the last: of all.
+  size_t first_evaluation(size_t stage) const;
   int total_steps() const;  // steps as users count them, of all stages
   int chunks() const;       // chunks of prompts, of the stage that has most
   // Tokens of the longest prompt; and those of one that no text encoder reads, at most.

@@ -464,6 +464,7 @@ std::vector<Field> Denoising() {
           .Rules({IsInterval})
           .Default(FillNeutral)
           .Unused({kNeedsNegativePrompt, kNeedsGuidance}),
+      FIELD(guidance_stop).Unused({kNeedsNegativePrompt, kNeedsGuidance}),
       Row("scheduler", InScheduler<&Overrides::name>),
       SCHEDULER_FIELD(timestep_spacing),
       SCHEDULER_FIELD(prediction_type),

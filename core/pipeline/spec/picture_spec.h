@@ -45,6 +45,10 @@ struct GuidanceInterval {
   bool operator==(const GuidanceInterval&) const = default;
 };
 
+// The end of guidance before that of its interval: once it adds little
+// (core/pipeline/units/guidance_watch.h).
+enum class GuidanceStop : uint8_t { kNever, kAuto };
+
 using batching::BucketPolicy;
 
 struct PictureSpec {
@@ -70,6 +74,7 @@ struct PictureSpec {
   std::optional<int> clip_skip_a1111;  // in place of clip_skip; of the negative prompt too
   // All steps; those outside have no guidance, and one row.
   std::optional<GuidanceInterval> guidance_interval;
+  GuidanceStop guidance_stop = GuidanceStop::kNever;
   schedulers::Overrides scheduler;  // over the checkpoint's scheduler_config.json
   std::vector<double> timesteps;  // a schedule of one's own instead of num_inference_steps; at most
                                   // one of these two

@@ -18,9 +18,28 @@ void Picture::Advance() {
   next = unit < plan().units.size() ? plan().units[unit].kind : UnitKind::kDone;
 }
 
-int Picture::next_rows() const {
+int Picture::RowsAt(size_t index, size_t line) const {
+  const std::vector<int>& rows = plan().stages[index].rows;
+  if (line >= rows.size()) return 1;
+  return guidance.HasStopped(plan().first_evaluation(index) + line) ? 1 : rows[line];
+}
+
+int Picture::next_rows() const { return RowsAt(stage_index, evaluation); }
+
+int Picture::skipped_rows() const {
   const std::vector<int>& rows = stage().planned.rows;
-  return evaluation < rows.size() ? rows[evaluation] : 1;
+  return evaluation < rows.size() ? rows[evaluation] - next_rows() : 0;
+}
+
+int Picture::guidance_stopped_after() const {
+  for (size_t index = 0; index < plan().stages.size(); ++index) {
+    const PlannedStage& planned = plan().stages[index];
+    for (size_t line = 0; line < planned.rows.size(); ++line) {
+      if (RowsAt(index, line) == planned.rows[line]) continue;
+      return planned.first_step + planned.schedule.steps[line].denoising_index;
+    }
+  }
+  return 0;
 }
 
 int Picture::rows_ahead() const { return StepsAhead(stage_index).most_rows(); }
@@ -101,7 +120,8 @@ batching::Ahead::Stage Picture::StepsAhead(size_t index) const {
                                   .text = EncodesText(index) ? planned.text_times() : 0,
                                   .previews = PreviewsAhead(*this, index)};
   const size_t done = index == stage_index ? evaluation : 0;
-  for (int rows : absl::MakeConstSpan(planned.rows).subspan(done)) {
+  for (size_t line = done; line < planned.rows.size(); ++line) {
+    const int rows = RowsAt(index, line);
     if (ahead.runs.empty() || ahead.runs.back().rows != rows) ahead.runs.push_back({0, rows});
     ++ahead.runs.back().count;
   }

@@ -24,6 +24,7 @@
 #include "core/pipeline/plan/plan.h"
 #include "core/pipeline/spec/inputs.h"
 #include "core/pipeline/spec/picture_spec.h"
+#include "core/pipeline/units/guidance_watch.h"
 #include "core/pipeline/units/latent_colors.h"
 #include "core/pipeline/units/mask.h"
 #include "core/pipeline/units/prediction.h"
@@ -109,6 +110,11 @@ struct Picture {
   int rows() const { return plan().rows; }
   int next_rows() const;
   int rows_ahead() const;
+  // Rows of the next one that guidance_stop leaves out.
+  int skipped_rows() const;
+  // Steps as users count them after which guidance_stop has ended guidance; 0: it has not, or there
+  // was none left.
+  int guidance_stopped_after() const;
   // Ranks of the low-rank paths that its rows have in its stage; 0: none.
   int ranks() const { return stage_index == 0 ? plan().ranks : 0; }
   // Lane in which the steps of its stage run.
@@ -142,6 +148,7 @@ struct Picture {
   size_t evaluation = 0;  // index in the stage's schedule, to run next
   int steps_done = 0;     // out of total_steps
   noise::NoiseGenerator generator;
+  GuidanceWatch guidance;  // of its completed evaluations, with guidance_stop
   // [1, channels, h, w]: before the stage's first step and after its last. Of the host when next is
   // kDone, where the spec wants latents.
   device::Buffer latents;
@@ -164,6 +171,8 @@ struct Picture {
   std::unique_ptr<VideoState> video;  // null: it is an image
 
  private:
+  // Rows of a stage's evaluation, which is there or behind the last, as far as is decided.
+  int RowsAt(size_t stage, size_t evaluation) const;
   Lane LaneOf(const PlannedStage& stage) const;
   batching::Ahead::Stage StepsAhead(size_t stage) const;
   // Adds what is left of a unit that is no evaluation.

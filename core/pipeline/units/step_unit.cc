@@ -1,5 +1,6 @@
 // Steps: pictures' places in a lane for the steps of a stage, and one evaluation at a time.
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <memory>
 #include <optional>
@@ -85,7 +86,7 @@ absl::Status JoinLane(Picture& picture, Lanes& lanes, device::Stream& stream) {
   return absl::OkStatus();
 }
 
-// A guidance_interval begins or ends before its next step.
+// A guidance_interval begins or ends before its next step, or guidance has stopped.
 absl::Status SetRows(const Picture& picture, device::Stream& stream) {
   StepLane& lane = *picture.place->lane();
   if (lane.RowCount(*picture.place) == picture.next_rows()) return absl::OkStatus();
@@ -180,9 +181,23 @@ absl::Status KeepImage(const Picture& picture, device::Stream& stream, PendingWo
   return lane.WriteLatents(*picture.place, outputs.at("latents"), stream);
 }
 
+// After a guided evaluation, while it may still decide.
+absl::Status ReadContrast(const Picture& picture, device::Stream& stream, UnitPart& part) {
+  const bool asks = picture.plan().spec.guidance_stop == GuidanceStop::kAuto;
+  if (!asks || picture.next_rows() == 1 || picture.guidance.is_decided()) return absl::OkStatus();
+  const StepLane& lane = *picture.place->lane();
+  ASSIGN_OR_RETURN(part.contrast, lane.device().Allocate(DType::kF32, {1}, Place::kPinned));
+  part.evaluation = picture.plan().first_evaluation(picture.stage_index) + picture.evaluation;
+  const double of_output = NextLine(picture).predicted[1];
+  part.contrast_weight = (*picture.plan().spec.guidance_scale - 1) * std::abs(of_output);
+  return lane.ReadContrast(*picture.place, part.contrast, stream);
+}
+
 // After the evaluation of its next step.
 absl::Status AdvancePicture(Picture& picture, device::Stream& stream, UnitPart& part) {
   ReadFor(ReadEnd, picture, stream, part.prediction);
+  part.skipped_rows = picture.skipped_rows();
+  RETURN_IF_ERROR(ReadContrast(picture, stream, part));
   if (!picture.kept.empty()) RETURN_IF_ERROR(KeepImage(picture, stream, part.work));
   const size_t steps = picture.stage().schedule().steps.size();
   picture.steps_done = picture.stage().planned.first_step + NextLine(picture).denoising_index + 1;

@@ -74,6 +74,10 @@ absl::Status Complete(const PendingUnit& unit, Picture& picture, UnitPart& part)
                                     : CompleteDecode(picture, part);
   }
   for (const FiniteFlag& flag : part.work.flags) RETURN_IF_ERROR(flag.Check());
+  if (part.contrast.has_memory()) {
+    const double change = part.contrast_weight * part.contrast.as<float>().front();
+    part.stops_guidance = picture.guidance.Note(part.evaluation, change);
+  }
   if (!part.embeds.empty()) {
     picture.embeds = std::move(part.embeds);
     picture.next = UnitKind::kDone;

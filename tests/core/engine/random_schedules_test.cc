@@ -84,8 +84,13 @@ class HashedRun {
     const auto state =
         absl::c_find_if(ports_.outputs, [](auto& out) { return out.name == "state"; });
     const auto step = absl::c_find_if(ports_.outputs, [](auto& out) { return out.name == "step"; });
+    const auto contrast =
+        absl::c_find_if(ports_.outputs, [](auto& out) { return out.name == "contrast"; });
     for (int row = 0; row < ports_.step_rows; ++row) {
-      FillFrom(HashOfRow(row), state->row(row));
+      const size_t hash = HashOfRow(row);
+      FillFrom(hash, state->row(row));
+      const float apart = hash % 4 == 0 ? 1 : 0;
+      std::memcpy(contrast->row(row).data(), &apart, sizeof(apart));
       int64_t next = At<int64_t>("step", row) + 1;
       std::memcpy(step->row(row).data(), &next, sizeof(next));
     }
@@ -171,6 +176,9 @@ std::vector<Kind> AllKinds(const std::string& image) {
   kinds[7].spec.picture.denoising_end = 0.5;
   kinds[8].spec.picture.model = "refiner";
   kinds[3].spec.picture.guidance_rescale = 0.5;
+  for (size_t i : {1, 3, 5, 7}) {
+    kinds[i].spec.picture.guidance_stop = pipeline::GuidanceStop::kAuto;
+  }
   for (size_t i = 0; i < kinds.size(); ++i) kinds[i].spec.picture.seed = i;
   return kinds;
 }
@@ -377,6 +385,7 @@ TEST_F(RandomSchedulesTest, EachPictureIsWhatItIsAloneAndNothingIsLeft) {
   }
   const auto [evaluations, rows] = HistogramOf(registry_, metrics::kStepRows);
   EXPECT_GT(rows, 2 * evaluations);
+  EXPECT_GT(MetricOf(registry_, metrics::kSkippedRows), 0);
 }
 
 }  // namespace

@@ -25,8 +25,11 @@ namespace {
 using ::latentd::testing::FakeClock;
 using ::latentd::testing::RecordingSink;
 using ::latentd::testing::SeparateDevice;
+using ::testing::AllOf;
 using ::testing::Each;
+using ::testing::Ge;
 using ::testing::HasSubstr;
+using ::testing::Lt;
 
 struct Asked {
   int steps = 2;
@@ -38,6 +41,7 @@ struct Asked {
   std::string image = {};           // encoded
   std::string mask = {};            // likewise
   std::vector<double> sigmas = {};  // instead of steps
+  bool stops_guidance = false;      // once it adds little
 };
 
 class SharedStepsTest : public ::testing::Test {
@@ -76,6 +80,7 @@ class SharedStepsTest : public ::testing::Test {
     spec.picture.scheduler.name = asked.scheduler;
     spec.picture.seed = asked.seed;
     spec.picture.guidance_interval = asked.guidance_interval;
+    if (asked.stops_guidance) spec.picture.guidance_stop = pipeline::GuidanceStop::kAuto;
     if (!asked.image.empty()) {
       spec.inputs = std::make_shared<const pipeline::Inputs>(
           pipeline::Inputs{.image = asked.image, .mask_image = asked.mask});
@@ -166,6 +171,33 @@ TEST_F(SharedStepsTest, AStepOutsideTheGuidanceIntervalHasOneRow) {
   Draw({.steps = 4, .guidance_scale = 5, .guidance_interval = {0.25, 0.5}});
   EXPECT_EQ(Evaluations(), 4);
   EXPECT_EQ(Rows(), 1 + 2 + 1 + 1);
+}
+
+TEST_F(SharedStepsTest, RowsAreSkippedOnceGuidanceAddsLittle) {
+  constexpr int kSteps = 8;
+  const Asked stops{.steps = kSteps, .guidance_scale = 1.1, .pictures = 2, .stops_guidance = true};
+  const auto sink = std::make_shared<RecordingSink>();
+  Admit(sink, stops);
+  const std::vector<std::string> alone = FilesOf(*sink);
+  const auto completed = Only<Completed>(sink->events());
+  ASSERT_EQ(completed.size(), 1u);
+  const std::vector<int>& after = completed[0].guidance_stopped_after;
+  ASSERT_EQ(after.size(), 2u);
+  EXPECT_THAT(after, Each(AllOf(Ge(3), Lt(kSteps))));
+  const int skipped = 2 * kSteps - after[0] - after[1];
+  EXPECT_EQ(completed[0].skipped_rows, skipped);
+  EXPECT_EQ(Evaluations(), kSteps);
+  EXPECT_EQ(Rows(), 2 * 2 * kSteps - skipped);
+  EXPECT_EQ(MetricOf(registry_, metrics::kSkippedRows), skipped);
+
+  const auto other = std::make_shared<RecordingSink>(), again = std::make_shared<RecordingSink>();
+  Admit(other, {.steps = kSteps + 3, .guidance_scale = 5, .pictures = 2});
+  Admit(again, stops);
+  EXPECT_EQ(FilesOf(*again), alone);
+  const auto of_other = Only<Completed>(other->WaitForEnd());
+  ASSERT_EQ(of_other.size(), 1u);
+  EXPECT_TRUE(of_other[0].guidance_stopped_after.empty());  // it does not ask
+  EXPECT_EQ(of_other[0].skipped_rows, 0);
 }
 
 TEST_F(SharedStepsTest, TimesOfASharedStepAreEachRequestsOnce) {

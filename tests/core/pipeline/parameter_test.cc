@@ -238,6 +238,13 @@ std::vector<Row> DenoisingRows() {
        [](Asked& s) {
          s.guidance_interval = GuidanceInterval{0, 0.5};
        }},
+      {"guidance_stop",
+       After(Plain(),
+             [](Asked& s) {
+               s.guidance_scale = 1.1;
+               s.num_inference_steps = 5;
+             }),
+       [](Asked& s) { s.guidance_stop = GuidanceStop::kAuto; }},
       {"eta", WithScheduler("ddim"), [](Asked& s) { s.eta = 0.7; }},
       {"clip_skip", Plain(), [](Asked& s) { s.clip_skip = 1; }},
       {"clip_skip_a1111", Plain(), [](Asked& s) { s.clip_skip_a1111 = 3; }},

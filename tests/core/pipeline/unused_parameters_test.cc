@@ -64,6 +64,7 @@ struct Case {
 const Change kEta = [](PictureSpec& spec) { spec.eta = 0.5; };
 const Change kRescale = [](PictureSpec& spec) { spec.guidance_rescale = 0.7; };
 const Change kInterval = [](PictureSpec& s) { s.guidance_interval = GuidanceInterval{0, 0.5}; };
+const Change kStop = [](PictureSpec& spec) { spec.guidance_stop = GuidanceStop::kAuto; };
 const Change kClipSkip = [](PictureSpec& spec) { spec.clip_skip = 1; };
 const Change kPrompt2 = [](PictureSpec& spec) { spec.prompt_2 = "a circle"; };
 const Change kNegative = [](PictureSpec& spec) { spec.negative_prompt = "blue"; };
@@ -103,6 +104,11 @@ const std::vector<Case> kCases = {
      Unguided(kInterval),
      {kBase},
      kInterval,
+     {kBase}},
+    {"guidance_stop has no effect: it needs a guidance_scale above 1",
+     Unguided(kStop),
+     {kBase},
+     kStop,
      {kBase}},
     {"guidance_scale has no effect: guidance_interval has none of the steps",
      kInterval,

@@ -28,6 +28,7 @@ class LatentOutput:
     parameters     keywords that draw the same pictures again: pipe(**output.parameters)
     timings        seconds of each part
     warnings       the server's sentences on what had no effect
+    guidance_stopped_after  with guidance_stop="auto", for each picture, after how many steps guidance stopped; 0: it did not
     """
 
     images: Any
@@ -38,6 +39,7 @@ class LatentOutput:
     request_id: str
     executed_size: Size
     dropped_tokens: int
+    guidance_stopped_after: List[int]
 
     def __getitem__(self, index: int) -> Any:
         """diffusers' outputs are tuples as well: [0] is `images`."""
@@ -148,7 +150,7 @@ class Collector:
             return (images,)
         seeds = [image.seed for image in sorted(self._images, key=lambda image: image.index)]
         return LatentOutput(images, seeds, completed.parameters, completed.timings, completed.warnings, completed.request_id,
-                            completed.executed_size, completed.dropped_tokens)
+                            completed.executed_size, completed.dropped_tokens, completed.guidance_stopped_after)
 
 
 def _convert(images: List[Image], output_type: str) -> Any:

@@ -98,7 +98,8 @@ class Timings:
 
 @dataclasses.dataclass(frozen=True)
 class Completed:
-    """How it went. `parameters` are keywords that draw the same pictures again, every default filled in."""
+    """How it went. `parameters` are keywords that draw the same pictures again, every default filled in. With guidance_stop,
+    `guidance_stopped_after` is for each picture after how many of its steps guidance stopped (0: it did not)."""
 
     request_id: str
     parameters: Dict[str, Any]
@@ -107,6 +108,8 @@ class Completed:
     executed_size: Size
     prompt_tokens: int
     dropped_tokens: int
+    guidance_stopped_after: List[int]
+    skipped_rows: int
 
 
 Event = Union[Queued, Started, Progress, Preview, Image, Completed]
@@ -152,7 +155,8 @@ def _timings(timings: Any) -> Timings:
 
 def _completed(request_id: str, completed: Any) -> Completed:
     return Completed(request_id, to_parameters(completed.parameters), _timings(completed.timings), list(completed.warnings),
-                     _size(completed.executed_size), completed.prompt_tokens, completed.dropped_tokens)
+                     _size(completed.executed_size), completed.prompt_tokens, completed.dropped_tokens,
+                     list(completed.guidance_stopped_after), completed.skipped_rows)
 
 
 _READERS: Dict[str, Callable[[str, Any], "Event"]] = {"queued": _queued, "started": _started, "progress": _progress, "preview": _preview, "completed": _completed}
