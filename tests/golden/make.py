@@ -565,6 +565,22 @@ class Dpmpp2sAncestral(diffusers.EulerDiscreteScheduler):
 SCHEDULERS = {"ipndm": Ipndm, "dpmpp_2s_a": Dpmpp2sAncestral}
 
 
+class GuidanceWatch:
+    """Says which evaluations of a picture are guided: once guidance changes little in two of them, none from the second behind."""
+
+    LITTLE = 0.2
+
+    def __init__(self, scale):
+        self.scale = scale
+        self.changes = []
+
+    def guides(self, sigma, negative, text):
+        """Of the next evaluation, at that noise, with these outputs for the negative prompt and the prompt, which are noise."""
+        guided = not any(max(pair) <= self.LITTLE for pair in zip(self.changes[:-2], self.changes[1:-1]))
+        self.changes.append((self.scale - 1) * sigma * float((negative - text).std()))
+        return guided
+
+
 class Pipelines:
     """Base, image-to-image with the base, and the refiner, if there is one."""
 
@@ -644,6 +660,22 @@ class Pipelines:
 
         return pipeline.unet.register_forward_hook(unguided)
 
+    def stop_guidance(self, pipeline, scale, pictures):
+        """Guidance ends by guidance_stop's rule (docs/models.md), for each picture by its own outputs. A handle.
+
+        REQUIRES: a prediction of noise, at whole timesteps.
+        """
+        watches = [GuidanceWatch(scale) for _ in range(pictures)]
+
+        def unguided(_unet, inputs, outputs):
+            signal = float(pipeline.scheduler.alphas_cumprod[int(inputs[1])])
+            sigma = math.sqrt((1 - signal) / signal)
+            negative, text = outputs[0].chunk(2)
+            kept = [one if watch.guides(sigma, one, other) else other for watch, one, other in zip(watches, negative, text)]
+            return (torch.cat([torch.stack(kept), text]), *outputs[1:])
+
+        return pipeline.unet.register_forward_hook(unguided)
+
     def run(self, pipeline, case, **more):
         """The latents after the last step and the pictures of one stage."""
         self.set_scheduler(pipeline, case.get("scheduler", {}))
@@ -657,6 +689,8 @@ class Pipelines:
         hook = None
         if "guidance_interval" in case:  # text-to-image only, an evaluation a step
             hook = self.guide_only(pipeline, case["guidance_interval"], case["num_inference_steps"])
+        elif "guidance_stop" in case:
+            hook = self.stop_guidance(pipeline, case["guidance_scale"], len(generators))
         if self.prompt_images and pipeline is not self.refiner:
             more["ip_adapter_image"] = self.prompt_images
         images = pipeline(

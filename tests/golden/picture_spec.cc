@@ -123,6 +123,12 @@ const std::map<std::string, Setter>& Setters() {
       {"guidance_scale", Set<&PictureSpec::guidance_scale>},
       {"guidance_rescale", Set<&PictureSpec::guidance_rescale>},
       {"guidance_interval", SetInterval},
+      {"guidance_stop",
+       [](const json& value, PictureSpec& spec) {
+         const bool is_auto = value.get<std::string>() == "auto";
+         spec.guidance_stop =
+             is_auto ? pipeline::GuidanceStop::kAuto : pipeline::GuidanceStop::kNever;
+       }},
       {"eta", Set<&PictureSpec::eta>},
       {"clip_skip", Set<&PictureSpec::clip_skip>},
       {"clip_skip_a1111", Set<&PictureSpec::clip_skip_a1111>},

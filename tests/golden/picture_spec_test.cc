@@ -29,6 +29,7 @@ TEST(PictureCase, BecomesARequest) {
                              {"denoising_end", 0.7},
                              {"guidance_scale", 3},
                              {"guidance_interval", {0.25, 1}},
+                             {"guidance_stop", "auto"},
                              {"original_size", {512, 384}},
                              {"crops_coords_top_left", {32, 16}}};
   ASSERT_OK_AND_ASSIGN(const PictureRequest spec, ReadPictureCase(picture_case, ""));
@@ -40,6 +41,7 @@ TEST(PictureCase, BecomesARequest) {
   EXPECT_TRUE(spec.refine);
   EXPECT_EQ(spec.denoising_end, 0.7);
   EXPECT_EQ(spec.guidance_interval, (pipeline::GuidanceInterval{.start = 0.25, .stop = 1}));
+  EXPECT_EQ(spec.guidance_stop, pipeline::GuidanceStop::kAuto);
   EXPECT_EQ(spec.scheduler.name, "EulerDiscreteScheduler");
 }
 

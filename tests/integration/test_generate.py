@@ -110,6 +110,23 @@ class GenerateTest(SharedServerTestCase):
         self.assertNotIn(late, (guided, unguided))
         self.assertEqual(rows(guidance_interval={"start": 0.5, "stop": 1}, batch_invariant=True), late)
 
+    def test_guidance_stops_once_it_adds_little(self):
+        def draw(**fields):
+            return self.api.generate(self.api.request(num_inference_steps=8, guidance_scale=1.1, **fields))
+
+        answer = draw(guidance_stop="GUIDANCE_STOP_AUTO")
+        rows, texts = png.read(answer.images[0].data)[2:]
+        after, = answer.completed.guidance_stopped_after
+        self.assertIn(after, range(3, 8))
+        self.assertEqual(answer.completed.skipped_rows, 8 - after)
+        self.assertIn(f"Guidance stop: auto (after step {after})", texts["parameters"])
+        whole = draw()
+        self.assertNotEqual(png.read(whole.images[0].data)[2], rows)
+        self.assertEqual((list(whole.completed.guidance_stopped_after), whole.completed.skipped_rows), ([], 0))
+        self.assertNotIn("Guidance stop", png.read(whole.images[0].data)[3]["parameters"])
+        again = self.api.generate(answer.completed.parameters)
+        self.assertEqual(again.images[0].data, answer.images[0].data)
+
     def test_image_to_image_and_refiner(self):
         start = self.api.generate(self.api.request()).images[0].data
         redone = self.api.generate(self.api.request(image=start, strength=0.5, num_inference_steps=4))

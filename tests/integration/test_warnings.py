@@ -36,6 +36,8 @@ class WarningsTest(unittest.TestCase):
             ({"guidance_scale": 1, "guidance_rescale": 0.7}, "guidance_rescale has no effect: it needs a guidance_scale"),
             ({"guidance_scale": 1, "guidance_interval": {"stop": 0.5}},
              "guidance_interval has no effect: it needs a guidance_scale"),
+            ({"guidance_scale": 1, "guidance_stop": "GUIDANCE_STOP_AUTO"},
+             "guidance_stop has no effect: it needs a guidance_scale"),
             ({"guidance_interval": {"start": 0.5, "stop": 0.51}}, "guidance_scale has no effect: guidance_interval has none"),
             ({"guidance_scale": 1, "negative_prompt": "blue"}, "negative_prompt has no effect: it needs a guidance_scale"),
             ({"negative_prompt_2": "blue"}, "negative_prompt_2 has no effect: this checkpoint takes zeros"),

@@ -51,7 +51,10 @@ TEST(OutboxTest, EventsKeepTheirOrderAndCarryTheRequestId) {
   outbox.Add(engine::Started{{256, 128}}, kNow);
   outbox.Add(Step(1), kNow);
   outbox.Add(Picture(0, 10), kNow);
-  engine::Completed completed{.prompt_tokens = 80, .dropped_tokens = 5};
+  engine::Completed completed{.prompt_tokens = 80,
+                              .dropped_tokens = 5,
+                              .guidance_stopped_after = {4, 0},
+                              .skipped_rows = 9};
   completed.timings.stages = {{engine::Stage::kDecode, "refiner", absl::Seconds(2)}};
   outbox.Add(std::move(completed), kNow);
   const auto events = TakeAll(outbox);
@@ -64,6 +67,8 @@ TEST(OutboxTest, EventsKeepTheirOrderAndCarryTheRequestId) {
   EXPECT_EQ(events[3].image_chunk().data().size(), 10u);
   EXPECT_EQ(events[4].completed().prompt_tokens(), 80);
   EXPECT_EQ(events[4].completed().dropped_tokens(), 5);
+  EXPECT_THAT(events[4].completed().guidance_stopped_after(), ::testing::ElementsAre(4, 0));
+  EXPECT_EQ(events[4].completed().skipped_rows(), 9);
   EXPECT_EQ(
       events[4].completed().timings().ShortDebugString(),
       "queue { } total { } stages { stage: STAGE_DECODE model: \"refiner\" time { seconds: 2 } }");
