@@ -575,7 +575,7 @@ class GuidanceWatch:
         self.changes = []
 
     def guides(self, sigma, negative, text):
-        """Of the next evaluation, at that noise, with these outputs for the negative prompt and the prompt, which are noise."""
+        """Answers for the next evaluation, at that noise, with its outputs for the negative prompt and the prompt: noise."""
         guided = not any(max(pair) <= self.LITTLE for pair in zip(self.changes[:-2], self.changes[1:-1]))
         self.changes.append((self.scale - 1) * sigma * float((negative - text).std()))
         return guided

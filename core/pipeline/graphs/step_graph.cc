@@ -116,7 +116,7 @@ class StepGraph {
     const auto begin = static_cast<int64_t>(at);
     return b_.Slice(line_, 1, begin, begin + 1);
   }
-  // Of a difference of its own: what the graph has of guidance is as it would be without this.
+  // Takes a difference of its own: what the graph has of guidance is as it would be without this.
   void Compare(Value negative, Value text) {
     b_.Output(kContrast, b_.Reshape(b_.RowStd(b_.Sub(negative, text)), {rows_}));
   }

@@ -148,7 +148,7 @@ struct Picture {
   size_t evaluation = 0;  // index in the stage's schedule, to run next
   int steps_done = 0;     // out of total_steps
   noise::NoiseGenerator generator;
-  GuidanceWatch guidance;  // of its completed evaluations, with guidance_stop
+  GuidanceWatch guidance;  // asked with guidance_stop alone
   // [1, channels, h, w]: before the stage's first step and after its last. Of the host when next is
   // kDone, where the spec wants latents.
   device::Buffer latents;

@@ -33,11 +33,11 @@ struct UnitPart {
 
   PendingWork work;
   Prediction prediction;  // from a step, where a preview of it is due; for a preview, what it draws
-  // Of a guided evaluation of a picture with guidance_stop: its number, of all stages', and the
-  // contrast of the network's outputs, f32 [1] for the host; else without memory.
+  // Number, of all stages', of a guided evaluation of a picture with guidance_stop, and the
+  // contrast of the network's outputs in it, f32 [1] for the host; else without memory.
   size_t evaluation = 0;
   device::Buffer contrast;
-  double contrast_weight = 0;   // what of it guidance changes in the image that is predicted
+  double contrast_weight = 0;   // so much of it guidance changes in the image that is predicted
   int skipped_rows = 0;         // rows that an evaluation has less because guidance has stopped
   bool stops_guidance = false;  // the picture takes fewer rows from now on than it was to
   // Output of a decode, u8 [1, H, W, 3].

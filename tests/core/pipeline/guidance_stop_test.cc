@@ -24,7 +24,7 @@ using ::testing::Each;
 // Independent of the graph and of GuidanceWatch: the rule as docs/models.md has it.
 constexpr double kLittle = 0.2;
 
-// Of the difference, as torch.std.
+// Deviation of the difference, as torch.std.
 double Deviation(const std::vector<float>& one, const std::vector<float>& other) {
   const auto count = static_cast<double>(one.size());
   double sum = 0, squares = 0;
@@ -274,7 +274,7 @@ TEST(GuidanceWatchTest, TwoEvaluationsDecideAboutTheSecondBehindThem) {
   EXPECT_FALSE(watch.HasStopped(8));
   EXPECT_TRUE(watch.HasStopped(9));
   EXPECT_TRUE(watch.HasStopped(20));
-  EXPECT_FALSE(watch.Note(8, 0.04));  // which was enqueued already
+  EXPECT_FALSE(watch.Note(8, 0.04));  // it was enqueued already
   EXPECT_FALSE(watch.HasStopped(8));
   EXPECT_TRUE(watch.HasStopped(9));
 }
