@@ -71,7 +71,7 @@ absl::Status HuggingFaceDialect::Read(const Request& http, v1::GenerateRequest& 
     if (value.is_null()) continue;
     if (name == "target_size") {
       ReadTargetSize(value, builder);
-    } else if (IsField(name)) {
+    } else if (builder.IsField(name)) {
       builder.Set(name, value, name);
     } else {
       builder.RefuseUnknown(name);

@@ -6,14 +6,11 @@
 #include <utility>
 
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_replace.h"
-#include "absl/strings/str_split.h"
 #include "core/base/errors/error_details.h"
 #include "core/base/errors/status_macros.h"
+#include "server/http/openai/openai_values.h"
 #include "server/http/request/field_values.h"
-#include "server/http/request/picture_text.h"
 #include "server/http/request/request_builder.h"
 #include "server/http/request/request_values.h"
 
@@ -44,33 +41,6 @@ const std::set<std::string>& WithoutEffect() {
   return names;
 }
 
-struct Size {
-  int32_t width, height;
-};
-
-// "1024x768", with any of the signs that clients write.
-std::optional<Size> ParseSize(const std::string& text) {
-  const std::vector<std::string> sides =
-      absl::StrSplit(absl::StrReplaceAll(text, {{"×", "x"}, {"*", "x"}, {"X", "x"}}), 'x');
-  Size size = {};
-  const bool is_size = sides.size() == 2 && sides[0].size() <= 5 && sides[1].size() <= 5 &&
-                       absl::SimpleAtoi(sides[0], &size.width) &&
-                       absl::SimpleAtoi(sides[1], &size.height) && size.width > 0 &&
-                       size.height > 0;
-  return is_size ? std::optional(size) : std::nullopt;
-}
-
-// The picture in "data:...", {"image_url": "data:..."} or {"image_url": {"url": "data:..."}}; null:
-// there is none.
-const json* PictureText(const json& value) {
-  if (value.is_string()) return &value;
-  if (!value.is_object()) return nullptr;
-  const auto url = value.find("image_url");
-  if (url != value.end()) return PictureText(*url);
-  const auto inner = value.find("url");
-  return inner == value.end() ? nullptr : PictureText(*inner);
-}
-
 class ImagesReader {
  public:
   ImagesReader(ImagesRoute route, const Offer& offer, v1::GenerateRequest& request,
@@ -80,7 +50,7 @@ class ImagesReader {
   absl::Status Read(const Request& http) {
     ASSIGN_OR_RETURN(RequestValues values, ReadValues(http));
     json& object = values.object;
-    if (const auto extra = object.find("extra_body"); extra != object.end()) MergeExtra(object);
+    MergeExtra(object);
     for (auto& [name, bytes] : values.files) ReadFile(name, std::move(bytes));
     RETURN_IF_ERROR(ReadModel(object));
     for (const auto& [name, value] : object.items()) {
@@ -92,16 +62,6 @@ class ImagesReader {
   }
 
  private:
-  // An object that users of plain HTTP nest, as the clients' documentation has it.
-  static void MergeExtra(json& object) {
-    const json extra = std::move(object["extra_body"]);
-    object.erase("extra_body");
-    if (!extra.is_object()) return;
-    for (const auto& [name, value] : extra.items()) {
-      if (!object.contains(name)) object[name] = value;
-    }
-  }
-
   void ReadFile(const std::string& name, std::string bytes) {
     if (name == "image" || name == "image[]" || name == "image[0]") {
       return builder_.SetImage(std::move(bytes), "image");
@@ -142,14 +102,14 @@ class ImagesReader {
       if (name == other) return SetOther(field, value, name);
     }
     if (name == "seed") return SetOther(name, value, name);
-    if (IsField(name)) return builder_.Set(name, value, name);
+    if (builder_.IsField(name)) return builder_.Set(name, value, name);
     builder_.RefuseUnknown(name);
   }
 
   // Fields of OpenAI's own kind. False: it is none.
   bool ReadOwn(const std::string& name, const json& value) {
     if (WithoutEffect().count(name) > 0) return true;
-    if (name == "size") return ReadSize(value), true;
+    if (name == "size") return ReadSize(value, builder_), true;
     if (name == "response_format") return ReadResponseFormat(value), true;
     if (name == "output_format") return ReadOutputFormat(value), true;
     if (name == "output_compression") return ReadCompression(value), true;
@@ -159,7 +119,7 @@ class ImagesReader {
     if (name == "partial_images") return ReadPartials(value), true;
     if (name == "latentd_events") return ReadOwnEvents(value), true;
     if (name == "image" || name == "images" || name == "image[]")
-      return ReadImage(name, value), true;
+      return ReadPictures(name, value, builder_), true;
     if (name == "mask" || name == "mask[]") return RefuseMask(name), true;
     return false;
   }
@@ -168,18 +128,6 @@ class ImagesReader {
   void SetOther(absl::string_view field, const json& value, const std::string& name) {
     if (field == "seed" && IntegerOf(value) == -1) return;
     builder_.Set(field, value, name);
-  }
-
-  void ReadSize(const json& value) {
-    const std::string text = value.is_string() ? value.get<std::string>() : Excerpt(value);
-    if (text.empty() || text == "auto") return;
-    const std::optional<Size> size = ParseSize(text);
-    if (!size) {
-      return builder_.Refuse("size",
-                             absl::StrCat("must be auto or WIDTHxHEIGHT, is ", Excerpt(value)));
-    }
-    builder_.Set("width", size->width, "size");
-    builder_.Set("height", size->height, "size");
   }
 
   std::string TextOf(const json& value) const {
@@ -256,18 +204,6 @@ class ImagesReader {
                                                             ", is ", Excerpt(value)));
     }
     form_.partial_images = static_cast<int>(*partials);
-  }
-
-  void ReadImage(const std::string& name, const json& value) {
-    if (value.is_array()) {
-      for (const json& each : value) ReadImage(name, each);
-      return;
-    }
-    const json* text = PictureText(value);
-    if (text == nullptr) return builder_.Refuse(name, "must be a text: base64, or a data: URL");
-    auto bytes = PictureOf(text->get_ref<const std::string&>());
-    if (!bytes.ok()) return builder_.Refuse(name, std::string(bytes.status().message()));
-    builder_.SetImage(*std::move(bytes), name);
   }
 
   void RefuseMask(const std::string& name) {

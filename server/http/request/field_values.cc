@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <limits>
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -20,15 +21,16 @@
 namespace latentd::server::http {
 namespace {
 
-namespace v1 = ::latent::v1;
+using google::protobuf::Descriptor;
 using google::protobuf::EnumDescriptor;
 using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
 using nlohmann::json;
 
 constexpr size_t kExcerptBytes = 64;
 
-const FieldDescriptor* Find(absl::string_view name) {
-  return v1::GenerateRequest::descriptor()->FindFieldByName(std::string(name));
+const FieldDescriptor* Find(const Descriptor& type, absl::string_view name) {
+  return type.FindFieldByName(std::string(name));
 }
 
 // "snap" of BUCKET_POLICY_SNAP.
@@ -93,7 +95,7 @@ json ToProtoJson(const FieldDescriptor& field, const json& value) {
   return value;
 }
 
-bool SetBytes(const FieldDescriptor& field, const json& value, v1::GenerateRequest& request,
+bool SetBytes(const FieldDescriptor& field, const json& value, Message& request,
               std::vector<FieldViolation>& violations) {
   if (field.type() != FieldDescriptor::TYPE_BYTES) return false;
   if (!value.is_string()) {
@@ -135,22 +137,22 @@ bool ReadFilesOf(const FieldDescriptor& field, json& list,
 
 }  // namespace
 
-bool IsField(absl::string_view name) { return Find(name) != nullptr; }
+bool IsField(const Descriptor& type, absl::string_view name) { return Find(type, name) != nullptr; }
 
-void SetField(absl::string_view name, const json& value, v1::GenerateRequest& request,
+void SetField(absl::string_view name, const json& value, Message& request,
               std::vector<FieldViolation>& violations) {
-  const FieldDescriptor& field = *Find(name);
+  const FieldDescriptor& field = *Find(*request.GetDescriptor(), name);
   if (value.is_null() || SetBytes(field, value, request, violations)) return;
   json read = ToProtoJson(field, value);
   if (!ReadFilesOf(field, read, violations)) return;
   const json object = {{field.name(), std::move(read)}};
-  v1::GenerateRequest one;
+  const std::unique_ptr<Message> one(request.New());
   const auto parsed = google::protobuf::util::JsonStringToMessage(
-      object.dump(-1, ' ', false, json::error_handler_t::replace), &one);
+      object.dump(-1, ' ', false, json::error_handler_t::replace), one.get());
   // A number for a text, too, which protobuf takes.
   const bool is_text = field.cpp_type() == FieldDescriptor::CPPTYPE_STRING;
   if (parsed.ok() && (!is_text || value.is_string())) {
-    request.MergeFrom(one);
+    request.MergeFrom(*one);
     return;
   }
   violations.push_back(

@@ -1,8 +1,10 @@
-// Fields of a GenerateRequest by their names in the proto, from JSON: found in its descriptor, so
-// that a new field needs nothing here.
+// Fields of a request by their names in the proto, from JSON: found in its descriptor, so that a new
+// field needs nothing here.
 //
 // Thread-safe: free functions without state.
 #pragma once
+
+#include <google/protobuf/message.h>
 
 #include <cstdint>
 #include <optional>
@@ -11,20 +13,19 @@
 
 #include "absl/strings/string_view.h"
 #include "core/base/errors/error_details.h"
-#include "latent/v1/image_generation.pb.h"
 #include "nlohmann/json.hpp"
 
 namespace latentd::server::http {
 
-// True of a field of the request itself: "num_inference_steps".
-bool IsField(absl::string_view name);
+// True of a field of requests of that type themselves: "num_inference_steps".
+bool IsField(const google::protobuf::Descriptor& type, absl::string_view name);
 
 // Sets the field, as protobuf's JSON has it, and beside that: null leaves it, texts of numbers and
 // booleans are taken for these and texts of JSON for lists and messages (forms have nothing else),
 // an enum's value may be its short name ("snap"), files are base64 or data URLs. A value that
-// cannot be is a violation. REQUIRES: IsField(name).
+// cannot be is a violation. REQUIRES: it is a field of it.
 void SetField(absl::string_view name, const nlohmann::json& value,
-              latent::v1::GenerateRequest& request, std::vector<FieldViolation>& violations);
+              google::protobuf::Message& request, std::vector<FieldViolation>& violations);
 
 // Numbers and booleans in JSON or as texts; nothing: it is neither.
 std::optional<int64_t> IntegerOf(const nlohmann::json& value);

@@ -122,7 +122,7 @@ class SdapiReader {
       return;
     }
     if (absl::StartsWith(key, "hr_")) return;
-    if (IsField(key)) return builder_.Set(key, value, key);
+    if (builder_.IsField(key)) return builder_.Set(key, value, key);
     form_.warnings.push_back(absl::StrCat(absl::string_view(key).substr(0, 64), " was not read"));
   }
 

@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "absl/strings/escaping.h"
+#include "latent/v1/image_generation.pb.h"
+#include "latent/v1/video_generation.pb.h"
 
 namespace latentd::server::http {
 namespace {
@@ -34,11 +36,14 @@ class FieldValuesTest : public ::testing::Test {
 };
 
 TEST_F(FieldValuesTest, FieldsAreThoseOfTheRequestItself) {
-  EXPECT_TRUE(IsField("num_inference_steps"));
-  EXPECT_TRUE(IsField("output"));
-  EXPECT_FALSE(IsField("output.format"));
-  EXPECT_FALSE(IsField("numInferenceSteps"));
-  EXPECT_FALSE(IsField(""));
+  const google::protobuf::Descriptor& pictures = *v1::GenerateRequest::descriptor();
+  EXPECT_TRUE(IsField(pictures, "num_inference_steps"));
+  EXPECT_TRUE(IsField(pictures, "output"));
+  EXPECT_FALSE(IsField(pictures, "output.format"));
+  EXPECT_FALSE(IsField(pictures, "numInferenceSteps"));
+  EXPECT_FALSE(IsField(pictures, ""));
+  EXPECT_FALSE(IsField(pictures, "num_frames"));
+  EXPECT_TRUE(IsField(*v1::GenerateVideoRequest::descriptor(), "num_frames"));
 }
 
 TEST_F(FieldValuesTest, NullSetsNothing) {
