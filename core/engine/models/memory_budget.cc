@@ -12,6 +12,15 @@
 namespace latentd::engine {
 namespace {
 
+// True if the bucket needs the graph. A video's chunk, and its image, have fewer frames than it;
+// a picture's graph has one, and may be of a model that follows the bucket's.
+bool IsOf(const MemoryBudget::Bucket& bucket, const compiler::GraphLabel& label) {
+  const pipeline::Size& size = bucket.size;
+  if (size.width != label.width || size.height != label.height) return false;
+  if (size.frames == 1) return label.frames == 1;
+  return size.frames >= label.frames && bucket.model == label.model;
+}
+
 int64_t MissingWeights(const backends::MemoryNeeds& needs,
                        absl::Span<const weights::WeightInfo> held) {
   absl::flat_hash_set<absl::string_view> keys;
@@ -126,12 +135,8 @@ absl::Status MemoryBudget::CheckFits(const compiler::GraphLabel& label,
 
 bool MemoryBudget::IsConfigured(const compiler::GraphLabel& label) const {
   if (label.width == 0 && label.height == 0) return true;
-  // A video's chunk, or its image, has fewer frames.
   return std::any_of(limits_.configured.begin(), limits_.configured.end(),
-                     [&](const pipeline::Size& size) {
-                       return size.width == label.width && size.height == label.height &&
-                              size.frames >= label.frames;
-                     });
+                     [&](const Bucket& bucket) { return IsOf(bucket, label); });
 }
 
 int64_t MemoryBudget::bytes() const {

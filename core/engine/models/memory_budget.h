@@ -39,9 +39,13 @@ class MemoryTally {
 // Asked before each load, so that what cannot fit is refused and the server goes on. Thread-safe.
 class MemoryBudget {
  public:
+  struct Bucket {
+    std::string model;  // its model's name
+    pipeline::Size size;
+  };
   struct Limits {
     int64_t bytes = 0;
-    std::vector<pipeline::Size> configured;  // buckets whose needs are added up
+    std::vector<Bucket> configured;  // buckets whose needs are added up
     // Bytes of a full lane of that bucket.
     std::function<int64_t(pipeline::Size bucket, int rows)> state_bytes;
   };

@@ -86,13 +86,14 @@ absl::Status StartUp::OpenBuckets() {
   ASSIGN_OR_RETURN(const AvailableMemory available, parts_.stores.weights.device().Available());
   const pipeline::Pipeline& pipeline = *parts_.models.pipeline;
   parts_.models.buckets = std::make_unique<BucketGraphs>(pipeline, parts_.stores.graphs);
-  std::vector<pipeline::Size> buckets;  // sizes that are loaded together
+  std::vector<MemoryBudget::Bucket> buckets;  // buckets that are loaded together
   std::vector<std::string> labels;
   for (const ModelBucket& bucket : parts_.models.buckets->configured()) {
     if (!absl::c_linear_search(labels, SizeText(bucket.size))) {
       labels.push_back(SizeText(bucket.size));
     }
-    if (!parts_.models.buckets->IsOnDemand(bucket)) buckets.push_back(bucket.size);
+    if (parts_.models.buckets->IsOnDemand(bucket)) continue;
+    buckets.push_back({pipeline.table()[bucket.model].name, bucket.size});
   }
   parts_.registry.Declare(metrics::Declared::kBuckets, labels);
   parts_.budget.Open({.bytes = MemoryBudget::BytesOf(parts_.config.memory_bytes, available.bytes),

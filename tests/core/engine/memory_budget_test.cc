@@ -21,7 +21,7 @@ class MemoryBudgetTest : public ::testing::Test {
  protected:
   MemoryBudgetTest() {
     budget_.Open({.bytes = 1000,
-                  .configured = {{64, 64}},
+                  .configured = {{"base", {64, 64}}},
                   .state_bytes = [](pipeline::Size, int rows) { return 10 * rows; }});
     report_.weight_bytes = 500;
     report_.arena_bytes = 100;
@@ -47,10 +47,11 @@ TEST_F(MemoryBudgetTest, CountsOnlyWhatIsNotHeldYet) {
 TEST_F(MemoryBudgetTest, ForeseesWhatBucketsOfVideosNeed) {
   MemoryBudget budget;
   budget.Open({.bytes = 1000,
-               .configured = {{64, 64, 5}},
+               .configured = {{"video", {64, 64, 5}}},
                .state_bytes = [](pipeline::Size size, int rows) { return size.frames * rows; }});
-  const auto add = [&](int frames, size_t arena) {
+  const auto add = [&](int frames, size_t arena, const char* model = "video") {
     compiler::GraphLabel label = step_;
+    label.model = model;
     label.frames = frames;
     EXPECT_OK(budget.Check(label, {.arena_bytes = arena}, held_, report_, kPlenty));
   };
@@ -59,6 +60,10 @@ TEST_F(MemoryBudgetTest, ForeseesWhatBucketsOfVideosNeed) {
   EXPECT_EQ(budget.predicted().state, 4);
   add(6, 80);
   EXPECT_EQ(budget.predicted().arena, 70);
+  add(1, 90, "base");  // pictures of its sides are no bucket
+  EXPECT_EQ(budget.predicted().arena, 70);
+  add(1, 75);  // the last chunk, or the image
+  EXPECT_EQ(budget.predicted().arena, 75);
 }
 
 TEST_F(MemoryBudgetTest, RefusesWhatDoesNotFitAndSaysHowMuchIsMissing) {
