@@ -186,10 +186,12 @@ ExitCode RunCapabilities(const std::vector<std::string>& arguments) {
   const grpc::Status status = client.GetCapabilities(capabilities);
   if (interrupt.happened()) return ExitCode::kInterrupted;
   if (!status.ok()) return CallFailed(status, connection, /*connected=*/false);
+  v1::GetVideoCapabilitiesResponse videos;
+  const bool knows_videos = client.GetVideoCapabilities(videos).ok();  // older servers do not
+  if (json && knows_videos) return PrintJsonWith(capabilities, "videos", videos);
   if (json) return PrintJson(capabilities);
   Print(capabilities, connection.server);
-  v1::GetVideoCapabilitiesResponse videos;  // older servers have none
-  if (client.GetVideoCapabilities(videos).ok()) PrintVideos(videos);
+  if (knows_videos) PrintVideos(videos);
   return ExitCode::kOk;
 }
 

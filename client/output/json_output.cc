@@ -5,6 +5,7 @@
 
 #include <iostream>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "client/words/text.h"
 
@@ -29,6 +30,17 @@ ExitCode Print(const google::protobuf::Message& message, bool lines) {
 }  // namespace
 
 ExitCode PrintJson(const google::protobuf::Message& message) { return Print(message, true); }
+
+ExitCode PrintJsonWith(const google::protobuf::Message& message, const std::string& name,
+                       const google::protobuf::Message& part) {
+  std::string json, inner;
+  const bool printed = ToJson(message, /*lines=*/true, json) && ToJson(part, /*lines=*/true, inner);
+  if (!printed) return ExitCode::kFailed;
+  json.erase(json.rfind('}'));  // its own end
+  absl::StripTrailingAsciiWhitespace(&json);
+  std::cout << json << ",\n \"" << name << "\": " << inner << "}\n" << std::flush;
+  return ExitCode::kOk;
+}
 
 ExitCode PrintJsonLine(const google::protobuf::Message& message) { return Print(message, false); }
 

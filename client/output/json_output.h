@@ -12,7 +12,12 @@ namespace latentd::client {
 // Prints the message, every field included, on standard output.
 ExitCode PrintJson(const google::protobuf::Message& message);
 
-// The same on one line, for streams.
+// The same with one more member, which holds `part`. REQUIRES: `message` has a field, and none of
+// that name.
+ExitCode PrintJsonWith(const google::protobuf::Message& message, const std::string& name,
+                       const google::protobuf::Message& part);
+
+// As PrintJson, on one line, for streams.
 ExitCode PrintJsonLine(const google::protobuf::Message& message);
 
 // The same, not printed.

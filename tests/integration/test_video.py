@@ -1,6 +1,7 @@
 """Videos of an image (--video), over the API and by `latent animate`."""
 
 import io
+import json
 import pathlib
 import struct
 import tempfile
@@ -338,6 +339,13 @@ class VideoTest(VideoTestCase):
         self.assertEqual(code, 0, err)
         self.assertRegex(out, r"video +svd \(StableVideoDiffusionPipeline, svd\); .*, 2 frames decoded together")
         self.assertRegex(out, r"buckets 64x64x5\n +files webp, apng, avi, y4m, raw; or frames\n")
+        code, out, err = latent(self.server, "capabilities", "--json")
+        self.assertEqual(code, 0, err)
+        told = json.loads(out)
+        self.assertEqual([model["component"] for model in told["models"]], ["base", "refiner"])
+        self.assertEqual(told["videos"]["buckets"],
+                         [{"size": {"width": 64, "height": 64, "num_frames": 5}, "ready": True, "model": "video"}])
+        self.assertEqual(told["videos"]["max_fps"], 60)
 
     def test_no_picture_is_drawn_by_it(self):
         with self.assertRaises(grpc.RpcError) as caught:
