@@ -32,6 +32,8 @@ constexpr absl::Duration kCommentPause = absl::Seconds(15);
 constexpr absl::Duration kLastBytes = absl::Seconds(2);
 // A larger body is read by a thread of its own kind: it takes a while.
 constexpr size_t kReadAtOnce = 256 << 10;
+// An answer is written in pieces of no more than so many bytes and one that AnswerBody gives.
+constexpr size_t kPieceBytes = 64 << 10;
 
 absl::Status StatusOfRead(Outcome outcome) {
   if (outcome == Outcome::kHeaderTooLarge) {
@@ -202,16 +204,25 @@ class WireConnection final : public Connection,
   void Handle() {
     request_.body = wire_->TakeBody();
     if (judged_.route->dialect) return StartCall();
+    if (judged_.route->submit) return SubmitLater();
     held_body_.reset();
-    if (judged_.route->takes_time) return AnswerLater();
-    Send(judged_.route->answer(request_, judged_.caller));
+    const auto answer = [this] { return judged_.route->answer(request_, judged_.caller); };
+    if (judged_.route->takes_time) return AnswerLater(threads_.listings, answer);
+    Send(answer());
   }
 
-  // By a thread that may wait; the connection does nothing meanwhile but close.
-  void AnswerLater() {
-    boost::asio::post(threads_.listings, [this, self = shared_from_this()] {
-      const absl::Status made =
-          CatchOutOfMemory([&] { later_ = judged_.route->answer(request_, judged_.caller); });
+  // A request that is submitted goes on without the connection.
+  void SubmitLater() {
+    AnswerLater(threads_.readers, [this, held = std::move(held_body_)] {
+      return judged_.route->submit(std::move(request_), ClientOfRequest());
+    });
+  }
+
+  // Makes the answer by a thread that may wait; the connection does nothing meanwhile but close.
+  template <typename Make>
+  void AnswerLater(boost::asio::thread_pool& pool, Make make) {
+    boost::asio::post(pool, [this, self = shared_from_this(), make = std::move(make)] {
+      const absl::Status made = CatchOutOfMemory([&] { later_ = make(); });
       Raise(made.ok() ? kAnswered : kLeft);
     });
   }
@@ -240,9 +251,21 @@ class WireConnection final : public Connection,
     AddCors(answer);
     service_.metrics.CountResponse(judged_.route, answer.code);
     const Framing framing = {.length = answer.body.size(), .keep_alive = keep_alive_};
-    std::string bytes = HeadOf(answer, framing, service_.environment.clock.Wall());
-    while (request_.method != "HEAD" && !answer.body.empty()) bytes += answer.body.Take();
-    WriteThen(std::move(bytes), &WireConnection::AnswerIsSent);
+    std::string head = HeadOf(answer, framing, service_.environment.clock.Wall());
+    const bool has_body = request_.method != "HEAD";
+    rest_ = has_body ? std::exchange(answer.body, AnswerBody()) : AnswerBody();
+    SendPiece(std::move(head));
+  }
+
+  // Sends the rest piece by piece: a large file is in memory once, however many clients read it.
+  void SendPiece(std::string bytes) {
+    while (!rest_.empty() && bytes.size() < kPieceBytes) bytes += rest_.Take();
+    WriteThen(std::move(bytes), &WireConnection::PieceIsSent);
+  }
+
+  void PieceIsSent() {
+    if (rest_.empty() || wire_->is_closed()) return AnswerIsSent();
+    SendPiece("");
   }
 
   void AddCors(Answer& answer) {
@@ -251,6 +274,7 @@ class WireConnection final : public Connection,
 
   void AnswerIsSent() {
     wire_->Disarm();
+    rest_ = AnswerBody();
     request_ = Request();
     if (wire_->is_closed()) return;
     if (!keep_alive_ || service_.draining) return SayGoodbye();
@@ -411,6 +435,7 @@ class WireConnection final : public Connection,
   unsigned version_ = 11;
   int requests_ = 0;
   std::shared_ptr<const void> held_body_;
+  AnswerBody rest_;  // the part of an answer in one piece that is not sent
   std::shared_ptr<HttpCall> call_;
   bool keep_alive_ = false;
   bool chunked_ = false;

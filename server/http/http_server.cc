@@ -52,6 +52,7 @@ constexpr int kAcceptedAtOnce = 64;
 constexpr int64_t kBodies = 8;
 constexpr int64_t kBesideRequest = 512 << 10;
 constexpr auto kAcceptPause = std::chrono::milliseconds(100);
+constexpr auto kSweepPause = std::chrono::seconds(1);
 constexpr absl::Duration kCloseTime = absl::Seconds(5);
 
 absl::StatusOr<Tcp::endpoint> EndpointOf(asio::io_context& io, const std::string& listen) {
@@ -84,21 +85,24 @@ class HttpServer::Port {
  public:
   Port(const Options& options, generation::CallEnvironment environment,
        const process::Health& health)
-      : service_{.environment = environment,
-                 .metrics = HttpMetrics(environment.engine.metrics()),
-                 .router = Router(
-                     MakeRoutes(environment.engine, health, running_, RouteOptionsOf(options))),
-                 .running = running_,
-                 .max_request_bytes = options.max_request_bytes,
-                 .clients = options.tls == nullptr ? nullptr : options.tls->clients(),
-                 .loopback_only = IsLoopback(options.listen),
-                 .trusts_all = TrustsAll(options, environment),
-                 .cors_origins = options.cors_origins,
-                 .bodies = BodyBudget(kBodies * (options.max_request_bytes + kBesideRequest))},
+      : videos_(environment.clock),
+        service_{
+            .environment = environment,
+            .metrics = HttpMetrics(environment.engine.metrics()),
+            .router = Router(MakeRoutes(environment.engine, health, running_,
+                                        VideoPaths(environment, videos_), RouteOptionsOf(options))),
+            .running = running_,
+            .max_request_bytes = options.max_request_bytes,
+            .clients = options.tls == nullptr ? nullptr : options.tls->clients(),
+            .loopback_only = IsLoopback(options.listen),
+            .trusts_all = TrustsAll(options, environment),
+            .cors_origins = options.cors_origins,
+            .bodies = BodyBudget(kBodies * (options.max_request_bytes + kBesideRequest))},
         readers_(kReaders),
         listings_(kListings),
         acceptor_(ios_.front()),
-        pause_(ios_.front()) {
+        pause_(ios_.front()),
+        sweep_(ios_.front()) {
     if (options.tls != nullptr) tls_.emplace(*options.tls);
   }
 
@@ -116,7 +120,10 @@ class HttpServer::Port {
       work_.emplace_back(io.get_executor());
       threads_.push_back(StartThread(absl::StrCat("http-", threads_.size()), [&io] { io.run(); }));
     }
-    asio::post(ios_.front(), [this] { Wait(); });
+    asio::post(ios_.front(), [this] {
+      Wait();
+      SweepLater();
+    });
     return absl::OkStatus();
   }
 
@@ -135,6 +142,7 @@ class HttpServer::Port {
     WaitUntilGone();
     readers_.join();
     listings_.join();
+    videos_.EndAll();
     for (asio::io_context& io : ios_) io.stop();
     for (std::thread& thread : threads_) thread.join();
     threads_.clear();
@@ -150,6 +158,7 @@ class HttpServer::Port {
       Error ignored;
       acceptor_.close(ignored);
       pause_.cancel();
+      sweep_.cancel();
       stopped.Notify();
     });
     stopped.WaitForNotification();
@@ -160,6 +169,16 @@ class HttpServer::Port {
     acceptor_.async_wait(Tcp::acceptor::wait_read, memory_.Holds([this](Error error) {
       if (!error) Accept();
     }));
+  }
+
+  // Videos that no client has fetched in time go, whether any client asks for one or not.
+  void SweepLater() {
+    sweep_.expires_after(kSweepPause);
+    sweep_.async_wait([this](Error error) {
+      if (error || !acceptor_.is_open()) return;
+      CatchOutOfMemory([this] { videos_.DropOld(); }).IgnoreError();
+      SweepLater();
+    });
   }
 
   // As many connections as --max-connections allows.
@@ -239,6 +258,7 @@ class HttpServer::Port {
   }
 
   RunningCalls running_;
+  VideoJobs videos_;
   Service service_;
   OperationMemory memory_;  // for one of acceptor_ and pause_, which wait in turns
   // One of a thread, so that Asio needs no memory to keep a connection's functions apart.
@@ -247,7 +267,7 @@ class HttpServer::Port {
   std::vector<asio::executor_work_guard<asio::io_context::executor_type>> work_;
   // All up to TlsContexts belongs to the first thread.
   Tcp::acceptor acceptor_;
-  asio::steady_timer pause_;
+  asio::steady_timer pause_, sweep_;
   size_t connections_taken_ = 0;
   std::optional<TlsContexts> tls_;
   int port_ = 0;

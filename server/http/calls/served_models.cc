@@ -21,21 +21,29 @@ bool IsTaken(const std::vector<ServedModel>& models, absl::string_view id) {
 
 bool IsOfOpenAi(absl::string_view name) {
   return absl::StartsWith(name, "gpt-image-") || absl::StartsWith(name, "chatgpt-image-") ||
-         absl::StartsWith(name, "dall-e-");
+         absl::StartsWith(name, "dall-e-") || absl::StartsWith(name, "sora-");
+}
+
+std::vector<ServedModel> Served(const engine::Capabilities& capabilities, bool draw_videos) {
+  std::vector<ServedModel> models;
+  for (const engine::ModelInfo& model : capabilities.models) {
+    if (model.draws_videos != draw_videos) continue;
+    std::string id = engine::NameOf(model);
+    const bool own = model.component != "base" && model.component != "refiner";
+    if (own || id.empty() || IsTaken(models, id)) id = model.component;
+    models.push_back({std::move(id), model.component, model.defaults.steps, model.default_size});
+  }
+  return models;
 }
 
 }  // namespace
 
 std::vector<ServedModel> ModelsOf(const engine::Capabilities& capabilities) {
-  std::vector<ServedModel> models;
-  for (const engine::ModelInfo& model : capabilities.models) {
-    if (model.draws_videos) continue;
-    std::string id = engine::NameOf(model);
-    const bool own = model.component != "base" && model.component != "refiner";
-    if (own || id.empty() || IsTaken(models, id)) id = model.component;
-    models.push_back({std::move(id), model.component, model.defaults.steps});
-  }
-  return models;
+  return Served(capabilities, /*draw_videos=*/false);
+}
+
+std::vector<ServedModel> VideoModelsOf(const engine::Capabilities& capabilities) {
+  return Served(capabilities, /*draw_videos=*/true);
 }
 
 absl::StatusOr<ServedModel> FindModel(const std::vector<ServedModel>& models,

@@ -1,4 +1,4 @@
-// The models of pictures that requests may name over HTTP: by the name of their checkpoint, as
+// The models that requests may name over HTTP: by the name of their checkpoint, as
 // people know them, or as gRPC has them.
 #pragma once
 
@@ -16,6 +16,7 @@ struct ServedModel {
   std::string id;         // unique: the checkpoint's name, else the model's own
   std::string component;  // GenerateRequest's `model`
   int default_steps = 0;
+  pipeline::Size default_size = {};
 };
 
 // All that a request may name, and fields that it has where it does not set them.
@@ -25,8 +26,10 @@ struct Offer {
   latent::v1::GenerateRequest defaults;
 };
 
-// In the server's order; the first is the default. Thread-safe; a free function.
+// Models that draw pictures, and those that draw videos, in the server's order; the first is the
+// default. Thread-safe; free functions.
 std::vector<ServedModel> ModelsOf(const engine::Capabilities& capabilities);
+std::vector<ServedModel> VideoModelsOf(const engine::Capabilities& capabilities);
 
 // The model of that id or component. Names of OpenAI's own models, which its clients have written
 // into them, are the default's, and so is an empty one. INVALID_ARGUMENT, reason MODEL_NOT_FOUND,

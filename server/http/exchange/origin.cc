@@ -43,7 +43,7 @@ absl::Status CheckOrigin(const Request& request, bool loopback_only, const Origi
                           "localhost, 127.0.0.1 and [::1]"),
                       kWrongHost);
   }
-  if (request.method != "POST") return absl::OkStatus();
+  if (request.method != "POST" && request.method != "DELETE") return absl::OkStatus();
   const absl::string_view origin = request.Find("origin");
   if (IsAllowed(origin, allowed)) return absl::OkStatus();
   const bool other = !origin.empty() && !absl::EqualsIgnoreCase(HostOfOrigin(origin), host);
@@ -69,7 +69,7 @@ bool IsPreflight(const Request& request, const Origins& allowed) {
 Answer PreflightAnswer() {
   return {.code = 204,
           .content_type = "",
-          .headers = {{"Access-Control-Allow-Methods", "GET, POST"},
+          .headers = {{"Access-Control-Allow-Methods", "GET, POST, DELETE"},
                       {"Access-Control-Allow-Headers",
                        "authorization, content-type, x-api-key, x-request-timeout"},
                       {"Access-Control-Max-Age", "600"}}};

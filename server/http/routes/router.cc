@@ -13,9 +13,12 @@ namespace latentd::server::http {
 namespace {
 
 bool IsAt(const Route& route, absl::string_view path) {
-  absl::string_view beginning = route.path;
-  if (!absl::ConsumeSuffix(&beginning, "*")) return path == beginning;
-  return absl::StartsWith(path, beginning) && path.size() > beginning.size();
+  const absl::string_view pattern = route.path;
+  const size_t star = pattern.find('*');
+  if (star == absl::string_view::npos) return path == pattern;
+  const absl::string_view begin = pattern.substr(0, star), end = pattern.substr(star + 1);
+  return path.size() > begin.size() + end.size() && absl::StartsWith(path, begin) &&
+         absl::EndsWith(path, end);
 }
 
 bool Takes(const Route& route, absl::string_view method) {

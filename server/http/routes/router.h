@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "server/generation/client.h"
 #include "server/http/calls/dialect.h"
 #include "server/http/exchange/exchange.h"
 
@@ -20,8 +21,8 @@ struct Caller {
 };
 
 struct Route {
-  std::string method;          // "GET", which is HEAD too; "POST"
-  std::string path;            // "/v1/models"; one that ends with "/*" is of all that begin so
+  std::string method;          // "GET", which is HEAD too; "POST"; "DELETE"
+  std::string path;            // "/v1/models"; a star in it is any text: "/v1/models/*"
   bool open_to_all = false;    // without a certificate or a key, too
   bool for_operators = false;  // refused to others
   bool has_picture = false;    // its body may be as large as a request for pictures
@@ -30,6 +31,8 @@ struct Route {
   // One of these.
   std::function<Answer(const Request& request, const Caller& caller)> answer = nullptr;
   std::function<std::unique_ptr<Dialect>()> dialect = nullptr;
+  // Submits a request whose results are fetched by others; may take a moment.
+  std::function<Answer(Request request, generation::Client client)> submit = nullptr;
 };
 
 // Immutable, thread-safe.

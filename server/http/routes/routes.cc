@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "core/base/errors/error_details.h"
 #include "core/base/files/unique_json.h"
 #include "core/base/text/utf8.h"
@@ -118,6 +119,37 @@ void AddOpenAi(const std::string& prefix, engine::Engine& engine, const process:
   routes.push_back(Get(models + "/*", [&engine, models](const Request& request, const auto&) {
     return ShowModel(engine, absl::string_view(request.path).substr(models.size() + 1));
   }));
+}
+
+// Videos, which are jobs.
+void AddVideos(const std::string& prefix, const VideoPaths& videos, Routes& routes) {
+  const std::string all = absl::StrCat(prefix, "/videos");
+  // The part of the path between `all` and `end`.
+  const auto id_of = [before = all.size() + 1](const Request& request, absl::string_view end = "") {
+    const absl::string_view path = absl::StripSuffix(request.path, "/");
+    return absl::StripSuffix(path.substr(before), end);
+  };
+  routes.push_back({.method = "POST",
+                    .path = all,
+                    .has_picture = true,
+                    .submit = [videos](Request request, generation::Client client) {
+                      return videos.Create(std::move(request), std::move(client));
+                    }});
+  routes.push_back(Get(all, [videos](const Request& request, const Caller& caller) {
+    return videos.List(caller.name, request.query);
+  }));
+  routes.push_back(
+      Get(all + "/*/content", [videos, id_of](const Request& request, const Caller& caller) {
+        return videos.Fetch(caller.name, id_of(request, "/content"), request.query);
+      }));
+  routes.push_back(Get(all + "/*", [videos, id_of](const Request& request, const Caller& caller) {
+    return videos.Show(caller.name, id_of(request));
+  }));
+  routes.push_back({.method = "DELETE",
+                    .path = all + "/*",
+                    .answer = [videos, id_of](const Request& request, const Caller& caller) {
+                      return videos.Delete(caller.name, id_of(request));
+                    }});
 }
 
 Route Post(std::string path, std::function<Answer(const Request&, const Caller&)> answer) {
@@ -233,7 +265,8 @@ void AddOwn(const std::shared_ptr<const OwnAnswers>& own, Routes& routes) {
 }  // namespace
 
 Routes MakeRoutes(engine::Engine& engine, const process::Health& health,
-                  const RunningCalls& running, const RouteOptions& options) {
+                  const RunningCalls& running, const VideoPaths& videos,
+                  const RouteOptions& options) {
   Routes routes;
   const auto add = [&](const char* api, const auto& add_to) {
     const size_t first = routes.size();
@@ -245,6 +278,7 @@ Routes MakeRoutes(engine::Engine& engine, const process::Health& health,
     // Clients leave the first out, or have the prefix of another server.
     for (const char* prefix : {"/v1", "", "/v3"}) {
       AddOpenAi(prefix, engine, health, options.defaults, routes);
+      AddVideos(prefix, videos, routes);
     }
   });
   add("sdapi", [&] { AddSdapi(engine, running, options, routes); });

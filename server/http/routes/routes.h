@@ -9,6 +9,7 @@
 #include "server/http/calls/running_calls.h"
 #include "server/http/own/own_answers.h"
 #include "server/http/routes/router.h"
+#include "server/http/videos/video_paths.h"
 #include "server/process/lifetime/health.h"
 
 namespace latentd::server::http {
@@ -20,8 +21,9 @@ struct RouteOptions {
   AskClientMemory client_memory = nullptr;    // as of OwnAnswers
 };
 
-// The engine, the health and the calls outlive the routes.
+// The engine, the health, the calls, and what the videos refer to outlive the routes.
 std::vector<Route> MakeRoutes(engine::Engine& engine, const process::Health& health,
-                              const RunningCalls& running, const RouteOptions& options);
+                              const RunningCalls& running, const VideoPaths& videos,
+                              const RouteOptions& options);
 
 }  // namespace latentd::server::http

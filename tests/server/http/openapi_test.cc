@@ -13,14 +13,18 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
-#include "absl/strings/strip.h"
 #include "core/base/errors/error_details.h"
 #include "core/base/files/files.h"
+#include "server/generation/active_calls.h"
+#include "server/generation/kept_streams.h"
 #include "server/http/openai/openai_request.h"
 #include "server/http/routes/routes.h"
 #include "server/http/sdapi/sdapi_request.h"
+#include "server/http/videos/video_request.h"
 #include "tests/server/fake_engine.h"
+#include "tests/support/fake_clock.h"
 #include "tests/support/source_directory.h"
 #include "tests/support/status_matchers.h"
 
@@ -62,13 +66,14 @@ class OpenApiTest : public ::testing::Test {
   std::set<std::string> Served() {
     const process::Health health([] { return engine::Hangs(); });
     std::set<std::string> served;
-    for (const Route& route : MakeRoutes(engine_, health, running_, {.version = "test"})) {
-      const bool of_prefix = route.path.substr(0, 4) == "/v3/" ||
-                             absl::StartsWith(route.path, "/images/") ||
-                             absl::StartsWith(route.path, "/models");
-      const std::string stem(absl::StripSuffix(route.path, "*"));
+    const VideoPaths videos({engine_, clock_, calls_, kept_}, videos_);
+    for (const Route& route : MakeRoutes(engine_, health, running_, videos, {.version = "test"})) {
+      const bool of_prefix =
+          route.path.substr(0, 4) == "/v3/" || absl::StartsWith(route.path, "/images/") ||
+          absl::StartsWith(route.path, "/models") || absl::StartsWith(route.path, "/videos");
       if (of_prefix) continue;
-      served.insert(absl::StrCat(route.method, " ", stem, stem == route.path ? "" : "{id}"));
+      served.insert(
+          absl::StrCat(route.method, " ", absl::StrReplaceAll(route.path, {{"*", "{id}"}})));
     }
     return served;
   }
@@ -128,6 +133,13 @@ class OpenApiTest : public ::testing::Test {
         ReadImagesRequest({.method = "POST", .body = body}, route, offer_, request, form), {});
   }
 
+  static bool VideosKnow(const std::string& name) {
+    latent::v1::GenerateVideoRequest request;
+    VideoForm form;
+    const std::string body = absl::StrCat("{\"", name, "\": {\"no\": 1}}");
+    return !IsUnknown(ReadVideoRequest({.method = "POST", .body = body}, {}, request, form), {});
+  }
+
   bool WebUiKnows(const std::string& name) const {
     latent::v1::GenerateRequest request;
     SdapiForm form;
@@ -141,7 +153,11 @@ class OpenApiTest : public ::testing::Test {
   std::string text_;
   std::vector<Line> lines_;
   FakeEngine engine_;
+  testing::FakeClock clock_;
+  generation::ActiveCalls calls_;
+  generation::KeptStreams kept_{engine_, clock_};
   RunningCalls running_;
+  VideoJobs videos_{clock_};
   const Offer offer_ = {.models = {{"sd_xl", "base", 20}}};
 };
 
@@ -166,6 +182,11 @@ TEST_F(OpenApiTest, EveryPropertyIsRead) {
     ASSERT_THAT(PropertiesOf(schema), Not(IsEmpty())) << schema;
     for (const std::string& name : PropertiesOf(schema)) EXPECT_TRUE(WebUiKnows(name)) << name;
   }
+  ASSERT_THAT(PropertiesOf("VideosRequest"), Not(IsEmpty()));
+  for (const std::string& name : PropertiesOf("VideosRequest")) {
+    EXPECT_TRUE(VideosKnow(name)) << name;
+  }
+  EXPECT_FALSE(VideosKnow("no_such_field"));
   EXPECT_FALSE(OpenAiKnows("no_such_field", ImagesRoute::kGenerations));
   EXPECT_FALSE(WebUiKnows("no_such_field"));
 }

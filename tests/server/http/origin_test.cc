@@ -113,7 +113,7 @@ TEST(OriginTest, APreflightIsThatOfAnAllowedPage) {
   const Answer answer = PreflightAnswer();
   EXPECT_EQ(answer.code, 204);
   EXPECT_EQ(answer.body.size(), 0);
-  EXPECT_THAT(answer.headers, Contains(Pair("Access-Control-Allow-Methods", "GET, POST")));
+  EXPECT_THAT(answer.headers, Contains(Pair("Access-Control-Allow-Methods", "GET, POST, DELETE")));
   for (const Header& header : answer.headers) {
     EXPECT_NE(header.first, "Access-Control-Allow-Credentials");
   }
