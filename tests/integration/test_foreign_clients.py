@@ -22,7 +22,8 @@ import PIL.Image  # noqa: E402
 import webuiapi  # noqa: E402
 
 import png  # noqa: E402
-from server_process import DEADLINE, wait_until  # noqa: E402
+import test_video  # noqa: E402
+from server_process import DEADLINE, Api, Server, wait_until  # noqa: E402
 from shared_server import SharedServerTestCase  # noqa: E402
 
 PROMPT = "a red circle on a blue background"
@@ -165,6 +166,73 @@ class ForeignClientsTest(SharedServerTestCase):
         self.new_web_ui().interrupt()
         drawing.join(DEADLINE)
         self.assertIn("503", str(errors))
+
+
+class ForeignVideosTest(test_video.VideoTestCase):
+    """openai's client.videos, of a server that draws videos alone."""
+
+    SMALL = {"num_frames": 5, "num_inference_steps": 3, "seed": 7}
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.server = Server(cls.flag(), "--http-listen=127.0.0.1:0", demo=False).start()
+        cls.addClassCleanup(cls.server.kill)
+        line = cls.server.wait_for_log(lambda entry: entry["message"].startswith("http on "))["message"]
+        cls.client = openai.OpenAI(base_url="http://" + line.removeprefix("http on ") + "/v1", api_key="none", timeout=DEADLINE,
+                                   max_retries=0)
+        cls.addClassCleanup(cls.client.close)
+        cls.api = Api(cls.server.address)
+        cls.addClassCleanup(cls.api.close)
+
+    def create(self, **fields):
+        return self.client.videos.create(prompt="", input_reference=("photo.png", test_video.image(), "image/png"), size="64x64",
+                                         extra_body={**self.SMALL, **fields})
+
+    def test_it_draws_what_grpc_does(self):
+        video = self.client.videos.create_and_poll(prompt="waves", input_reference=("photo.png", test_video.image(), "image/png"),
+                                                   size="64x64", poll_interval_ms=20, extra_body=self.SMALL)
+        self.assertEqual((video.status, video.progress, video.size, video.seconds), ("completed", 100, "64x64", "0.714"), video)
+        self.assertIn("prompt", video.model_extra["latentd"]["warnings"][0])
+        output = self.api.type("latent.v1.VideoOutput")(file=test_video.WEBP_FILE)
+        drawn = test_video.files_of(self.draw(self.api, output=output))
+        self.assertEqual(self.client.videos.download_content(video.id).read(), drawn[0])
+        self.assertIn(video.id, [each.id for each in self.client.videos.list()])
+        self.assertTrue(self.client.videos.delete(video.id).deleted)
+        with self.assertRaises(openai.NotFoundError) as caught:
+            self.client.videos.retrieve(video.id)
+        self.assertEqual(caught.exception.code, "no_such_video")
+
+    def test_deleting_stops_its_work(self):
+        video = self.create(num_inference_steps=150, request_id="videos-deleted")
+        wait_until(lambda: self.client.videos.retrieve(video.id).model_extra["latentd"]["step"] > 0, "no step was made")
+        with self.assertRaises(openai.NotFoundError) as caught:
+            self.client.videos.download_content(video.id)
+        self.assertEqual(caught.exception.code, "video_not_ready")
+        self.client.videos.delete(video.id)
+        line = self.server.request_line("videos-deleted")
+        self.assertEqual((line["code"], line["method"]), ("CANCELLED", "openai.videos"))
+
+    def test_it_says_what_is_wrong(self):
+        for fields, bad in (({"num_frames": 4}, "num_frames"), ({"fps": 0}, "fps"), ({"motion_bucket_id": 1024}, "motion_bucket_id"),
+                            ({"noise_aug_strength": -1}, "noise_aug_strength"), ({"max_guidance_scale": 31}, "max_guidance_scale"),
+                            ({"decode_chunk_size": 0}, "decode_chunk_size"), ({"output_format": "mp4"}, "output_format"),
+                            ({"nonsense": 1}, "nonsense"), ({"num_videos_per_prompt": 2}, "num_videos_per_prompt")):
+            with self.subTest(fields), self.assertRaises(openai.BadRequestError) as caught:
+                self.create(**fields)
+            named = [violation["field"] for violation in caught.exception.body["latentd"]["violations"]]
+            self.assertIn(bad, named)
+        for picture in (b"", b"no picture", test_video.image(1, 1), test_video.image()[:60]):
+            with self.subTest(picture[:10]), self.assertRaises(openai.BadRequestError) as caught:
+                self.client.videos.create(prompt="", input_reference=("photo.png", picture, "image/png"), size="64x64",
+                                          extra_body=self.SMALL)
+            self.assertEqual(caught.exception.param, "input_reference")
+        with self.assertRaises(openai.BadRequestError) as caught:
+            self.client.videos.create(prompt="", size="64x64", extra_body=self.SMALL)
+        self.assertEqual(caught.exception.param, "image")
+        with self.assertRaises(openai.NotFoundError) as caught:
+            self.client.videos.create(prompt="", model="no-such-model", size="64x64")
+        self.assertEqual(caught.exception.code, "model_not_found")
 
 
 if __name__ == "__main__":
