@@ -469,13 +469,17 @@ class SingleFileTest(VideoTestCase):
 
 
 class AloneTest(VideoTestCase):
+    def start_with_cache(self):
+        server = Server(self.flag(), "--metrics-listen=127.0.0.1:0", demo=False, cache=self.folder / "cache").start()
+        self.addCleanup(server.kill)
+        api = Api(server.address)
+        self.addCleanup(api.close)
+        return server, api
+
     def test_a_server_of_videos_alone_compiles_nothing_after_a_restart(self):
         drawn = []
         for start in range(2):
-            server = Server(self.flag(), "--metrics-listen=127.0.0.1:0", demo=False, cache=self.folder / "cache").start()
-            self.addCleanup(server.kill)
-            api = Api(server.address)
-            self.addCleanup(api.close)
+            server, api = self.start_with_cache()
             drawn.append(frames_of(self.draw(api)))
             self.assertEqual(compilations(server) == 0, start == 1)
             with self.assertRaises(grpc.RpcError) as caught:
@@ -484,6 +488,21 @@ class AloneTest(VideoTestCase):
             self.assertEqual(server.stop(), 0)
         self.assertEqual(len(drawn[0]), 5)
         self.assertEqual(drawn[0], drawn[1])
+
+    def test_a_server_that_is_killed_in_a_video_leaves_a_cache_that_is_whole(self):
+        server, api = self.start_with_cache()
+        drawn = frames_of(self.draw(api))
+        self.assertEqual(server.stop(), 0)
+        server, api = self.start_with_cache()
+        call = self.start_video(api, self.request(api, num_inference_steps=150))
+        next(event for event in call if event.HasField("progress") and event.progress.step > 1)
+        server.kill()
+        with self.assertRaises(grpc.RpcError) as caught:
+            list(call)
+        self.assertEqual(caught.exception.code(), grpc.StatusCode.UNAVAILABLE)
+        server, api = self.start_with_cache()
+        self.assertEqual(frames_of(self.draw(api)), drawn)
+        self.assertEqual(compilations(server), 0)
 
     def test_without_a_model_of_videos_it_is_said(self):
         server = Server(buckets="64x64").start()
