@@ -159,6 +159,8 @@ class Pipeline {
                                                    ModelGraphs::IfUnknown unknown) const;
   // IP-Adapters of the folder that the leader can draw with.
   std::vector<ImagePrompt> ImagePromptsOf(ModelId leader) const;
+  // One of each shape, as many as are kept at most.
+  std::vector<ImagePrompt> ImagePromptsOfEachShape(ModelId leader) const;
   void AddIpAdapterGraphs(ModelId leader, std::vector<GraphHandle>& all) const;
   absl::StatusOr<std::vector<GraphHandle>> HandlesOver(const BroughtGraphs& brought,
                                                        const Plan& plan,

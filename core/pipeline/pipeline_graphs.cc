@@ -1,6 +1,7 @@
 // Handles of the graphs of a plan: the models' own, those over its LoRAs, and those of networks
 // beside them.
 #include <cstddef>
+#include <map>
 #include <set>
 #include <string>
 #include <utility>
@@ -28,6 +29,23 @@ Nets::Graphs NetOf(const std::vector<Nets::Graphs>& controls, const Nets::Graphs
       absl::c_find_if(plan.controls, [&](const PlannedControl& one) { return one.id == id; });
   const auto index = static_cast<size_t>(found - plan.controls.begin());
   return index < controls.size() ? controls[index] : nullptr;
+}
+
+// Names and shapes of tensors tell nets of one shape, as far as files go.
+void AppendShapes(const weights::TensorMap& tensors, std::string& text) {
+  std::map<std::string, device::Shape> shapes;
+  for (const auto& [name, tensor] : tensors) shapes[name] = tensor.data.shape();
+  for (const auto& [name, shape] : shapes) absl::StrAppend(&text, name, shape.ToString(), "\n");
+}
+
+std::string ShapeText(const adapters::IpAdapter& adapter) {
+  const networks::ClipVisionConfig& encoder = adapter.encoder;
+  std::string text = absl::StrCat(
+      encoder.image_size, " ", encoder.num_hidden_layers, " ", encoder.num_attention_heads, " ",
+      static_cast<int>(encoder.activation), " ", encoder.layer_norm_eps, "\n");
+  AppendShapes(adapter.tensors, text);
+  AppendShapes(adapter.encoder_tensors, text);
+  return text;
 }
 
 }  // namespace
@@ -96,7 +114,6 @@ std::vector<Control> Pipeline::ControlsOf(ModelId leader) const {
   return ControlsFor(adapters_->catalogue(), LoadedModelOf(leader));
 }
 
-// Names and shapes of tensors tell nets of one shape, as far as files go.
 std::vector<Control> Pipeline::ControlsOfEachShape(ModelId leader) const {
   std::set<std::string> known;
   std::vector<Control> controls;
@@ -105,9 +122,7 @@ std::vector<Control> Pipeline::ControlsOfEachShape(ModelId leader) const {
                                                            LoadedModelOf(leader).row().name);
     if (!net.ok()) continue;
     std::string shape;
-    for (const auto& [name, tensor] : (*net)->tensors) {
-      absl::StrAppend(&shape, name, tensor.data.shape().ToString(), "\n");
-    }
+    AppendShapes((*net)->tensors, shape);
     if (known.insert(std::move(shape)).second) controls.push_back(std::move(control));
     if (controls.size() == ControlNets::kMostNets) break;
   }
@@ -148,11 +163,21 @@ void Pipeline::AddNetGraphs(NetGraphs& net, ModelId leader, Size bucket,
   }
 }
 
-// Adapters of one shape have the same two graphs, which the store knows by their contents.
+std::vector<ImagePrompt> Pipeline::ImagePromptsOfEachShape(ModelId leader) const {
+  std::set<std::string> known;
+  std::vector<ImagePrompt> prompts;
+  for (ImagePrompt& prompt : ImagePromptsOf(leader)) {
+    const auto adapter = adapters_->catalogue().LoadIpAdapter(prompt.name, prompt.stamp,
+                                                              LoadedModelOf(leader).row().name);
+    if (!adapter.ok()) continue;
+    if (known.insert(ShapeText(**adapter)).second) prompts.push_back(std::move(prompt));
+    if (prompts.size() == Nets::kMostNets) break;
+  }
+  return prompts;
+}
+
 void Pipeline::AddIpAdapterGraphs(ModelId leader, std::vector<GraphHandle>& all) const {
-  size_t declared = 0;
-  for (const ImagePrompt& prompt : ImagePromptsOf(leader)) {
-    if (declared++ == Nets::kMostNets) return;
+  for (const ImagePrompt& prompt : ImagePromptsOfEachShape(leader)) {
     const auto net = adapters_->ip_adapters().FindOrMake(LoadedModelOf(leader), prompt);
     if (!net.ok()) continue;
     for (const PlannedGraph& graph : GraphsOfIpAdapter(leader, /*net=*/0)) {

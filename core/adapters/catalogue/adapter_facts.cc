@@ -36,6 +36,28 @@ int64_t RankOf(const WeightChange& change) {
   return 0;
 }
 
+using Parts = std::map<std::string, std::string>;
+
+Parts PartsOf(const weights::TensorMap& tensors) {
+  Parts parts;
+  for (const auto& [name, tensor] : tensors) {
+    const Digest content = tensor.digest != nullptr   ? tensor.digest->Get()
+                           : tensor.data.has_memory() ? weights::ContentDigest(tensor.data).Get()
+                                                      : Digest();
+    parts[absl::StrCat("tensor ", name)] =
+        absl::StrCat(tensor.unusable_dtype, " ", device::Name(tensor.data.dtype()), " ",
+                     tensor.data.shape().ToString(), " ", content.ToString());
+  }
+  return parts;
+}
+
+std::string DigestOfParts(std::string text, const Parts& parts) {
+  for (const auto& [name, part] : parts) {
+    absl::StrAppend(&text, "\n", name.size(), " ", name, " ", part.size(), " ", part);
+  }
+  return latentd::DigestOf(text).ToString();
+}
+
 }  // namespace
 
 void AddMetadata(const LoraFile& file, AdapterFacts& facts) {
@@ -77,21 +99,13 @@ void AddSaid(const std::string& text, AdapterFacts& facts) {
 }
 
 std::string DigestOf(const LoraFile& file) {
-  std::map<std::string, std::string> parts;
-  for (const auto& [name, tensor] : file.tensors) {
-    const Digest content = tensor.digest != nullptr   ? tensor.digest->Get()
-                           : tensor.data.has_memory() ? weights::ContentDigest(tensor.data).Get()
-                                                      : Digest();
-    parts[absl::StrCat("tensor ", name)] =
-        absl::StrCat(tensor.unusable_dtype, " ", device::Name(tensor.data.dtype()), " ",
-                     tensor.data.shape().ToString(), " ", content.ToString());
-  }
+  Parts parts = PartsOf(file.tensors);
   for (const auto& [name, value] : file.metadata) parts[absl::StrCat("said ", name)] = value;
-  std::string text = file.adapter_config;
-  for (const auto& [name, part] : parts) {
-    absl::StrAppend(&text, "\n", name.size(), " ", name, " ", part.size(), " ", part);
-  }
-  return latentd::DigestOf(text).ToString();
+  return DigestOfParts(file.adapter_config, parts);
+}
+
+std::string DigestWith(const std::string& own, const weights::TensorMap& encoder) {
+  return DigestOfParts(own, PartsOf(encoder));
 }
 
 int64_t BytesOf(const LoraFile& file) {

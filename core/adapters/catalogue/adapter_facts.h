@@ -9,6 +9,7 @@
 #include "core/adapters/lora/lora.h"
 #include "core/adapters/lora/lora_reader.h"
 #include "core/pipeline/spec/adapter.h"
+#include "core/weights/stored_tensor.h"
 
 namespace latentd::adapters {
 
@@ -26,6 +27,9 @@ void AddSaid(const std::string& text, pipeline::AdapterFacts& facts);
 // Digest of all that the file holds: names, types, shapes and contents of tensors, and metadata.
 // Reads what has no digest yet.
 std::string DigestOf(const LoraFile& file);
+
+// The same of the tensors of an IP-Adapter's image encoder with that digest of its own.
+std::string DigestWith(const std::string& own, const weights::TensorMap& encoder);
 
 // Bytes of its tensors.
 int64_t BytesOf(const LoraFile& file);

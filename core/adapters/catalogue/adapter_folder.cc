@@ -103,6 +103,18 @@ absl::StatusOr<std::string> StampAt(const std::string& path) {
   return stamp;
 }
 
+std::string StampOfEncoders(const std::string& path, const std::string& root) {
+  std::string stamp;
+  for (const std::string& folder : ImageEncoderFolders(path, root)) {
+    if (!IsFolder(folder)) continue;
+    for (const std::string& file : ImageEncoderFiles(folder)) {
+      const absl::StatusOr<std::string> own = StampOfFile(file);
+      if (own.ok()) absl::StrAppend(&stamp, "\n", file, " ", *own);
+    }
+  }
+  return stamp;
+}
+
 bool IsName(absl::string_view name) {
   const auto allowed = [](unsigned char c) {
     return absl::ascii_isalnum(c) || c == '.' || c == '_' || c == '-' || c == '/';
@@ -246,7 +258,9 @@ AdapterFolder FolderOnDisk(const std::string& directory, weights::DigestArchive 
           .image_encoders =
               [directory, digests](const std::string& path) {
                 return OpenImageEncoders(path, directory, digests);
-              }};
+              },
+          .encoders_stamp =
+              [directory](const std::string& path) { return StampOfEncoders(path, directory); }};
 }
 
 }  // namespace latentd::adapters

@@ -83,12 +83,10 @@ absl::Status Catalogue::LookLocked() {
   for (const FoundAdapter& adapter : found) {
     names.insert(adapter.name);
     const SharedEntry known = Lookup(adapter.name);
-    const bool is_same = known != nullptr && known->facts.stamp == adapter.stamp &&
-                         known->facts.path == adapter.path && !adapter.stamp.empty();
-    // The image encoder that an IP-Adapter lacks may have come.
-    const bool may_lack = known != nullptr && known->facts.kind == AdapterKind::kIpAdapter &&
-                          !known->facts.is_served();
-    if (!is_same || may_lack) Put(Read(adapter, known), known);
+    const bool is_same =
+        known != nullptr && known->facts.path == adapter.path && !adapter.stamp.empty() &&
+        known->facts.stamp == WithEncoders(adapter.stamp, adapter.path, known->facts.kind);
+    if (!is_same) Put(Read(adapter, known), known);
   }
   ForgetAllBut(names);
   return absl::OkStatus();
@@ -133,7 +131,15 @@ void Catalogue::ReadDigests(int64_t most_bytes) {
     if (!file.ok()) continue;  // a look says what has become of it
     most_bytes -= BytesOf(*file);
     std::string digest = DigestOf(*file);
-    const absl::StatusOr<std::string> now = folder_.stamp(facts.path);
+    if (facts.kind == AdapterKind::kIpAdapter) {
+      const auto adapter = LoadIpAdapter(facts.name, facts.stamp, facts.models.front());
+      if (!adapter.ok()) continue;
+      for (const auto& [name, tensor] : (*adapter)->encoder_tensors) {
+        most_bytes -= static_cast<int64_t>(tensor.data.bytes());
+      }
+      digest = DigestWith(digest, (*adapter)->encoder_tensors);
+    }
+    const absl::StatusOr<std::string> now = StampOf(facts);
     if (!now.ok() || *now != facts.stamp) continue;
     auto read = std::make_shared<Entry>(*known);
     read->facts.digest = std::move(digest);
@@ -165,15 +171,16 @@ void Catalogue::Replace(SharedEntry entry) {
 absl::StatusOr<AdapterFacts> Catalogue::Find(absl::string_view name) {
   SharedEntry known = Lookup(name);
   if (known == nullptr) return NoSuchAdapter(name);
-  absl::StatusOr<std::string> stamp = folder_.stamp(known->facts.path);
+  const std::string& path = known->facts.path;
+  absl::StatusOr<std::string> stamp = folder_.stamp(path);
   if (!stamp.ok()) {
     LoseWord(*known, stamp.status());
     AdapterFacts gone = known->facts;
     gone.problem = std::string(stamp.status().message());
     return Unusable(gone);
   }
-  if (*stamp != known->facts.stamp) {
-    known = Read({.name = known->facts.name, .path = known->facts.path, .stamp = *stamp}, known);
+  if (WithEncoders(*stamp, path, known->facts.kind) != known->facts.stamp) {
+    known = Read({.name = known->facts.name, .path = path, .stamp = *stamp}, known);
     Replace(known);
   }
   absl::MutexLock lock(&mutex_);
@@ -245,6 +252,7 @@ Catalogue::SharedEntry Catalogue::Read(const FoundAdapter& found, const SharedEn
     return entry;
   }
   facts.kind = KindOf(file->tensors);
+  facts.stamp = WithEncoders(found.stamp, found.path, facts.kind);
   const std::string why = WhyNotServed(facts.kind, file->tensors);
   if (!why.empty()) {
     facts.problem = absl::StrCat(found.path, " ", why);
@@ -261,9 +269,20 @@ Catalogue::SharedEntry Catalogue::Read(const FoundAdapter& found, const SharedEn
   CheckPreset(facts);
   if (!facts.is_served()) entry->words.clear();
   // Data that was read is of the stamp if it is the file's before and after.
-  const absl::StatusOr<std::string> now = folder_.stamp(found.path);
-  if (!now.ok() || *now != found.stamp) facts.stamp.clear();
+  const absl::StatusOr<std::string> now = StampOf(facts);
+  if (!now.ok() || *now != facts.stamp) facts.stamp.clear();
   return entry;
+}
+
+std::string Catalogue::WithEncoders(std::string stamp, const std::string& path,
+                                    AdapterKind kind) const {
+  if (kind == AdapterKind::kIpAdapter) absl::StrAppend(&stamp, folder_.encoders_stamp(path));
+  return stamp;
+}
+
+absl::StatusOr<std::string> Catalogue::StampOf(const AdapterFacts& facts) const {
+  ASSIGN_OR_RETURN(std::string stamp, folder_.stamp(facts.path));
+  return WithEncoders(std::move(stamp), facts.path, facts.kind);
 }
 
 void Catalogue::ReadLora(const LoraFile& file, Entry& entry) const {
@@ -456,7 +475,7 @@ absl::StatusOr<Catalogue::NetworkFile> Catalogue::OpenNetwork(absl::string_view 
 absl::Status Catalogue::CheckStamp(absl::string_view name, absl::string_view stamp) const {
   const SharedEntry known = Lookup(name);
   if (known == nullptr) return Changed(name);
-  const absl::StatusOr<std::string> now = folder_.stamp(known->facts.path);
+  const absl::StatusOr<std::string> now = StampOf(known->facts);
   return now.ok() && *now == stamp ? absl::OkStatus() : Changed(name);
 }
 
@@ -472,11 +491,13 @@ absl::StatusOr<std::shared_ptr<const IpAdapter>> Catalogue::LoadIpAdapter(absl::
                                                                           absl::string_view stamp,
                                                                           absl::string_view model) {
   ASSIGN_OR_RETURN(const NetworkFile network, OpenNetwork(name, stamp, model));
-  ASSIGN_OR_RETURN(IpAdapter adapter,
-                   MakeIpAdapter(std::string(name), network.file,
-                                 folder_.image_encoders(network.file.path), network.unet));
+  absl::StatusOr<IpAdapter> adapter = MakeIpAdapter(
+      std::string(name), network.file, folder_.image_encoders(network.file.path), network.unet);
   RETURN_IF_ERROR(CheckStamp(name, stamp));
-  return std::make_shared<const IpAdapter>(std::move(adapter));
+  if (adapter.ok()) return std::make_shared<const IpAdapter>(*std::move(adapter));
+  return Unusable({.name = std::string(name),
+                   .path = network.file.path,
+                   .problem = std::string(adapter.status().message())});
 }
 
 absl::StatusOr<Lora> Catalogue::LoadNow(const Entry& entry, const AdaptedModel& model) {

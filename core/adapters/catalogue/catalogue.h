@@ -95,11 +95,11 @@ class Catalogue {
                                                                    absl::string_view model)
       ABSL_LOCKS_EXCLUDED(reading_, mutex_);
 
-  // An IP-Adapter for that model, likewise, with its image encoder as it is now.
+  // An IP-Adapter for that model, likewise, with its image encoder, which its stamp is of too.
   absl::StatusOr<std::shared_ptr<const IpAdapter>> LoadIpAdapter(absl::string_view name,
                                                                  absl::string_view stamp,
                                                                  absl::string_view model)
-      ABSL_LOCKS_EXCLUDED(reading_, mutex_);
+      ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Words of the model's prompts, as far as is known without asking the disk; never null.
   pipeline::SharedWords WordsOf(absl::string_view model) const ABSL_LOCKS_EXCLUDED(mutex_);
@@ -130,6 +130,11 @@ class Catalogue {
   void Put(SharedEntry entry, const SharedEntry& known) ABSL_LOCKS_EXCLUDED(mutex_);
   void ForgetAllBut(const std::set<std::string>& names) ABSL_LOCKS_EXCLUDED(mutex_);
   SharedEntry Read(const FoundAdapter& found, const SharedEntry& known) const;
+  // Adds to the stamp of a file that of what is read beside it.
+  std::string WithEncoders(std::string stamp, const std::string& path,
+                           pipeline::AdapterKind kind) const;
+  // The stamp of an adapter as its files are now; NOT_FOUND and such name the file.
+  absl::StatusOr<std::string> StampOf(const pipeline::AdapterFacts& facts) const;
   // Its word is none from here on, until the next look.
   void LoseWord(const Entry& known, const absl::Status& why) ABSL_LOCKS_EXCLUDED(mutex_);
   // With what another one has of it.

@@ -3,14 +3,21 @@
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
+#include <iterator>
 #include <system_error>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "core/adapters/ip_adapter/ip_adapter_weights.h"
 #include "core/base/errors/status_macros.h"
 #include "core/base/files/files.h"
+#include "core/device/dtype.h"
+#include "core/graph/graph_builder.h"
+#include "core/networks/clip_vision.h"
 #include "core/weights/containers/safetensors.h"
+#include "core/weights/weight_set.h"
 
 namespace latentd::adapters {
 namespace {
@@ -22,6 +29,9 @@ using networks::IpAdapterConfig;
 
 constexpr size_t kMostConfigBytes = size_t{1} << 20;
 constexpr absl::string_view kTensorFiles[] = {"model.safetensors", "model.fp16.safetensors"};
+constexpr absl::string_view kConfigFile = "config.json";
+constexpr absl::string_view kEncoderComponent = "image_encoder";
+constexpr int64_t kColours = 3;
 // Folders of h94/IP-Adapter among them, whose SD 1.5 files read either.
 constexpr absl::string_view kEncoderFolders[] = {"image_encoder", "models/image_encoder",
                                                  "sdxl_models/image_encoder"};
@@ -33,24 +43,50 @@ void OpenEncoder(const fs::path& folder, const fs::path& root,
   for (const absl::string_view name : kTensorFiles) {
     const std::string path = (folder / std::string(name)).string();
     if (!fs::is_regular_file(path, error)) continue;
+    ImageEncoderFile& encoder = encoders.emplace_back();
+    encoder.path = fs::path(path).lexically_relative(root).string();
     absl::StatusOr<weights::SafetensorsFile> read = weights::ReadSafetensorsFile(path, digests);
     absl::StatusOr<std::string> config =
-        ReadFile((folder / "config.json").string(), kMostConfigBytes);
-    if (!read.ok() || !config.ok()) continue;
-    encoders.push_back({fs::path(path).lexically_relative(root).string(), *std::move(config),
-                        std::move(read->tensors)});
+        ReadFile((folder / std::string(kConfigFile)).string(), kMostConfigBytes);
+    for (const absl::Status& status : {read.status(), config.status()}) {
+      if (status.ok()) continue;
+      encoder.problem = absl::StrReplaceAll(
+          status.message(), {{folder.string(), folder.lexically_relative(root).string()}});
+      return;
+    }
+    encoder.config = *std::move(config);
+    encoder.tensors = std::move(read->tensors);
     return;
   }
 }
 
+bool ReadsPatches(const IpAdapterConfig& config) {
+  return config.projection == IpAdapterConfig::Projection::kResampler;
+}
+
+// INVALID_ARGUMENT names the tensors that the encoder needs and the file lacks.
+absl::Status CheckEncoderTensors(const ClipVisionConfig& config, bool of_patches,
+                                 const weights::TensorMap& tensors) {
+  graph::GraphBuilder b;
+  const graph::Value pixels =
+      b.Input("pixels", device::DType::kF32, {1, kColours, config.image_size, config.image_size},
+              graph::Rate::kStep);
+  b.Output("image", of_patches ? networks::ClipVisionStates(b, config, kEncoderComponent, pixels,
+                                                            /*left_out=*/1)
+                               : networks::ClipVision(b, config, kEncoderComponent, pixels));
+  ASSIGN_OR_RETURN(const graph::Graph network, std::move(b).Build());
+  weights::WeightSet set(/*store=*/nullptr);
+  set.Add(kEncoderComponent, tensors);
+  return set.Check(network);
+}
+
 // The width of an encoder's result as the adapter reads it.
 int64_t FeaturesOf(const ClipVisionConfig& encoder, const IpAdapterConfig& config) {
-  const bool of_patches = config.projection == IpAdapterConfig::Projection::kResampler;
-  return of_patches ? encoder.hidden_size : encoder.projection_dim;
+  return ReadsPatches(config) ? encoder.hidden_size : encoder.projection_dim;
 }
 
 std::string Wanted(const IpAdapterConfig& config) {
-  const bool of_patches = config.projection == IpAdapterConfig::Projection::kResampler;
+  const bool of_patches = ReadsPatches(config);
   constexpr int64_t kOfVitH = 1024, kOfVitHPatches = 1280, kOfBigG = 1280;
   absl::string_view known;
   if (config.image_features == (of_patches ? kOfVitHPatches : kOfVitH)) {
@@ -62,28 +98,36 @@ std::string Wanted(const IpAdapterConfig& config) {
                       config.image_features, " features", known);
 }
 
+// The encoder's configuration. INVALID_ARGUMENT: why the adapter cannot read it.
+absl::StatusOr<ClipVisionConfig> ConfigOfEncoder(const ImageEncoderFile& file,
+                                                 const IpAdapterConfig& adapter) {
+  if (!file.problem.empty()) return absl::InvalidArgumentError(file.problem);
+  ASSIGN_OR_RETURN(ClipVisionConfig config,
+                   networks::ParseClipVisionConfig(file.config, file.path));
+  if (config.num_channels != kColours) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("that of ", file.path, " reads ", config.num_channels, " channels"));
+  }
+  const int64_t features = FeaturesOf(config, adapter);
+  if (features != adapter.image_features) {
+    return absl::InvalidArgumentError(absl::StrCat("that of ", file.path, " has ", features));
+  }
+  const absl::Status fits = CheckEncoderTensors(config, ReadsPatches(adapter), file.tensors);
+  if (fits.ok()) return config;
+  return absl::InvalidArgumentError(absl::StrCat("that of ", file.path, ": ", fits.message()));
+}
+
 // Sets the first encoder that fits.
 absl::Status SetEncoder(absl::Span<const ImageEncoderFile> encoders, IpAdapter& adapter) {
   std::string others;
   for (const ImageEncoderFile& file : encoders) {
-    const auto config = networks::ParseClipVisionConfig(file.config, file.path);
-    if (!config.ok()) {
-      absl::StrAppend(&others, "; ", config.status().message());
-      continue;
-    }
-    constexpr int64_t kColours = 3;
-    if (config->num_channels != kColours) {
-      absl::StrAppend(&others, "; that of ", file.path, " reads ", config->num_channels,
-                      " channels");
-      continue;
-    }
-    const int64_t features = FeaturesOf(*config, adapter.config);
-    if (features == adapter.config.image_features) {
+    const absl::StatusOr<ClipVisionConfig> config = ConfigOfEncoder(file, adapter.config);
+    if (config.ok()) {
       adapter.encoder = *config;
       adapter.encoder_tensors = file.tensors;
       return absl::OkStatus();
     }
-    absl::StrAppend(&others, "; that of ", file.path, " has ", features);
+    absl::StrAppend(&others, "; ", config.status().message());
   }
   return absl::InvalidArgumentError(
       absl::StrCat(adapter.path, ": no image encoder fits: ", Wanted(adapter.config),
@@ -93,13 +137,10 @@ absl::Status SetEncoder(absl::Span<const ImageEncoderFile> encoders, IpAdapter& 
 
 }  // namespace
 
-absl::string_view IpAdapter::variant() const {
-  return config.projection == IpAdapterConfig::Projection::kResampler ? "plus" : "base";
-}
+absl::string_view IpAdapter::variant() const { return ReadsPatches(config) ? "plus" : "base"; }
 
-std::vector<ImageEncoderFile> OpenImageEncoders(const std::string& path, const std::string& root,
-                                                const weights::DigestArchive& digests) {
-  std::vector<ImageEncoderFile> encoders;
+std::vector<std::string> ImageEncoderFolders(const std::string& path, const std::string& root) {
+  std::vector<std::string> folders;
   const fs::path top(root);
   std::error_code error;
   fs::path folder(path);
@@ -109,8 +150,25 @@ std::vector<ImageEncoderFile> OpenImageEncoders(const std::string& path, const s
   auto levels = below == "." ? 0 : std::distance(below.begin(), below.end());
   for (; levels >= 0; --levels, folder = folder.parent_path()) {
     for (const absl::string_view name : kEncoderFolders) {
-      OpenEncoder(folder / std::string(name), top, digests, encoders);
+      folders.push_back((folder / std::string(name)).string());
     }
+  }
+  return folders;
+}
+
+std::vector<std::string> ImageEncoderFiles(const std::string& folder) {
+  std::vector<std::string> files;
+  absl::c_transform(kTensorFiles, std::back_inserter(files),
+                    [&](absl::string_view name) { return absl::StrCat(folder, "/", name); });
+  files.push_back(absl::StrCat(folder, "/", kConfigFile));
+  return files;
+}
+
+std::vector<ImageEncoderFile> OpenImageEncoders(const std::string& path, const std::string& root,
+                                                const weights::DigestArchive& digests) {
+  std::vector<ImageEncoderFile> encoders;
+  for (const std::string& folder : ImageEncoderFolders(path, root)) {
+    OpenEncoder(folder, root, digests, encoders);
   }
   return encoders;
 }

@@ -30,12 +30,17 @@ struct ImageEncoderFile {
   std::string path;  // path of its tensors, for messages
   std::string config;
   weights::TensorMap tensors;
+  std::string problem = {};  // the reason why it cannot be read; empty: it can be
 };
+
+// Folders in which the encoder of an adapter may lie, and files of one.
+std::vector<std::string> ImageEncoderFolders(const std::string& path, const std::string& root);
+std::vector<std::string> ImageEncoderFiles(const std::string& folder);
 
 // Opens DIR/image_encoder, and DIR/models/image_encoder as h94/IP-Adapter has it, of the folder of
 // the adapter at `path` and of those above it up to `root`, the nearest first. Those that are not
-// there are passed over, and so are those that cannot be read: what is missing is said by
-// MakeIpAdapter. Reads headers and configurations, not data.
+// there are passed over, and those that cannot be read have a problem, which MakeIpAdapter tells.
+// Reads headers and configurations, not data.
 std::vector<ImageEncoderFile> OpenImageEncoders(const std::string& path, const std::string& root,
                                                 const weights::DigestArchive& digests = {});
 

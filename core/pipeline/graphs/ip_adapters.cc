@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "core/base/errors/error_details.h"
 #include "core/base/errors/status_macros.h"
 #include "core/base/text/digest.h"
 #include "core/compiler/compile.h"
@@ -86,7 +87,10 @@ absl::StatusOr<Nets::Graphs> IpAdapters::FindOrMake(const LoadedModel& model,
     const auto graphs = std::make_shared<IpAdapterGraphs>(place.user(), model, adapter, store_);
     const absl::Status fits = graphs->CheckWeights();
     if (fits.ok()) return graphs;
-    return absl::Status(fits.code(), absl::StrCat(adapter->path, ": ", fits.message()));
+    if (!absl::IsInvalidArgument(fits)) return fits;
+    return WithReason(absl::FailedPreconditionError(absl::StrCat(
+                          "the adapter ", adapter->name, " cannot be used: ", fits.message())),
+                      adapters::kAdapterUnusable);
   });
 }
 

@@ -20,6 +20,8 @@
 namespace latentd::pipeline {
 namespace {
 
+using testing::StatusIs;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 // A picture of which each pixel has another colour.
@@ -232,8 +234,67 @@ TEST(IpAdapterFiles, AreServedOnceTheirEncoderIsThere) {
   EXPECT_THAT(std::string(catalogue.Find("faces").status().message()),
               HasSubstr("no image encoder fits"));
   folder.AddEncoder();
-  ASSERT_OK(catalogue.Look());
   EXPECT_OK(catalogue.Find("faces"));
+}
+
+// Stamps and digests are those of what a request reads.
+TEST(IpAdapterFiles, AreEditedWhenTheirEncoderIs) {
+  const IpAdapterFolder folder;
+  folder.Add("nets/faces", IpAdapterFolder::Base(), 1);
+  folder.AddEncoder();
+  adapters::Catalogue catalogue(adapters::FolderOnDisk(folder.path()));
+  const Rig rig({.base = testing::kDemoBase, .adapters = &catalogue});
+  const auto look = [&] {
+    EXPECT_OK(catalogue.Look());
+    catalogue.ReadDigests(int64_t{1} << 30);
+    return catalogue.Find("nets/faces").value();
+  };
+  const AdapterFacts first = look();
+  EXPECT_EQ(look().stamp, first.stamp);
+  folder.AddEncoder("image_encoder", /*seed=*/10);
+  EXPECT_NE(catalogue.Find("nets/faces")->stamp, first.stamp);
+  EXPECT_THAT(catalogue.LoadIpAdapter("nets/faces", first.stamp, "base"),
+              StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("was edited")));
+  const AdapterFacts second = look();
+  EXPECT_NE(second.digest, first.digest);
+  // A nearer one counts before it, whatever is in the other's.
+  folder.AddEncoder("nets/image_encoder", /*seed=*/9);
+  const AdapterFacts third = look();
+  EXPECT_NE(third.stamp, second.stamp);
+  EXPECT_EQ(third.digest, first.digest);
+}
+
+TEST(IpAdapterFiles, AreUnusableWithABrokenEncoder) {
+  const IpAdapterFolder folder;
+  folder.Add("faces", IpAdapterFolder::Base(), 1);
+  const std::string tensors = folder.path() + "/image_encoder/model.safetensors";
+  folder.AddEncoder("image_encoder", /*seed=*/9, /*most=*/5);
+  adapters::Catalogue catalogue(adapters::FolderOnDisk(folder.path()));
+  const Rig rig({.base = testing::kDemoBase, .adapters = &catalogue});
+  const auto refusal = [&] {
+    EXPECT_OK(catalogue.Look());
+    EXPECT_FALSE(catalogue.List().front().is_served());
+    const auto plan = rig.Resolve(WithImage().Of("faces"));
+    EXPECT_EQ(GetReason(plan.status()), adapters::kAdapterUnusable);
+    return std::string(plan.status().message());
+  };
+  EXPECT_THAT(refusal(), HasSubstr("that of image_encoder/model.safetensors: "));
+  testing::WriteFile(tensors, "no tensors");
+  EXPECT_THAT(refusal(), AllOf(HasSubstr("image_encoder/model.safetensors"),
+                               ::testing::Not(HasSubstr(folder.path()))));
+  folder.AddEncoder();
+  EXPECT_OK(rig.Resolve(WithImage().Of("faces")));
+}
+
+// Names and number of adapters change nothing of what is made at the start.
+TEST(IpAdapterFiles, HaveGraphsForEachShapeAtTheStart) {
+  const IpAdapterFolder folder;
+  folder.AddEncoder();
+  for (int i = 0; i < 9; ++i) folder.Add(absl::StrCat("a", i), IpAdapterFolder::Base(), 1);
+  folder.Add("plus", IpAdapterFolder::Plus(), 2);
+  adapters::Catalogue catalogue(adapters::FolderOnDisk(folder.path()));
+  const Rig rig({.base = testing::kDemoBase, .adapters = &catalogue});
+  EXPECT_EQ(rig.pipeline->ControlNetGraphsOf(rig.pipeline->first().row().id, {}).size(), 4);
 }
 
 }  // namespace

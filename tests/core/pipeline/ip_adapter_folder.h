@@ -53,16 +53,18 @@ class IpAdapterFolder {
             .layers = 1};
   }
 
-  // Writes the encoder that both read.
-  void AddEncoder(const std::string& folder = "image_encoder") const {
+  // Writes the encoder that both read, which has the first so many tensors of it.
+  void AddEncoder(const std::string& folder = "image_encoder", uint64_t seed = 9,
+                  size_t most = SIZE_MAX) const {
     const auto config = networks::ParseClipVisionConfig(kEncoderConfig, "config.json").value();
     graph::GraphBuilder b;
     const graph::Value pixels =
         b.Input("pixels", device::DType::kF32, {1, 3, 28, 28}, graph::Rate::kStep);
     b.Output("embedding", networks::ClipVision(b, config, "net", pixels));
     testing::WriteFile(absl::StrCat(path(), "/", folder, "/config.json"), kEncoderConfig);
-    testing::WriteSafetensors(absl::StrCat(path(), "/", folder, "/model.safetensors"),
-                              Draw(std::move(b).Build().value(), /*seed=*/9));
+    Tensors tensors = Draw(std::move(b).Build().value(), seed);
+    tensors.resize(std::min(tensors.size(), most));
+    testing::WriteSafetensors(absl::StrCat(path(), "/", folder, "/model.safetensors"), tensors);
   }
 
   // `gain`: of values that attention reads of the image; 0: it adds zeros.

@@ -71,7 +71,8 @@ class MemoryFolder {
             .open = [this](const std::string& path) { return Open(path); },
             .read = [this](const std::string& path) { return Open(path); },
             .said = [this](const std::string& path) { return files_.at(path).said; },
-            .image_encoders = [](const std::string&) { return std::vector<ImageEncoderFile>(); }};
+            .image_encoders = [](const std::string&) { return std::vector<ImageEncoderFile>(); },
+            .encoders_stamp = [](const std::string&) { return std::string(); }};
   }
 
  private:

@@ -7,12 +7,15 @@
 #include <initializer_list>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "core/adapters/ip_adapter/ip_adapter_weights.h"
 #include "core/base/files/files.h"
 #include "core/device/buffer.h"
+#include "core/graph/graph_builder.h"
+#include "core/networks/clip_vision.h"
 #include "core/networks/cross_attentions.h"
 #include "tests/support/source_directory.h"
 #include "tests/support/status_matchers.h"
@@ -72,10 +75,24 @@ LoraFile BaseFile(const networks::Unet2dConditionConfig& unet) {
 }
 
 ImageEncoderFile Encoder(int64_t projection, int64_t hidden = 32) {
-  return {.path = "image_encoder/model.safetensors",
-          .config = absl::StrCat(R"({"hidden_size": )", hidden, R"(, "projection_dim": )",
-                                 projection, R"(, "num_attention_heads": 2})"),
-          .tensors = {}};
+  ImageEncoderFile file{
+      .path = "image_encoder/model.safetensors",
+      .config = absl::StrCat(R"({"hidden_size": )", hidden, R"(, "projection_dim": )", projection,
+                             R"(, "num_attention_heads": 2, "num_hidden_layers": 1,
+                                 "intermediate_size": 40, "image_size": 28, "patch_size": 14})"),
+      .tensors = {}};
+  const auto config = networks::ParseClipVisionConfig(file.config, file.path).value();
+  graph::GraphBuilder b;
+  b.Output("image", networks::ClipVision(b, config, "encoder",
+                                         b.Input("pixels", device::DType::kF32, {1, 3, 28, 28},
+                                                 graph::Rate::kStep)));
+  const graph::Graph network = std::move(b).Build().value();
+  for (const graph::ValueId id : network.Select(graph::Op::kWeight)) {
+    const graph::Node& weight = network.node(id);
+    file.tensors[weight.name.substr(weight.name.find('/') + 1)].data =
+        device::Buffer::Allocate(device::DType::kF32, weight.shape);
+  }
+  return file;
 }
 
 TEST(IpAdapter, IsReadByNamesAndShapes) {
@@ -155,6 +172,22 @@ TEST(IpAdapter, NamesTheEncoderThatItWants) {
   EXPECT_THAT(MakeIpAdapter("ip", BaseFile(unet), others, unet),
               StatusIs(kInvalid, AllOf(HasSubstr("image_encoder/model.safetensors has 40"),
                                        HasSubstr("odd"))));
+}
+
+// The next one that fits counts, and without one the adapter says what is wrong with the first.
+TEST(IpAdapter, PassesOverEncodersThatAreBroken) {
+  const networks::Unet2dConditionConfig unet = Unet();
+  ImageEncoderFile lacks = Encoder(kImageFeatures), wrong = Encoder(kImageFeatures);
+  lacks.tensors.erase("visual_projection.weight");
+  Add("visual_projection.weight", {kImageFeatures, 7}, wrong.tensors);
+  ImageEncoderFile unread{.path = "far/model.safetensors", .problem = "far is not whole"};
+  for (const ImageEncoderFile& broken : {lacks, wrong}) {
+    EXPECT_THAT(MakeIpAdapter("ip", BaseFile(unet), {broken, unread}, unet),
+                StatusIs(kInvalid,
+                         AllOf(HasSubstr("that of image_encoder/model.safetensors: "),
+                               HasSubstr("visual_projection.weight"), HasSubstr("; far is not"))));
+    EXPECT_OK(MakeIpAdapter("ip", BaseFile(unet), {broken, Encoder(kImageFeatures)}, unet));
+  }
 }
 
 }  // namespace
