@@ -161,7 +161,23 @@ absl::Status AddControl(Message& message, const FieldDescriptor& field, const st
   return absl::OkStatus();
 }
 
-// "ip-adapter_sdxl=cat.png" or "ip-adapter_sdxl=cat.png:0.6", with the scale.
+// The contents of "cat.png" or of "cat.png,dog.png"; a file whose name has a comma is one.
+absl::StatusOr<std::vector<std::string>> ReadFiles(const std::string& list) {
+  std::vector<std::string> files;
+  absl::StatusOr<std::string> whole = ReadFile(list);
+  if (whole.ok() || !absl::StrContains(list, ',')) {
+    RETURN_IF_ERROR(whole.status());
+    files.push_back(*std::move(whole));
+    return files;
+  }
+  for (const absl::string_view name : absl::StrSplit(list, ',')) {
+    ASSIGN_OR_RETURN(files.emplace_back(), ReadFile(std::string(name)));
+  }
+  return files;
+}
+
+// "ip-adapter_sdxl=cat.png", "ip-adapter_sdxl=cat.png:0.6" with the scale, or of several images
+// "ip-adapter_sdxl=cat.png,dog.png:0.6".
 absl::Status AddIpAdapter(Message& message, const FieldDescriptor& field, const std::string& text) {
   const size_t equals = text.find('=');
   std::string file = equals == std::string::npos ? "" : text.substr(equals + 1);
@@ -171,11 +187,12 @@ absl::Status AddIpAdapter(Message& message, const FieldDescriptor& field, const 
       colon != std::string::npos && absl::SimpleAtod(file.substr(colon + 1), &scale);
   if (has_scale) file.resize(colon);
   if (equals == 0 || file.empty()) return Wrong("NAME=FILE or NAME=FILE:SCALE");
-  ASSIGN_OR_RETURN(std::string image, ReadFile(file));
+  ASSIGN_OR_RETURN(std::vector<std::string> images, ReadFiles(file));
   Message& added = *message.GetReflection()->AddMessage(&message, &field);
   auto& prompt = static_cast<v1::IpAdapter&>(added);
   prompt.set_name(text.substr(0, equals));
-  prompt.set_image(std::move(image));
+  prompt.set_image(std::move(images.front()));
+  for (size_t i = 1; i < images.size(); ++i) prompt.add_more_images(std::move(images[i]));
   if (has_scale) prompt.set_scale(scale);
   return absl::OkStatus();
 }

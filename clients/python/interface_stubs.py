@@ -11,6 +11,7 @@ EXTENDED = "google/protobuf/descriptor.proto"
 REQUEST = "GenerateRequest"
 TENSOR = "Tensor"  # an array, or lists of numbers
 ADAPTER = "Adapter"  # a text, or as much of a tuple as is said
+IP_ADAPTER = "IpAdapter"  # likewise a tuple, with an image or several
 MESSAGE_FIELD, FIELD = 4, 2  # numbers of FileDescriptorProto.message_type and DescriptorProto.field, as paths have them
 
 Field = descriptor_pb2.FieldDescriptorProto
@@ -134,6 +135,9 @@ def _message_type(file: descriptor_pb2.FileDescriptorProto, message: "descriptor
         return "Union[Mapping[str, Any], Array, Sequence[Any]]"
     if message.name == ADAPTER:
         return "Union[Mapping[str, Any], str, Tuple[str, float], Tuple[str, float, float]]"
+    if message.name == IP_ADAPTER:
+        images = "Union[FileInput, Sequence[FileInput]]"
+        return f"Union[Mapping[str, Any], str, Tuple[str, {images}], Tuple[str, {images}, float]]"
     kinds = [_type(file, field) for field in message.field]
     if len(kinds) == 1:
         return f"Union[Mapping[str, Any], {kinds[0]}]"

@@ -299,7 +299,9 @@ absl::Status LocalEngine::CheckInputBytes(const pipeline::Inputs& inputs) const 
   if (bytes <= most) return absl::OkStatus();
   size_t controls = 0, ip_adapters = 0;
   for (const std::string& image : inputs.control_images) controls += image.size();
-  for (const std::string& image : inputs.ip_adapter_images) ip_adapters += image.size();
+  for (const std::vector<std::string>& images : inputs.ip_adapter_images) {
+    for (const std::string& image : images) ip_adapters += image.size();
+  }
   const std::pair<size_t, const char*> largest = std::max(
       {std::pair{inputs.latents.size(), "latents"},
        std::pair{inputs.prompt.bytes(), "prompt_embeds"},

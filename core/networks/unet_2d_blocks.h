@@ -18,18 +18,19 @@ namespace latentd::networks {
 class ImagesInOrder {
  public:
   // None; or one for each attention of the network (cross_attentions.h).
-  explicit ImagesInOrder(std::vector<KeysAndValues> images) : images_(std::move(images)) {}
+  explicit ImagesInOrder(std::vector<std::vector<KeysAndValues>> images)
+      : images_(std::move(images)) {}
 
   // Keys and values of the next so many attentions; empty: there are none at all. REQUIRES: there
   // are so many.
-  absl::Span<const KeysAndValues> Take(int64_t count) {
+  absl::Span<const std::vector<KeysAndValues>> Take(int64_t count) {
     if (images_.empty()) return {};
     const auto first = std::exchange(next_, next_ + static_cast<size_t>(count));
     return absl::MakeConstSpan(images_).subspan(first, static_cast<size_t>(count));
   }
 
  private:
-  const std::vector<KeysAndValues> images_;
+  const std::vector<std::vector<KeysAndValues>> images_;
   size_t next_ = 0;
 };
 

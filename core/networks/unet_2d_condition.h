@@ -20,9 +20,9 @@ struct Unet2dConditionInputs {
   // Added to the skip connections, in order, and the last one to what the middle block gives: the
   // sums of what control networks say (control_net.h). Empty: none.
   std::vector<Value> residuals = {};
-  // Read beside the text, by each attention to it (cross_attentions.h): an image as a prompt
-  // (ip_adapter.h). Empty: none.
-  std::vector<KeysAndValues> images = {};
+  // Read beside the text, by each attention to it (cross_attentions.h): images as prompts, for each
+  // IP-Adapter (ip_adapter.h). Empty: none.
+  std::vector<std::vector<KeysAndValues>> images = {};
 };
 
 // The prediction, [n, out_channels, h, w]. `component` is the prefix of the weights' names

@@ -65,7 +65,7 @@ absl::Status CheckShape(const GraphBuilder& b, absl::string_view name, Value val
 }
 
 absl::Status CheckImages(const GraphBuilder& b, const Unet2dConditionConfig& config,
-                         const std::vector<KeysAndValues>& images, int64_t rows) {
+                         const std::vector<std::vector<KeysAndValues>>& images, int64_t rows) {
   const std::vector<CrossAttention> attentions = CrossAttentionsOf(config);
   if (images.size() != attentions.size()) {
     return absl::InvalidArgumentError(absl::StrCat("the UNet's input images are ", images.size(),
@@ -74,9 +74,11 @@ absl::Status CheckImages(const GraphBuilder& b, const Unet2dConditionConfig& con
   }
   absl::Status status;
   for (size_t i = 0; i < images.size(); ++i) {
-    const Shape wanted = {rows, Dimension(b, images[i].keys, 1), attentions[i].features};
-    status.Update(CheckShape(b, "images (keys)", images[i].keys, wanted));
-    status.Update(CheckShape(b, "images (values)", images[i].values, wanted));
+    for (const KeysAndValues& one : images[i]) {
+      const Shape wanted = {rows, Dimension(b, one.keys, 1), attentions[i].features};
+      status.Update(CheckShape(b, "images (keys)", one.keys, wanted));
+      status.Update(CheckShape(b, "images (values)", one.values, wanted));
+    }
   }
   return status;
 }

@@ -296,7 +296,7 @@ absl::Status Pipeline::ResolveStages(const Inputs& inputs, Plan& plan) const {
     ASSIGN_OR_RETURN(const size_t evaluations, UncutEvaluations(plan.stages.front(), spec));
     plan.controls = PlanControls(spec, evaluations, plan.stages.front());
   }
-  if (violations.empty() && !spec.output_embeds) plan.image_prompt = PlanImagePrompt(spec);
+  if (violations.empty() && !spec.output_embeds) plan.image_prompts = PlanImagePrompts(spec);
   AddViolationsOf(PlanPrompts(spec, inputs, catalogue, plan.stages, plan.warnings), violations);
   AddViolationsOf(CheckLatents(inputs, plan), violations);
   return violations.empty() ? absl::OkStatus() : InvalidFields(violations);
@@ -357,23 +357,21 @@ void Pipeline::PlanGraphs(Plan& plan) const {
   plan.graphs = GraphsFor(needs);
   if (!needs.steps) return;
   AddControlGraphs(shape, needs.rows, plan);
-  if (plan.image_prompt) {
-    absl::c_move(GraphsOfIpAdapter(plan.stages.front().model->row().id, plan.image_prompt->id),
-                 std::back_inserter(plan.graphs));
-  }
+  AddImagePromptGraphs(plan);
   for (const PlannedStage& stage : plan.stages) {
     const bool is_first = &stage == &plan.stages.front();
     const int ranks = is_first ? plan.ranks : 0;
     for (int rows : RowCountsAt(plan.executed_size)) {
       if (rows <= plan.rows || plan.alone) continue;
-      plan.dispensable.push_back({stage.model->row().id,
-                                  {.shape = {.rows = rows,
-                                             .height = shape.height,
-                                             .width = shape.width,
-                                             .chunks = stage.chunks(),
-                                             .ranks = ranks,
-                                             .image_tokens = is_first ? needs.image_tokens : 0},
-                                   .controlled = needs.controlled && is_first}});
+      plan.dispensable.push_back(
+          {stage.model->row().id,
+           {.shape = {.rows = rows,
+                      .height = shape.height,
+                      .width = shape.width,
+                      .chunks = stage.chunks(),
+                      .ranks = ranks,
+                      .image_tokens = is_first ? needs.image_tokens : ImageTokens()},
+            .controlled = needs.controlled && is_first}});
     }
   }
   const LoadedModel* tiny = plan.spec.previews_every ? WithTinyVae(plan.stages) : nullptr;
@@ -504,8 +502,8 @@ absl::StatusOr<Pipeline::Pictures> Pipeline::Start(SharedPlan plan, SharedInputs
   for (Nets::Graphs& graphs : brought.controls) {
     request->controls.emplace_back().graphs = std::move(graphs);
   }
-  if (brought.image_prompt != nullptr) {
-    request->image_prompt = {.graphs = std::move(brought.image_prompt)};
+  for (Nets::Graphs& graphs : brought.image_prompts) {
+    request->image_prompts.emplace_back().graphs = std::move(graphs);
   }
   RETURN_IF_ERROR(Acquire(purpose, *request));
   Pictures pictures;

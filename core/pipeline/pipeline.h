@@ -137,11 +137,11 @@ class Pipeline {
   Pipeline(ModelTable table, LoadedModels models, const ComponentModes& modes, StepRows rows,
            ReadyPrompts prompts, std::unique_ptr<AdapterSets> adapters);
   // Graphs that a plan's adapters bring: over the model's own; null: it has no LoRAs. And those of
-  // its controls, in order, and its IP-Adapter's; null: it has none.
+  // its controls and image prompts, in order.
   struct BroughtGraphs {
     AdapterSets::Graphs adapted;
     std::vector<Nets::Graphs> controls;
-    Nets::Graphs image_prompt;
+    std::vector<Nets::Graphs> image_prompts;
   };
   absl::StatusOr<BroughtGraphs> BroughtBy(const Plan& plan, ModelGraphs::IfUnknown unknown) const;
   absl::StatusOr<AdapterSets::Graphs> AdaptedGraphsOf(const Plan& plan,
@@ -155,8 +155,8 @@ class Pipeline {
                     std::vector<GraphHandle>& all) const;
   absl::StatusOr<std::vector<Nets::Graphs>> ControlGraphsOf(const Plan& plan,
                                                             ModelGraphs::IfUnknown unknown) const;
-  absl::StatusOr<Nets::Graphs> ImagePromptGraphsOf(const Plan& plan,
-                                                   ModelGraphs::IfUnknown unknown) const;
+  absl::StatusOr<std::vector<Nets::Graphs>> ImagePromptGraphsOf(
+      const Plan& plan, ModelGraphs::IfUnknown unknown) const;
   // IP-Adapters of the folder that the leader can draw with.
   std::vector<ImagePrompt> ImagePromptsOf(ModelId leader) const;
   // One of each shape, as many as are kept at most.

@@ -21,14 +21,13 @@ namespace {
 
 using IfUnknown = ModelGraphs::IfUnknown;
 
-// The plan's network with that id, of several controls the first; null: it was not brought.
-Nets::Graphs NetOf(const std::vector<Nets::Graphs>& controls, const Nets::Graphs& image_prompt,
-                   const Plan& plan, uint64_t id) {
-  if (plan.image_prompt && plan.image_prompt->id == id) return image_prompt;
-  const auto found =
-      absl::c_find_if(plan.controls, [&](const PlannedControl& one) { return one.id == id; });
-  const auto index = static_cast<size_t>(found - plan.controls.begin());
-  return index < controls.size() ? controls[index] : nullptr;
+// Those of the networks with that id; null: they were not brought.
+template <typename Planned>
+Nets::Graphs NetOf(const std::vector<Planned>& planned, const std::vector<Nets::Graphs>& brought,
+                   uint64_t id) {
+  const auto found = absl::c_find_if(planned, [&](const Planned& one) { return one.id == id; });
+  const auto index = static_cast<size_t>(found - planned.begin());
+  return index < brought.size() ? brought[index] : nullptr;
 }
 
 // Names and shapes of tensors tell nets of one shape, as far as files go.
@@ -92,16 +91,23 @@ absl::StatusOr<std::vector<Nets::Graphs>> Pipeline::ControlGraphsOf(const Plan& 
   return graphs;
 }
 
-absl::StatusOr<Nets::Graphs> Pipeline::ImagePromptGraphsOf(const Plan& plan,
-                                                           IfUnknown unknown) const {
-  if (!plan.image_prompt) return Nets::Graphs();
+absl::StatusOr<std::vector<Nets::Graphs>> Pipeline::ImagePromptGraphsOf(const Plan& plan,
+                                                                        IfUnknown unknown) const {
+  std::vector<Nets::Graphs> graphs;
+  if (plan.image_prompts.empty()) return graphs;
   const LoadedModel& model = *ModelsOf(plan.spec).front();
-  const ImagePrompt& prompt = plan.spec.ip_adapters.front();
   IpAdapters& all = adapters_->ip_adapters();
-  if (unknown == IfUnknown::kBuild) return all.FindOrMake(model, prompt);
-  if (Nets::Graphs known = all.Find(model, prompt)) return known;
-  return WithReason(absl::FailedPreconditionError(absl::StrCat(prompt.name, " is not declared")),
-                    "GRAPH_COLD");
+  for (const PlannedImagePrompt& planned : plan.image_prompts) {
+    const ImagePrompt& prompt = plan.spec.ip_adapters[planned.index];
+    if (unknown == IfUnknown::kBuild) {
+      ASSIGN_OR_RETURN(graphs.emplace_back(), all.FindOrMake(model, prompt));
+    } else if (graphs.emplace_back(all.Find(model, prompt)) == nullptr) {
+      return WithReason(
+          absl::FailedPreconditionError(absl::StrCat(prompt.name, " is not declared")),
+          "GRAPH_COLD");
+    }
+  }
+  return graphs;
 }
 
 std::vector<ImagePrompt> Pipeline::ImagePromptsOf(ModelId leader) const {
@@ -132,19 +138,19 @@ std::vector<Control> Pipeline::ControlsOfEachShape(ModelId leader) const {
 absl::StatusOr<std::vector<GraphHandle>> Pipeline::ControlledStepsOf(ModelId leader, Size bucket,
                                                                      int rows) const {
   std::vector<GraphHandle> steps;
-  std::set<int> tokens;  // 0: what control networks add
-  if (!ControlsOf(leader).empty()) tokens.insert(0);
-  for (const ImagePrompt& prompt : ImagePromptsOf(leader)) tokens.insert(prompt.tokens);
+  std::set<ImageTokens> tokens;  // none: what control networks add
+  if (!ControlsOf(leader).empty()) tokens.insert(ImageTokens());
+  for (const ImagePrompt& prompt : ImagePromptsOf(leader)) tokens.insert({prompt.tokens});
   if (tokens.empty()) return steps;
   ModelGraphs& graphs = LoadedModelOf(leader).graphs();
   StepShape shape = ShapeOf(bucket, rows);
   for (shape.chunks = 1; shape.chunks <= ready_prompts_.chunks; ++shape.chunks) {
     for (int ranks : std::set<int>{0, graphs.step_paths().ranks}) {
       shape.ranks = ranks;
-      for (int count : tokens) {
-        shape.image_tokens = count;
+      for (const ImageTokens& counts : tokens) {
+        shape.image_tokens = counts;
         ASSIGN_OR_RETURN(steps.emplace_back(),
-                         graphs.Find({.shape = shape, .controlled = count == 0}));
+                         graphs.Find({.shape = shape, .controlled = counts.empty()}));
       }
     }
   }
@@ -180,7 +186,7 @@ void Pipeline::AddIpAdapterGraphs(ModelId leader, std::vector<GraphHandle>& all)
   for (const ImagePrompt& prompt : ImagePromptsOfEachShape(leader)) {
     const auto net = adapters_->ip_adapters().FindOrMake(LoadedModelOf(leader), prompt);
     if (!net.ok()) continue;
-    for (const PlannedGraph& graph : GraphsOfIpAdapter(leader, /*net=*/0)) {
+    for (const PlannedGraph& graph : GraphsOfIpAdapter(leader, /*net=*/0, /*images=*/1)) {
       absl::StatusOr<GraphHandle> handle = (*net)->Find(graph.name, IfUnknown::kBuild);
       if (handle.ok()) all.push_back(*std::move(handle));
     }
@@ -204,7 +210,7 @@ absl::StatusOr<Pipeline::BroughtGraphs> Pipeline::BroughtBy(const Plan& plan,
   BroughtGraphs brought;
   ASSIGN_OR_RETURN(brought.adapted, AdaptedGraphsOf(plan, unknown));
   ASSIGN_OR_RETURN(brought.controls, ControlGraphsOf(plan, unknown));
-  ASSIGN_OR_RETURN(brought.image_prompt, ImagePromptGraphsOf(plan, unknown));
+  ASSIGN_OR_RETURN(brought.image_prompts, ImagePromptGraphsOf(plan, unknown));
   return brought;
 }
 
@@ -215,7 +221,8 @@ absl::StatusOr<std::vector<GraphHandle>> Pipeline::HandlesOver(
   std::vector<GraphHandle> handles;
   for (const PlannedGraph& graph : graphs) {
     if (graph.net != 0) {
-      const Nets::Graphs net = NetOf(brought.controls, brought.image_prompt, plan, graph.net);
+      Nets::Graphs net = NetOf(plan.image_prompts, brought.image_prompts, graph.net);
+      if (net == nullptr) net = NetOf(plan.controls, brought.controls, graph.net);
       // Without what adapters bring, no net's graphs are asked for.
       if (net == nullptr) continue;
       ASSIGN_OR_RETURN(handles.emplace_back(), net->Find(graph.name, unknown));

@@ -60,7 +60,10 @@ void AddViolations(const std::vector<FieldViolation>& more,
 int64_t EchoBytes(const latent::v1::GenerateRequest& request) {
   size_t listed = 0;
   for (const latent::v1::Control& control : request.controls()) listed += control.image().size();
-  for (const latent::v1::IpAdapter& one : request.ip_adapters()) listed += one.image().size();
+  for (const latent::v1::IpAdapter& one : request.ip_adapters()) {
+    listed += one.image().size();
+    for (const std::string& image : one.more_images()) listed += image.size();
+  }
   return static_cast<int64_t>(request.ByteSizeLong() - listed - request.image().size() -
                               request.mask_image().size() - request.latents().size() -
                               request.prompt_embeds().data().size() -

@@ -57,6 +57,15 @@ pipeline::Embeds NegativeEmbeds(v1::GenerateRequest& request) {
   return embeds;
 }
 
+// All images of an adapter; empty: it has none.
+std::vector<std::string> ImagesOf(v1::IpAdapter& adapter) {
+  std::vector<std::string> images;
+  if (adapter.image().empty() && adapter.more_images().empty()) return images;
+  images.push_back(std::move(*adapter.mutable_image()));
+  for (std::string& image : *adapter.mutable_more_images()) images.push_back(std::move(image));
+  return images;
+}
+
 // Null: it brings none.
 pipeline::SharedInputs InputsOf(v1::GenerateRequest& request) {
   pipeline::Inputs inputs = {.prompt = PromptEmbeds(request), .negative = NegativeEmbeds(request)};
@@ -67,7 +76,7 @@ pipeline::SharedInputs InputsOf(v1::GenerateRequest& request) {
     inputs.control_images.push_back(std::move(*control.mutable_image()));
   }
   for (v1::IpAdapter& one : *request.mutable_ip_adapters()) {
-    inputs.ip_adapter_images.push_back(std::move(*one.mutable_image()));
+    inputs.ip_adapter_images.push_back(ImagesOf(one));
   }
   inputs.image = std::move(*request.mutable_image());
   inputs.mask_image = std::move(*request.mutable_mask_image());

@@ -314,6 +314,17 @@ TEST(RequestOptionsTest, AnIpAdapterHasAnImageAndAScale) {
   EXPECT_EQ(request.ip_adapters(0).scale(), -0.6);
   EXPECT_EQ(request.ip_adapters(1).image(), "odd");
   EXPECT_FALSE(request.ip_adapters(1).has_scale());
+  EXPECT_EQ(request.ip_adapters(1).more_images_size(), 0);
+  const std::string comma = folder.File("c,d.png");
+  ::latentd::testing::WriteFile(comma, "comma");
+  ASSERT_OK_AND_ASSIGN(
+      const v1::GenerateRequest several,
+      RequestOf({"--ip-adapter=base=" + plain + "," + odd + ":0.5", "--ip-adapter=base=" + comma}));
+  EXPECT_EQ(several.ip_adapters(0).image(), "cat");
+  EXPECT_THAT(several.ip_adapters(0).more_images(), ElementsAre("odd"));
+  EXPECT_EQ(several.ip_adapters(0).scale(), 0.5);
+  EXPECT_EQ(several.ip_adapters(1).image(), "comma");
+  EXPECT_FALSE(RequestOf({"--ip-adapter=base=" + plain + "," + folder.File("none.png")}).ok());
   for (const std::string& wrong : {std::string("--ip-adapter=base"),
                                    std::string("--ip-adapter=base="), "--ip-adapter==" + plain}) {
     EXPECT_THAT(RequestOf({wrong.c_str()}), StatusIs(kInvalid, HasSubstr("NAME=FILE:SCALE")))

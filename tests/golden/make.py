@@ -419,10 +419,10 @@ class Checkpoints:
 
 
     def set_ip_adapters(self, case, lists, folder):
-        """The case's IP-Adapter; without any, none of an earlier case is left."""
+        """The case's IP-Adapters; without any, none of an earlier case is left."""
         adapters = [
             (SyntheticIpAdapter(self.ip_adapters[one["name"]], self.of(case).base.unet, f"{lists}/{one['name']}.parameters.json"),
-             one.get("scale", 1.0), Image.open(f"{folder}/{one['image']}-0.png").convert("RGB"))
+             one.get("scale", 1.0), [Image.open(f"{folder}/{name}-0.png").convert("RGB") for name in names_of(one["image"])])
             for one in case.get("ip_adapters", [])]
         self.of(case).set_ip_adapters(adapters, self.dtype)
 
@@ -740,15 +740,15 @@ class Pipelines:
             self.base.set_adapters([lora["name"] for lora in self.loras], weights)
 
     def set_ip_adapters(self, adapters, dtype):
-        """Adapters with their scales and images."""
+        """Adapters with their scales and images; diffusers has one image encoder for all."""
         if self.prompt_images:
             self.base.unload_ip_adapter()
-        self.prompt_images = [image for _, _, image in adapters]
-        for adapter, scale_of, _ in adapters:
-            self.base.register_modules(image_encoder=adapter.encoder.to(dtype))
-            self.base.load_ip_adapter([adapter.state], subfolder=[""], weight_name=[""], image_encoder_folder=None,
-                                      low_cpu_mem_usage=False)
-            self.base.set_ip_adapter_scale(scale_of)
+        self.prompt_images = [images for _, _, images in adapters]
+        if adapters:
+            self.base.register_modules(image_encoder=adapters[0][0].encoder.to(dtype))
+            self.base.load_ip_adapter([adapter.state for adapter, _, _ in adapters], subfolder=[""] * len(adapters),
+                                      weight_name=[""] * len(adapters), image_encoder_folder=None, low_cpu_mem_usage=False)
+            self.base.set_ip_adapter_scale([scale_of for _, scale_of, _ in adapters])
         for pipeline in (self.base_image, self.inpainting):
             pipeline.register_modules(image_encoder=self.base.image_encoder, feature_extractor=self.base.feature_extractor)
 
@@ -776,6 +776,11 @@ class Pipelines:
             **parameters, device="cpu", num_images_per_prompt=1,
             do_classifier_free_guidance=case["guidance_scale"] > 1)
         return {name: tensor for name, tensor in zip(names, found) if tensor is not None}
+
+
+def names_of(value):
+    """One name or a list of them, as a list."""
+    return value if isinstance(value, list) else [value]
 
 
 def mask_image(folder, name):

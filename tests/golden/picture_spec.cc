@@ -224,8 +224,12 @@ absl::StatusOr<PictureRequest> ReadPictureCase(const json& picture_case,
     ASSIGN_OR_RETURN(spec.inputs.control_images.emplace_back(), ReadFile(path, size_t{1} << 26));
   }
   for (const json& adapter : picture_case.value("ip_adapters", json::array())) {
-    const std::string path = absl::StrCat(pictures, "/", adapter.value("image", ""), "-0.png");
-    ASSIGN_OR_RETURN(spec.inputs.ip_adapter_images.emplace_back(), ReadFile(path, size_t{1} << 26));
+    std::vector<std::string>& images = spec.inputs.ip_adapter_images.emplace_back();
+    const json names = adapter.value("image", json());
+    for (const json& name : names.is_array() ? names : json::array({names})) {
+      const std::string path = absl::StrCat(pictures, "/", name.get<std::string>(), "-0.png");
+      ASSIGN_OR_RETURN(images.emplace_back(), ReadFile(path, size_t{1} << 26));
+    }
   }
   if (picture_case.contains("mask")) {
     const std::string path =

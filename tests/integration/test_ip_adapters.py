@@ -56,6 +56,31 @@ class IpAdaptersTest(GraphsTestCase):
         self.assertEqual(reason(raised.exception)[0], "BUCKET_COLD")
         self.assertIn("a ControlNet and an IP-Adapter at once", raised.exception.details())
 
+    def test_several_need_leave_to_compile_and_are_drawn_with_it(self):
+        style = {"name": "h94/sdxl/style", "image": IMAGE}
+        plus = {"name": "h94/sdxl/style-plus", "image": OTHER_IMAGE, "scale": 0.8}
+        server, api = self.serve("--allow-cold-requests")
+        for adapters in ((style | {"more_images": [OTHER_IMAGE]},), (style, plus)):
+            with self.assertRaises(grpc.RpcError) as raised:
+                self.draw(api, *adapters)
+            self.assertEqual(reason(raised.exception)[0], "BUCKET_COLD")
+            self.assertIn("with several images as prompts", raised.exception.details())
+        cold = {"bucket_policy": "BUCKET_POLICY_COLD_OK"}
+        one, two, both = (self.draw(api, *adapters, **cold) for adapters in (
+            (style,), (style | {"more_images": [OTHER_IMAGE]},), (style, plus)))
+        self.assertEqual(len({one, two, both}), 3)
+        self.assertEqual(self.draw(api, style), one)
+        image, other, output = (self.folder / name for name in ("image.png", "other.png", "two.png"))
+        image.write_bytes(IMAGE)
+        other.write_bytes(OTHER_IMAGE)
+        request = api.request()
+        code, _, err = latent(server, "generate", request.prompt, f"--seed={request.seed}", "--width=64", "--height=64",
+                              f"--num-inference-steps={request.num_inference_steps}", "--bucket-policy=cold_ok",
+                              f"--ip-adapter=h94/sdxl/style={image},{other}", f"--output={output}")
+        self.assertEqual(code, 0, err)
+        self.assertEqual(b"".join(png.read(output.read_bytes())[2]), two)
+        self.assertIn(b"h94/sdxl/style:1 of 2 images", output.read_bytes())
+
     def test_at_the_command_line(self):
         server, api = self.serve()
         expected = self.draw(api, {"name": "h94/sdxl/style", "image": IMAGE, "scale": 0.7}, seed=3, prompt="a star")
@@ -86,7 +111,9 @@ class IpAdaptersTest(GraphsTestCase):
                 ([style | {"image": b"no picture"}], "ip_adapters[0].image", ""),
                 ([style | {"scale": -11}], "ip_adapters[0].scale", "-10 to 10"),
                 ([style | {"scale": float("nan")}], "ip_adapters[0].scale", "finite"),
-                (2 * [style], "ip_adapters", "at most 1")):
+                ([style | {"more_images": [IMAGE, b"no picture"]}], "ip_adapters[0].more_images[1]", ""),
+                ([style | {"more_images": 16 * [IMAGE]}], "ip_adapters[0].more_images", "at most 16, are 17"),
+                (5 * [style], "ip_adapters", "at most 4, are 5")):
             with self.assertRaises(grpc.RpcError) as raised:
                 self.draw(api, *adapters)
             self.assertIn(said, violations(raised.exception)[field])

@@ -161,6 +161,10 @@ class FieldTest(unittest.TestCase):
             self.assertEqual(list(make_request({"ip_adapters": value}).ip_adapters), [whole])
         self.assertEqual(list(make_request({"ip_adapters": {"plus": io.BytesIO(b"cat")}}).ip_adapters),
                          [messages.IpAdapter(name="plus", image=b"cat")])
+        several = messages.IpAdapter(name="plus", image=b"cat", more_images=[b"dog", b"cow"], scale=0.6)
+        for value in ({"plus": ([b"cat", io.BytesIO(b"dog"), b"cow"], 0.6)}, [("plus", (b"cat", b"dog", b"cow"), 0.6)],
+                      {"name": "plus", "image": b"cat", "more_images": [b"dog", b"cow"], "scale": 0.6}):
+            self.assertEqual(list(make_request({"ip_adapters": value}).ip_adapters), [several])
         with self.assertRaisesRegex(ValueError, r"^ip_adapters: .*\(NAME, IMAGE\[, SCALE\]\)"):
             make_request({"ip_adapters": [("plus", b"cat", 1, 2)]})
 

@@ -215,16 +215,19 @@ bool Admission::ReadsPrompts(const pipeline::Plan& plan) const {
 std::string Admission::ForRequestText(const pipeline::Plan& plan) const {
   const pipeline::ReadyPrompts& ready = models_.pipeline->ready_prompts();
   if (ReadsPrompts(plan)) {
-    const bool controlled = !plan.controls.empty(), has_image = plan.image_prompt.has_value();
+    const bool controlled = !plan.controls.empty(), has_image = !plan.image_prompts.empty();
     if (!controlled && !has_image) return "";
     if (controlled && has_image) {
       return " with a ControlNet and an IP-Adapter at once (compiled at the start are those for "
              "one)";
     }
-    return absl::StrCat(
-        controlled ? " with the ControlNet " : " with the IP-Adapter ",
-        controlled ? plan.spec.controls.front().name : plan.spec.ip_adapters.front().name,
-        " (compiled at the start are those for what --adapters has then)");
+    if (has_image && (plan.image_prompts.size() > 1 || plan.image_prompts.front().images > 1)) {
+      return " with several images as prompts (compiled at the start are those for one)";
+    }
+    return absl::StrCat(controlled ? " with the ControlNet " : " with the IP-Adapter ",
+                        controlled ? plan.spec.controls.front().name
+                                   : plan.spec.ip_adapters[plan.image_prompts.front().index].name,
+                        " (compiled at the start are those for what --adapters has then)");
   }
   if (plan.chunks() <= ready.chunks) {
     return " for weights below 1 in Compel's syntax (the server was started without "

@@ -39,11 +39,12 @@ std::string AdaptersText(const std::vector<pipeline::Adapter>& adapters) {
   return text;
 }
 
-// "ip-adapter_sdxl:0.6 (0123abcd)".
+// "ip-adapter_sdxl:0.6 (0123abcd), plus:0.5 of 2 images (4567cdef)".
 std::string IpAdaptersText(const std::vector<pipeline::ImagePrompt>& prompts) {
   std::string text;
   for (const pipeline::ImagePrompt& prompt : prompts) {
     absl::StrAppend(&text, text.empty() ? "" : ", ", prompt.name, ":", *prompt.scale);
+    if (prompt.images > 1) absl::StrAppend(&text, " of ", prompt.images, " images");
     absl::StrAppend(&text, DigestText(prompt.digest));
   }
   return text;

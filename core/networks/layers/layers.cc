@@ -130,7 +130,7 @@ float AttentionScale(int64_t features, int64_t heads) {
 }
 
 Value AttentionLayer(const Scope& scope, Value x, Value states, const AttentionOptions& options,
-                     const KeysAndValues& beside) {
+                     absl::Span<const KeysAndValues> beside) {
   GraphBuilder& b = scope.builder();
   const auto project = [&](const char* name, Value from) {
     const Value made = Linear(scope.Child(name), from, options.features, options.bias);
@@ -142,12 +142,12 @@ Value AttentionLayer(const Scope& scope, Value x, Value states, const AttentionO
   const graph::AttentionAttributes attention = {
       .heads = options.heads, .scale = AttentionScale(options.features, options.heads)};
   Value mixed = b.Attention(query, key, value, attention);
-  if (beside.given()) {
-    const auto as_queries = [&](Value x) {
-      return options.upcast ? b.Cast(x, graph::DType::kF32) : x;
-    };
-    mixed = b.Add(
-        mixed, b.Attention(query, as_queries(beside.keys), as_queries(beside.values), attention));
+  const auto as_queries = [&](Value made) {
+    return options.upcast ? b.Cast(made, graph::DType::kF32) : made;
+  };
+  for (const KeysAndValues& one : beside) {
+    mixed =
+        b.Add(mixed, b.Attention(query, as_queries(one.keys), as_queries(one.values), attention));
   }
   return Linear(scope.Child("to_out.0"), mixed, Dimension(b, x, -1));
 }

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "core/networks/layers/scope.h"
 
 namespace latentd::networks {
@@ -69,18 +70,16 @@ struct AttentionOptions {
   bool upcast = false;      // attention itself in f32, whatever the layer is computed in
 };
 
-// Keys and values that are made elsewhere, [n, tokens, features] each; none: there are none.
+// Keys and values that are made elsewhere, [n, tokens, features] each.
 struct KeysAndValues {
-  bool given() const { return keys.id >= 0; }
-
   Value keys = kNone, values = kNone;
 };
 
 // softmax(q kᵀ / sqrt(head size)) v of queries made from `x` and keys and values made from
 // `states`, projected back to the features of `x`: to_q, to_k, to_v, to_out.0. What the same
-// queries read of `beside` is added before that: another softmax.
+// queries read of `beside` is added before that, in order: another softmax for each.
 Value AttentionLayer(const Scope& scope, Value x, Value states, const AttentionOptions& options,
-                     const KeysAndValues& beside = {});
+                     absl::Span<const KeysAndValues> beside = {});
 
 // Every pixel of an image attends to every other, with one head of all channels, after a group
 // norm; added to the image. Autoencoders have it.

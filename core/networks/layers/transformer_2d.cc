@@ -9,7 +9,8 @@ constexpr double kTokenNormEpsilon = 1e-5;
 
 // BasicTransformerBlock: attention, attention to the text and feed-forward, each normed and added
 // to its input.
-Value TransformerBlock(const Scope& scope, Value x, Value text, const KeysAndValues& image,
+Value TransformerBlock(const Scope& scope, Value x, Value text,
+                       absl::Span<const KeysAndValues> images,
                        const Transformer2dOptions& options) {
   GraphBuilder& b = scope.builder();
   const AttentionOptions attention = {
@@ -18,7 +19,7 @@ Value TransformerBlock(const Scope& scope, Value x, Value text, const KeysAndVal
   const Value first = options.first_attention == FirstAttention::kToText ? text : normed;
   x = b.Add(x, AttentionLayer(scope.Child("attn1"), normed, first, attention));
   normed = LayerNorm(scope.Child("norm2"), x, kTokenNormEpsilon);
-  x = b.Add(x, AttentionLayer(scope.Child("attn2"), normed, text, attention, image));
+  x = b.Add(x, AttentionLayer(scope.Child("attn2"), normed, text, attention, images));
   normed = LayerNorm(scope.Child("norm3"), x, kTokenNormEpsilon);
   return b.Add(x, FeedForward(scope.Child("ff"), normed));
 }
@@ -26,7 +27,7 @@ Value TransformerBlock(const Scope& scope, Value x, Value text, const KeysAndVal
 }  // namespace
 
 Value Transformer2d(const Scope& scope, Value x, Value text, const Transformer2dOptions& options,
-                    absl::Span<const KeysAndValues> images) {
+                    absl::Span<const std::vector<KeysAndValues>> images) {
   GraphBuilder& b = scope.builder();
   const int64_t channels = Dimension(b, x, 1);
   const int64_t height = Dimension(b, x, 2), width = Dimension(b, x, 3);
@@ -42,8 +43,9 @@ Value Transformer2d(const Scope& scope, Value x, Value text, const Transformer2d
     hidden = ImageToTokens(b, Convolution(in, hidden, {.out_channels = features, .kernel = 1}));
   }
   for (int64_t i = 0; i < options.layers; ++i) {
-    const KeysAndValues image = images.empty() ? KeysAndValues() : images[static_cast<size_t>(i)];
-    hidden = TransformerBlock(scope.Child("transformer_blocks", i), hidden, text, image, options);
+    absl::Span<const KeysAndValues> own;
+    if (!images.empty()) own = images[static_cast<size_t>(i)];
+    hidden = TransformerBlock(scope.Child("transformer_blocks", i), hidden, text, own, options);
   }
   if (linear) {
     hidden = TokensToImage(b, Linear(out, hidden, channels), height, width);

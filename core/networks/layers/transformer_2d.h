@@ -2,6 +2,8 @@
 // and to the text.
 #pragma once
 
+#include <vector>
+
 #include "absl/types/span.h"
 #include "core/networks/layers/layers.h"
 
@@ -23,6 +25,6 @@ struct Transformer2dOptions {
 // `images`: what the attention to the text of each layer reads beside it; empty: nothing.
 // REQUIRES: heads <= c.
 Value Transformer2d(const Scope& scope, Value x, Value text, const Transformer2dOptions& options,
-                    absl::Span<const KeysAndValues> images = {});
+                    absl::Span<const std::vector<KeysAndValues>> images = {});
 
 }  // namespace latentd::networks

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <utility>
+#include <vector>
 
 namespace latentd::pipeline {
 
@@ -23,6 +24,9 @@ enum class GraphKind : uint8_t {
   kImagePrompt,
 };
 
+// Tokens of the images that are prompts, for each IP-Adapter, the fewest first; empty: none is.
+using ImageTokens = std::vector<int>;
+
 // Rows of an evaluation and the size of its latents, the same for all rows; chunks of their
 // prompts; ranks of their low-rank paths; and tokens of the images that are prompts too.
 struct StepShape {
@@ -30,9 +34,11 @@ struct StepShape {
   int height = 0;
   int width = 0;
   int chunks = 1;
-  int ranks = 0;         // 0: rows have no paths, and the graph no ports for them
-  int frames = 1;        // frames of a video; for kDecode and its fallback, those decoded together
-  int image_tokens = 0;  // 0: rows read no image, and the graph has no port for one
+  int ranks = 0;   // 0: rows have no paths, and the graph no ports for them
+  int frames = 1;  // frames of a video; for kDecode and its fallback, those decoded together
+  // Empty: rows read no image, and the graph has no port for one.
+  ImageTokens image_tokens = {};
+
   bool operator==(const StepShape&) const = default;
 };
 
@@ -40,7 +46,7 @@ struct GraphName {
   GraphKind kind = GraphKind::kStep;
   // Text graphs and kRequest have one for all sizes; only kStep has more rows than one, ranks or
   // image tokens, and only kStep and kRequest more chunks; kControl and kControlRequest are like
-  // these.
+  // these. Rows of kImagePrompt are the images whose tokens it joins.
   StepShape shape = {};
   int encoder = 0;             // index of a kText or kMaskedText
   bool takes_vectors = false;  // one of these, whose tokens may have vectors of their own

@@ -33,23 +33,23 @@ class IpAdapterGraphs : public NetGraphs {
   // INVALID_ARGUMENT names what the networks want and the files lack.
   absl::Status CheckWeights() const {
     for (const GraphKind kind : {GraphKind::kImageEncoder, GraphKind::kImagePrompt}) {
-      ASSIGN_OR_RETURN(const graph::Graph whole, BuildWhole(kind));
+      ASSIGN_OR_RETURN(const graph::Graph whole, BuildWhole({.kind = kind}));
       RETURN_IF_ERROR(weights().Check(whole));
     }
     return absl::OkStatus();
   }
 
  private:
-  absl::StatusOr<graph::Graph> BuildWhole(GraphKind kind) const {
-    if (kind == GraphKind::kImageEncoder) {
+  absl::StatusOr<graph::Graph> BuildWhole(const GraphName& name) const {
+    if (name.kind == GraphKind::kImageEncoder) {
       return MakeImageEncoderGraph(adapter_->encoder, adapter_->config);
     }
     return MakeImagePromptGraph(adapter_->encoder, adapter_->config, model().configs().unet,
-                                model().graphs().residual_dtype());
+                                model().graphs().residual_dtype(), name.shape.rows);
   }
 
   absl::StatusOr<graph::Graph> Build(const GraphName& name) const override {
-    ASSIGN_OR_RETURN(const graph::Graph whole, BuildWhole(name.kind));
+    ASSIGN_OR_RETURN(const graph::Graph whole, BuildWhole(name));
     ASSIGN_OR_RETURN(
         graph::SplitGraphs split,
         compiler::SplitInPrecision(whole, {.dtype = model().graphs().residual_dtype()}));
@@ -61,6 +61,7 @@ class IpAdapterGraphs : public NetGraphs {
     compiler::GraphLabel label{
         .model = model().row().name,
         .component = std::string(encodes ? kImageEncoderName : kIpAdapterName)};
+    if (name.shape.rows > 1) label.part = absl::StrCat(name.shape.rows, "_images");
     label.dtype = model().graphs().residual_dtype();
     return label;
   }

@@ -6,6 +6,7 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "core/base/errors/error_details.h"
 #include "core/base/errors/status_macros.h"
 #include "core/compiler/compile.h"
@@ -352,8 +353,8 @@ compiler::GraphLabel ModelGraphs::LabelOf(const GraphName& name) const {
     if (name.shape.chunks > 1) absl::StrAppend(&label.part, "_", name.shape.chunks, "_chunks");
     if (name.shape.ranks > 0) absl::StrAppend(&label.part, "_", name.shape.ranks, "_ranks");
     if (name.controlled) absl::StrAppend(&label.part, "_controlled");
-    if (name.shape.image_tokens > 0) {
-      absl::StrAppend(&label.part, "_image_", name.shape.image_tokens);
+    if (!name.shape.image_tokens.empty()) {
+      absl::StrAppend(&label.part, "_image_", absl::StrJoin(name.shape.image_tokens, "_"));
     }
   }
   label.dtype = DTypeFor(label);

@@ -1,7 +1,6 @@
 #include "core/pipeline/graphs/step_graph.h"
 
 #include <iterator>
-#include <optional>
 #include <string>
 #include <utility>
 
@@ -34,14 +33,14 @@ constexpr char kGuidanceScale[] = "guidance_scale", kGuidanceRescale[] = "guidan
 class StepGraph {
  public:
   StepGraph(GraphBuilder& builder, const StepShape& shape, int64_t channels, bool inpaints,
-            std::vector<RowPort> residuals, std::optional<RowPort> image_prompt)
+            std::vector<RowPort> residuals, std::vector<RowPort> image_prompts)
       : b_(builder),
         rows_(shape.rows),
         sample_{shape.rows, channels, shape.height, shape.width},
         elements_(channels * shape.height * shape.width),
         inpaints_(inpaints),
         residuals_(std::move(residuals)),
-        image_prompt_(std::move(image_prompt)),
+        image_prompts_(std::move(image_prompts)),
         inputs_(AddInputs()),
         line_(b_.Select(Input(kTable), Input(kStep))) {}
 
@@ -52,7 +51,11 @@ class StepGraph {
     return values;
   }
   // REQUIRES: there is one.
-  Value ImagePrompt() { return Widened(*image_prompt_); }
+  std::vector<Value> ImagePrompts() {
+    std::vector<Value> values;
+    for (const RowPort& port : image_prompts_) values.push_back(Widened(port));
+    return values;
+  }
 
   Value Timestep() { return b_.Reshape(FromLine(schedulers::kLineTimestep), {rows_}); }
 
@@ -100,7 +103,7 @@ class StepGraph {
       absl::c_move(InpaintingPorts(sample_[1], sample_[2] * sample_[3]), std::back_inserter(ports));
     }
     absl::c_copy(residuals_, std::back_inserter(ports));
-    if (image_prompt_) ports.push_back(*image_prompt_);
+    absl::c_copy(image_prompts_, std::back_inserter(ports));
     for (const RowPort& port : ports) {
       if (port.role == PortRole::kFinite || port.role == PortRole::kContrast) continue;
       inputs[port.name] = b_.Input(port.name, port.dtype, port.WithRows(rows_), Rate::kStep);
@@ -129,7 +132,7 @@ class StepGraph {
   const int64_t elements_;
   const bool inpaints_;
   const std::vector<RowPort> residuals_;  // empty: the step is not controlled
-  const std::optional<RowPort> image_prompt_;
+  const std::vector<RowPort> image_prompts_;
   const absl::flat_hash_map<std::string, Value> inputs_;
   const Value line_;
 };
@@ -139,14 +142,12 @@ Value PredictionOf(GraphBuilder& b, const families::Family& family,
                    const families::ModelConfigs& configs, StepGraph& step, const StepShape& shape) {
   const Value latents = step.NetworkInput(), timestep = step.Timestep();
   const std::vector<Value> residuals = step.Residuals();
-  if (residuals.empty() && shape.image_tokens == 0) {
+  if (residuals.empty() && shape.image_tokens.empty()) {
     return family.predict(b, configs, latents, timestep, shape.chunks);
   }
   auto inputs = family.network_inputs(b, configs, latents, timestep, shape.chunks);
   inputs.residuals = residuals;
-  if (shape.image_tokens > 0) {
-    inputs.images = UnpackImagePrompt(b, configs.unet, shape.image_tokens, step.ImagePrompt());
-  }
+  inputs.images = UnpackImagePrompts(b, configs.unet, shape.image_tokens, step.ImagePrompts());
   return networks::Unet2dCondition(b, configs.unet, kUnetName, inputs);
 }
 
@@ -215,10 +216,8 @@ absl::StatusOr<graph::Graph> MakeStepGraph(const families::Family& family,
   GraphBuilder b;
   std::vector<RowPort> residuals;
   if (controlled) residuals = ResidualPorts(configs.unet, shape.height, shape.width, brought);
-  std::optional<RowPort> image;
-  if (shape.image_tokens > 0) image = ImagePromptPort(configs.unet, shape.image_tokens, brought);
   StepGraph step(b, shape, configs.unet.out_channels, configs.inpaints(), std::move(residuals),
-                 std::move(image));
+                 ImagePromptPorts(configs.unet, shape.image_tokens, brought));
   step.Advance(step.Guide(PredictionOf(b, family, configs, step, shape)));
   return std::move(b).Build();
 }

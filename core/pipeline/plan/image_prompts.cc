@@ -11,6 +11,7 @@
 #include "core/pipeline/graphs/image_prompt_graph.h"
 #include "core/pipeline/graphs/ip_adapters.h"
 #include "core/pipeline/plan/refusals.h"
+#include "core/pipeline/spec/limits.h"
 
 namespace latentd::pipeline {
 namespace {
@@ -29,17 +30,46 @@ std::string WhyNoImagePrompt(const LoadedModel& model, const AdapterFacts& facts
                       ListSome(facts.models, kMostModelsListed));
 }
 
-absl::Status CheckImage(const std::string& field, const Inputs& inputs, size_t index) {
-  if (index >= inputs.ip_adapter_images.size() || inputs.ip_adapter_images[index].empty()) {
-    return InvalidFields({{field + ".image", "is the image that is the prompt: set it"}});
-  }
-  const auto read = image::ReadDimensions(inputs.ip_adapter_images[index]);
-  if (!read.ok()) return InvalidFields({{field + ".image", std::string(read.status().message())}});
+absl::Status CheckImage(const std::string& field, const std::string& image) {
+  if (image.empty()) return InvalidFields({{field, "is the image that is the prompt: set it"}});
+  const auto read = image::ReadDimensions(image);
+  if (!read.ok()) return InvalidFields({{field, std::string(read.status().message())}});
   const auto [shorter, longer] = std::minmax(read->width, read->height);
   if (longer <= kMostImageRatio * int64_t{shorter}) return absl::OkStatus();
+  return InvalidFields({{field, absl::StrCat("is ", SizeText(*read), "; one side may be at most ",
+                                             kMostImageRatio, " times the other")}});
+}
+
+// Checks the images of one adapter.
+absl::Status CheckImages(const Inputs& inputs, size_t adapter) {
+  static const auto& none = *new std::vector<std::string>(1);
+  const bool has_images =
+      adapter < inputs.ip_adapter_images.size() && !inputs.ip_adapter_images[adapter].empty();
+  const std::vector<std::string>& images = has_images ? inputs.ip_adapter_images[adapter] : none;
+  if (images.size() > kMaxImagesOfIpAdapter) {
+    return InvalidFields({{absl::StrCat("ip_adapters[", adapter, "].more_images"),
+                           absl::StrCat("with image must be at most ", kMaxImagesOfIpAdapter,
+                                        ", are ", images.size())}});
+  }
+  Refusals refusals;
+  for (size_t i = 0; i < images.size(); ++i) {
+    refusals.Add(CheckImage(ImagePromptField(adapter, i), images[i]));
+  }
+  return refusals.Join();
+}
+
+// Sets what each reads. REQUIRES: ResolveImagePrompt and CheckImages are OK for all.
+absl::Status CountTokens(const Inputs& inputs, std::vector<ImagePrompt>& prompts) {
+  int all = 0;
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    prompts[i].images = static_cast<int>(inputs.ip_adapter_images[i].size());
+    prompts[i].tokens *= prompts[i].images;
+    all += prompts[i].tokens;
+  }
+  if (all <= kMaxImageTokensOfRequest) return absl::OkStatus();
   return InvalidFields(
-      {{field + ".image", absl::StrCat("is ", SizeText(*read), "; one side may be at most ",
-                                       kMostImageRatio, " times the other")}});
+      {{"ip_adapters", absl::StrCat("their images become ", all, " tokens together, and at most ",
+                                    kMaxImageTokensOfRequest, " are read")}});
 }
 
 absl::Status ResolveImagePrompt(adapters::Catalogue* catalogue, const LoadedModel& model,
@@ -76,20 +106,34 @@ absl::Status ResolveImagePrompts(adapters::Catalogue* catalogue, const LoadedMod
     const std::string field = absl::StrCat("ip_adapters[", i, "]");
     for (const absl::Status& status :
          {ResolveImagePrompt(catalogue, model, field, spec.ip_adapters[i], warnings),
-          CheckImage(field, inputs, i)}) {
+          CheckImages(inputs, i)}) {
       refusals.Add(status);
     }
   }
   if (spec.refine && !spec.ip_adapters.empty()) {
     warnings.emplace_back("ip_adapters have no effect on the refiner: they are for the base alone");
   }
-  return refusals.Join();
+  RETURN_IF_ERROR(refusals.Join());
+  return CountTokens(inputs, spec.ip_adapters);
 }
 
-std::optional<PlannedImagePrompt> PlanImagePrompt(const PictureSpec& spec) {
-  if (spec.ip_adapters.empty() || *spec.ip_adapters.front().scale == 0) return std::nullopt;
-  const ImagePrompt& prompt = spec.ip_adapters.front();
-  return PlannedImagePrompt{IpAdapters::IdOf(prompt), prompt.tokens};
+std::string ImagePromptField(size_t adapter, size_t image) {
+  const std::string own = absl::StrCat("ip_adapters[", adapter, "].");
+  return image == 0 ? own + "image" : absl::StrCat(own, "more_images[", image - 1, "]");
+}
+
+std::vector<PlannedImagePrompt> PlanImagePrompts(const PictureSpec& spec) {
+  std::vector<PlannedImagePrompt> planned;
+  for (size_t i = 0; i < spec.ip_adapters.size(); ++i) {
+    const ImagePrompt& prompt = spec.ip_adapters[i];
+    if (*prompt.scale == 0) continue;
+    planned.push_back({.id = IpAdapters::IdOf(prompt),
+                       .index = i,
+                       .images = prompt.images,
+                       .tokens = prompt.tokens});
+  }
+  absl::c_stable_sort(planned, [](const auto& a, const auto& b) { return a.tokens < b.tokens; });
+  return planned;
 }
 
 std::vector<ImagePrompt> ImagePromptsFor(const adapters::Catalogue& catalogue,
@@ -100,23 +144,35 @@ std::vector<ImagePrompt> ImagePromptsFor(const adapters::Catalogue& catalogue,
     prompts.push_back({.name = facts.name,
                        .stamp = facts.stamp,
                        .digest = facts.digest,
+                       .images = 1,
                        .tokens = facts.image_tokens});
   }
   return prompts;
 }
 
-std::vector<PlannedGraph> GraphsOfIpAdapter(ModelId model, uint64_t net) {
+std::vector<PlannedGraph> GraphsOfIpAdapter(ModelId model, uint64_t net, int images) {
   return {{model, {.kind = GraphKind::kImageEncoder}, net},
-          {model, {.kind = GraphKind::kImagePrompt}, net}};
+          {model, {.kind = GraphKind::kImagePrompt, .shape = {.rows = images}}, net}};
+}
+
+void AddImagePromptGraphs(Plan& plan) {
+  const ModelId model = plan.stages.front().model->row().id;
+  for (const PlannedImagePrompt& prompt : plan.image_prompts) {
+    for (const PlannedGraph& graph : GraphsOfIpAdapter(model, prompt.id, prompt.images)) {
+      if (!absl::c_linear_search(plan.graphs, graph)) plan.graphs.push_back(graph);
+    }
+  }
 }
 
 // A row for each of an image's, and what the encoder says of two images, which is less.
 int64_t ImagePromptBytes(const Plan& plan) {
-  if (!plan.image_prompt) return 0;
   const LoadedModel& model = *plan.stages.front().model;
-  const RowPort port = ImagePromptPort(model.configs().unet, plan.image_prompt->tokens,
-                                       model.graphs().residual_dtype());
-  return 2 * plan.rows * port.row_bytes();
+  int64_t bytes = 0;
+  for (const RowPort& port : ImagePromptPorts(model.configs().unet, plan.image_tokens(),
+                                              model.graphs().residual_dtype())) {
+    bytes += 2 * plan.rows * port.row_bytes();
+  }
+  return bytes;
 }
 
 }  // namespace latentd::pipeline

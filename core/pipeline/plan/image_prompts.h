@@ -3,8 +3,8 @@
 // Thread-safe: free functions without state.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,22 +20,30 @@ namespace latentd::pipeline {
 // Gives each of the spec's IP-Adapters what it has by default, and the file that the request means,
 // and adds sentences to `warnings`. `catalogue` may be null: there are none. INVALID_ARGUMENT with
 // a field for each that there is not, that is no IP-Adapter, is for another model, or has no image
-// that can be read; FAILED_PRECONDITION as Catalogue::Find's.
+// that can be read, and one for more tokens than can be read; FAILED_PRECONDITION as
+// Catalogue::Find's.
 absl::Status ResolveImagePrompts(adapters::Catalogue* catalogue, const LoadedModel& model,
                                  const Inputs& inputs, PictureSpec& spec,
                                  std::vector<std::string>& warnings);
 
-// The spec's IP-Adapter; unset: there is none, or its scale is 0 and the images are those without.
-std::optional<PlannedImagePrompt> PlanImagePrompt(const PictureSpec& spec);
+// Field of a request with that image of that adapter.
+std::string ImagePromptField(size_t adapter, size_t image);
+
+// The spec's IP-Adapters, as Plan::image_prompts has them, without those whose scale is 0: the
+// images are those without these.
+std::vector<PlannedImagePrompt> PlanImagePrompts(const PictureSpec& spec);
 
 // The IP-Adapters of the folder that the model can draw with, as prompts without anything else.
 std::vector<ImagePrompt> ImagePromptsFor(const adapters::Catalogue& catalogue,
                                          const LoadedModel& model);
 
-// Graphs of one of them over the model.
-std::vector<PlannedGraph> GraphsOfIpAdapter(ModelId model, uint64_t net);
+// Graphs of one of them over the model, which reads so many images.
+std::vector<PlannedGraph> GraphsOfIpAdapter(ModelId model, uint64_t net, int images);
 
-// Bytes that the plan's image prompt holds beside weights, executables, arena and lane.
+// Adds the graphs of the plan's to the plan.
+void AddImagePromptGraphs(Plan& plan);
+
+// Bytes that the plan's image prompts hold beside weights, executables, arena and lane.
 int64_t ImagePromptBytes(const Plan& plan);
 
 }  // namespace latentd::pipeline

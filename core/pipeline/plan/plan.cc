@@ -20,7 +20,7 @@ class GraphList {
                                 .width = needs_.width,
                                 .chunks = chunks,
                                 .ranks = is_first ? needs_.ranks : 0,
-                                .image_tokens = is_first ? needs_.image_tokens : 0},
+                                .image_tokens = is_first ? needs_.image_tokens : ImageTokens()},
                       .controlled = is_first && needs_.controlled};
     for (int rows : needs_.rows) {
       step.shape.rows = rows;
@@ -90,6 +90,12 @@ int64_t PlannedStage::blends() const { return RunsOf(*this).blends; }
 int PlannedStage::text_times() const {
   const TextRuns runs = RunsOf(*this);
   return runs.plain == 0 ? 1 : static_cast<int>((2 * runs.plain + runs.blends - 1) / runs.plain);
+}
+
+ImageTokens Plan::image_tokens() const {
+  ImageTokens tokens;
+  for (const PlannedImagePrompt& prompt : image_prompts) tokens.push_back(prompt.tokens);
+  return tokens;
 }
 
 std::set<int> Plan::row_counts() const {

@@ -90,12 +90,14 @@ struct PlannedControl {
 
 // An IP-Adapter over the first stage's model (core/pipeline/graphs/ip_adapters.h).
 struct PlannedImagePrompt {
-  uint64_t id = 0;  // IpAdapters::IdOf
-  int tokens = 0;   // tokens that its image becomes
+  uint64_t id = 0;   // IpAdapters::IdOf
+  size_t index = 0;  // among the spec's
+  int images = 1;
+  int tokens = 0;  // tokens that its images become
 };
 
 struct Plan {
-  int image_tokens() const { return image_prompt ? image_prompt->tokens : 0; }
+  ImageTokens image_tokens() const;
   bool guided() const { return rows > 1; }
   // Numbers of rows that evaluations have.
   std::set<int> row_counts() const;
@@ -132,11 +134,12 @@ struct Plan {
   const Preset* preset = nullptr;
   // Ranks of the low-rank paths that rows of the first stage have for that set; 0: none.
   int ranks = 0;
-  std::vector<PlannedControl> controls;            // in the spec's order
-  std::optional<PlannedImagePrompt> image_prompt;  // unset: none that has an effect
-  std::vector<PlannedStage> stages;                // an ensemble has two
-  std::vector<PlannedUnit> units;                  // in order; previews come beside them
-  std::vector<PlannedGraph> graphs;                // each once
+  std::vector<PlannedControl> controls;  // in the spec's order
+  // Those that have an effect, by their tokens, the fewest first, as steps read them.
+  std::vector<PlannedImagePrompt> image_prompts;
+  std::vector<PlannedStage> stages;  // an ensemble has two
+  std::vector<PlannedUnit> units;    // in order; previews come beside them
+  std::vector<PlannedGraph> graphs;  // each once
   // Graphs that the images are drawn without where they are not ready: of steps that are shared by
   // more rows, and of previews.
   std::vector<PlannedGraph> dispensable;
@@ -160,7 +163,7 @@ struct GraphNeeds {
   std::vector<int> rows;          // numbers of rows of their steps by themselves
   int ranks = 0;                  // ranks of paths of the first one's steps
   bool controlled = false;        // the first one's steps read what control networks add
-  int image_tokens = 0;           // tokens of the image that these steps read
+  ImageTokens image_tokens = {};  // tokens of the images that these steps read
   bool image = false;             // image-to-image
   bool steps = true;              // else nothing runs but the text encoders
   bool decoded = true;            // pixels are wanted

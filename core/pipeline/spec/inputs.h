@@ -36,7 +36,9 @@ struct Inputs {
   size_t bytes() const {
     size_t others = 0;
     for (const std::string& control : control_images) others += control.size();
-    for (const std::string& prompt : ip_adapter_images) others += prompt.size();
+    for (const std::vector<std::string>& images : ip_adapter_images) {
+      for (const std::string& prompt : images) others += prompt.size();
+    }
     return image.size() + mask_image.size() + latents.size() + prompt.bytes() + negative.bytes() +
            others;
   }
@@ -47,8 +49,8 @@ struct Inputs {
   std::string mask_image = {};
   // Images that the spec's controls read, in their order: likewise pictures, of any size.
   std::vector<std::string> control_images = {};
-  // Images that are prompts, of the spec's ip_adapters: likewise.
-  std::vector<std::string> ip_adapter_images = {};
+  // Images that are prompts, of each of the spec's ip_adapters: likewise.
+  std::vector<std::vector<std::string>> ip_adapter_images = {};
   // Text-to-image starts from these instead of what the seeds draw: a safetensors file
   // (latents_file.h), of all images or one for all. Empty: none.
   std::string latents = {};

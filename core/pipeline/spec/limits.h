@@ -28,7 +28,9 @@ inline constexpr size_t kMaxControls = 4;
 inline constexpr int kMaxMaskBlur = 1024;       // pixels, as the next
 inline constexpr int kMaxMaskPadding = 8192;    // an image's largest side
 inline constexpr double kMaxControlScale = 10;  // or below 0
-inline constexpr size_t kMaxIpAdapters = 1;
-inline constexpr double kMaxIpAdapterScale = 10;  // or below 0
+inline constexpr size_t kMaxIpAdapters = 4;
+inline constexpr size_t kMaxImagesOfIpAdapter = 16;
+inline constexpr int kMaxImageTokensOfRequest = 256;  // of all its IP-Adapters together
+inline constexpr double kMaxIpAdapterScale = 10;      // or below 0
 
 }  // namespace latentd::pipeline

@@ -76,26 +76,44 @@ absl::Status AcquireControl(const PlannedGraph& graph, compiler::Purpose purpose
   return absl::OkStatus();
 }
 
-absl::Status AcquireImagePrompt(const PlannedGraph& graph, compiler::Purpose purpose,
-                                Request& request) {
-  RequestImagePrompt& prompt = *request.image_prompt;
+// Sets it for all with that id: of an adapter that the request has twice, those with as many
+// images share it.
+void SetImagePrompt(const PlannedGraph& graph, const ExecutablePointer& executable,
+                    Request& request) {
+  for (size_t i = 0; i < request.image_prompts.size(); ++i) {
+    const PlannedImagePrompt& planned = request.plan->image_prompts[i];
+    if (planned.id != graph.net) continue;
+    RequestImagePrompt& prompt = request.image_prompts[i];
+    if (graph.name.kind == GraphKind::kImageEncoder) prompt.encoder = executable;
+    if (graph.name.kind == GraphKind::kImagePrompt && graph.name.shape.rows == planned.images) {
+      prompt.prompt = executable;
+    }
+  }
+}
+
+absl::Status AcquireImagePrompt(const PlannedGraph& graph, NetGraphs& graphs,
+                                compiler::Purpose purpose, Request& request) {
   const bool builds = purpose.mode != compiler::GetMode::kReady;
-  ASSIGN_OR_RETURN(
-      GraphHandle handle,
-      prompt.graphs->Find(graph.name, builds ? IfUnknown::kBuild : IfUnknown::kRefuse));
-  ExecutablePointer& member =
-      graph.name.kind == GraphKind::kImageEncoder ? prompt.encoder : prompt.prompt;
-  ASSIGN_OR_RETURN(member, prompt.graphs->Get(handle, purpose));
+  ASSIGN_OR_RETURN(GraphHandle handle,
+                   graphs.Find(graph.name, builds ? IfUnknown::kBuild : IfUnknown::kRefuse));
+  ASSIGN_OR_RETURN(const ExecutablePointer executable, graphs.Get(handle, purpose));
   request.graphs.push_back(std::move(handle));
+  SetImagePrompt(graph, executable, request);
   return absl::OkStatus();
 }
 
-bool IsOfImagePrompt(const PlannedGraph& graph, const Request& request) {
-  return request.image_prompt && graph.net == request.plan->image_prompt->id;
+// Those of the image prompt with that id; null: it is none's.
+NetGraphs* ImagePromptGraphsOf(uint64_t net, const Request& request) {
+  for (size_t i = 0; net != 0 && i < request.image_prompts.size(); ++i) {
+    if (request.plan->image_prompts[i].id == net) return request.image_prompts[i].graphs.get();
+  }
+  return nullptr;
 }
 
 absl::Status AcquireOne(const PlannedGraph& graph, compiler::Purpose purpose, Request& request) {
-  if (IsOfImagePrompt(graph, request)) return AcquireImagePrompt(graph, purpose, request);
+  if (NetGraphs* graphs = ImagePromptGraphsOf(graph.net, request)) {
+    return AcquireImagePrompt(graph, *graphs, purpose, request);
+  }
   if (graph.net != 0) return AcquireControl(graph, purpose, request);
   const bool builds = purpose.mode != compiler::GetMode::kReady;
   ModelGraphs& graphs = StageOf(graph, request).graphs();

@@ -10,6 +10,7 @@
 #include "core/base/errors/status_macros.h"
 #include "core/image/pixels/resize.h"
 #include "core/pipeline/graphs/image_prompt_graph.h"
+#include "core/pipeline/plan/image_prompts.h"
 #include "core/pipeline/units/pixels.h"
 
 namespace latentd::pipeline {
@@ -18,8 +19,6 @@ namespace {
 using device::Buffer;
 using device::DType;
 using device::Place;
-
-constexpr char kImageField[] = "ip_adapters[0].image";
 
 // CLIP's, by red, green and blue.
 constexpr std::array<float, 3> kImageMean = {0.48145466f, 0.4578275f, 0.40821073f};
@@ -30,20 +29,21 @@ const backends::Port& PortOf(const backends::Executable& executable, absl::strin
                        [&](const backends::Port& port) { return port.name == name; });
 }
 
-absl::StatusOr<image::Image> ReadImage(Request& request) {
-  const std::string& file = request.inputs->ip_adapter_images.front();
-  ASSIGN_OR_RETURN(const MemoryRoom room, TakeRoomForPixels(file, kImageField));
-  return DecodeField(file, kImageField, request.image_warnings);
+absl::StatusOr<image::Image> ReadImage(Request& request, const std::string& file,
+                                       const std::string& field) {
+  ASSIGN_OR_RETURN(const MemoryRoom room, TakeRoomForPixels(file, field));
+  return DecodeField(file, field, request.image_warnings);
 }
 
 // The middle of the image as CLIP's processor cuts it out, once its shorter side is `side`.
-absl::StatusOr<image::Image> CutSquare(const image::Image& image, int side) {
+absl::StatusOr<image::Image> CutSquare(const image::Image& image, const std::string& field,
+                                       int side) {
   const int64_t shorter = std::min(image.width, image.height);
   const auto scaled = [&](int of) { return static_cast<int>(int64_t{side} * of / shorter); };
   const absl::StatusOr<image::Image> scaled_image =
       image::ResizeBicubic(image, scaled(image.width), scaled(image.height));
   if (!scaled_image.ok()) {
-    return InvalidFields({{kImageField, std::string(scaled_image.status().message())}});
+    return InvalidFields({{field, std::string(scaled_image.status().message())}});
   }
   const image::Image& resized = *scaled_image;
   const int left = (resized.width - side) / 2, top = (resized.height - side) / 2;
@@ -69,20 +69,45 @@ Buffer NormedPlanes(const image::Image& image) {
   return planes;
 }
 
-absl::StatusOr<Buffer> EncodeImage(const RequestImagePrompt& prompt, const Buffer& pixels,
-                                   device::Stream& stream, PendingWork& work) {
-  ASSIGN_OR_RETURN(const NamedBuffers outputs, EnqueueGraph(prompt.encoder, {{"pixels", pixels}},
-                                                            /*to_host=*/{}, stream, work));
-  return outputs.at("image");
+// Pixels of the images of the adapter with that index, as the encoder reads them.
+absl::StatusOr<std::vector<Buffer>> PixelsOf(Request& request, size_t index, int side) {
+  std::vector<Buffer> pixels;
+  for (const std::string& file : request.inputs->ip_adapter_images[index]) {
+    const std::string field = ImagePromptField(index, pixels.size());
+    ASSIGN_OR_RETURN(const image::Image image, ReadImage(request, file, field));
+    ASSIGN_OR_RETURN(const image::Image square, CutSquare(image, field, side));
+    pixels.push_back(NormedPlanes(square));
+  }
+  return pixels;
 }
 
-// The image of the row of the negative prompt: zeros in place of an embedding, but of states of
-// patches those of pixels that are zeros once they are normed, as diffusers has it.
-absl::StatusOr<Buffer> NegativeImage(const RequestImagePrompt& prompt, const Buffer& pixels,
-                                     device::Stream& stream, PendingWork& work) {
+// What the encoder says of images, one behind the other.
+absl::StatusOr<Buffer> EncodeImages(const RequestImagePrompt& prompt,
+                                    const std::vector<Buffer>& pixels, device::Stream& stream,
+                                    PendingWork& work) {
   const backends::Port& port = PortOf(*prompt.prompt, "image");
-  if (port.shape.rank() == 2) return Buffer::Allocate(DType::kF32, port.shape);
-  return EncodeImage(prompt, Buffer::Allocate(DType::kF32, pixels.shape()), stream, work);
+  ASSIGN_OR_RETURN(const Buffer all,
+                   prompt.encoder->device().Allocate(port.dtype, port.shape, Place::kDevice));
+  for (size_t i = 0; i < pixels.size(); ++i) {
+    const auto row = static_cast<int64_t>(i);
+    RETURN_IF_ERROR(EnqueueGraph(prompt.encoder,
+                                 {{"pixels", pixels[i]}, {"image", all.Rows(row, row + 1)}},
+                                 /*to_host=*/{}, stream, work)
+                        .status());
+  }
+  return all;
+}
+
+// The images of the row of the negative prompt: zeros in place of embeddings, but of states of
+// patches those of pixels that are zeros once they are normed, as diffusers has it.
+absl::StatusOr<Buffer> NegativeImages(const RequestImagePrompt& prompt,
+                                      const std::vector<Buffer>& pixels, device::Stream& stream,
+                                      PendingWork& work) {
+  const backends::Port& port = PortOf(*prompt.prompt, "image");
+  if (port.shape.rank() == 2) return Buffer::Allocate(port.dtype, port.shape);
+  const std::vector<Buffer> black(pixels.size(),
+                                  Buffer::Allocate(DType::kF32, pixels.front().shape()));
+  return EncodeImages(prompt, black, stream, work);
 }
 
 // The same for every attention.
@@ -93,21 +118,22 @@ Buffer ScalesOf(const RequestImagePrompt& prompt, double scale) {
   return scales;
 }
 
-absl::StatusOr<Buffer> EncodeRows(Request& request, device::Stream& stream, PendingWork& work) {
-  const RequestImagePrompt& prompt = *request.image_prompt;
-  ASSIGN_OR_RETURN(const image::Image image, ReadImage(request));
+absl::StatusOr<Buffer> EncodeRows(Request& request, size_t index, device::Stream& stream,
+                                  PendingWork& work) {
+  const RequestImagePrompt& prompt = request.image_prompts[index];
+  const size_t in_spec = request.plan->image_prompts[index].index;
   const auto side = static_cast<int>(PortOf(*prompt.encoder, "pixels").shape[3]);
-  ASSIGN_OR_RETURN(const image::Image square, CutSquare(image, side));
-  const Buffer pixels = NormedPlanes(square);
+  ASSIGN_OR_RETURN(const std::vector<Buffer> pixels, PixelsOf(request, in_spec, side));
   const auto rows = static_cast<int64_t>(request.plan->stages.front().most_rows());
   const backends::Port& packed = prompt.prompt->outputs().front();
   ASSIGN_OR_RETURN(const Buffer all, prompt.prompt->device().Allocate(
                                          packed.dtype, {rows, packed.shape[1]}, Place::kDevice));
-  const Buffer scales = ScalesOf(prompt, *request.spec().ip_adapters.front().scale);
+  const Buffer scales = ScalesOf(prompt, *request.spec().ip_adapters[in_spec].scale);
   for (int64_t row = 0; row < rows; ++row) {
     const bool is_negative = row + 1 < rows;
-    ASSIGN_OR_RETURN(const Buffer encoded, is_negative ? NegativeImage(prompt, pixels, stream, work)
-                                                       : EncodeImage(prompt, pixels, stream, work));
+    ASSIGN_OR_RETURN(const Buffer encoded, is_negative
+                                               ? NegativeImages(prompt, pixels, stream, work)
+                                               : EncodeImages(prompt, pixels, stream, work));
     const NamedBuffers ports = {
         {"image", encoded}, {"scales", scales}, {kImagePromptPort, all.Rows(row, row + 1)}};
     RETURN_IF_ERROR(EnqueueGraph(prompt.prompt, ports, /*to_host=*/{}, stream, work).status());
@@ -117,11 +143,13 @@ absl::StatusOr<Buffer> EncodeRows(Request& request, device::Stream& stream, Pend
 
 }  // namespace
 
-absl::Status EncodeImagePrompt(Picture& picture, device::Stream& stream, PendingWork& work) {
+absl::Status EncodeImagePrompts(Picture& picture, device::Stream& stream, PendingWork& work) {
   Request& request = *picture.request;
-  if (picture.stage_index != 0 || !request.image_prompt) return absl::OkStatus();
-  if (request.image_prompt->rows.has_memory()) return absl::OkStatus();
-  ASSIGN_OR_RETURN(request.image_prompt->rows, EncodeRows(request, stream, work));
+  if (picture.stage_index != 0) return absl::OkStatus();
+  for (size_t i = 0; i < request.image_prompts.size(); ++i) {
+    if (request.image_prompts[i].rows.has_memory()) continue;
+    ASSIGN_OR_RETURN(request.image_prompts[i].rows, EncodeRows(request, i, stream, work));
+  }
   return absl::OkStatus();
 }
 

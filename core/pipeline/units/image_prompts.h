@@ -8,8 +8,8 @@
 
 namespace latentd::pipeline {
 
-// Encodes the request's image prompt for the rows of the picture's first stage, unless another
+// Encodes the request's image prompts for the rows of the picture's first stage, unless another
 // picture of the request has.
-absl::Status EncodeImagePrompt(Picture& picture, device::Stream& stream, PendingWork& work);
+absl::Status EncodeImagePrompts(Picture& picture, device::Stream& stream, PendingWork& work);
 
 }  // namespace latentd::pipeline

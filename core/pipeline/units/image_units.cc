@@ -245,7 +245,7 @@ absl::Status EnqueueText(Picture& picture, device::Stream& stream, UnitPart& par
     ASSIGN_OR_RETURN(conditioning, MakeConditioning(picture.stage(), request.inputs.get(), stream,
                                                     part.work, controls));
   }
-  RETURN_IF_ERROR(EncodeImagePrompt(picture, stream, part.work));
+  RETURN_IF_ERROR(EncodeImagePrompts(picture, stream, part.work));
   picture.Advance();
   return picture.next == UnitKind::kEncode ? absl::OkStatus() : BeginSteps(picture, stream, part);
 }

@@ -1,10 +1,32 @@
 #include "core/pipeline/units/picture.h"
 
-#include "core/adapters/catalogue/catalogue.h"
+#include "absl/algorithm/container.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "core/base/text/digest.h"
 #include "core/pipeline/plan/video_plan.h"
+#include "core/pipeline/spec/limits.h"
 #include "core/pipeline/units/preview.h"
 
 namespace latentd::pipeline {
+namespace {
+
+// Steps that read images of as many tokens of as many adapters are of one class: they take as long.
+constexpr int kImageClasses = static_cast<int>(kMaxIpAdapters) * (kMaxImageTokensOfRequest + 1);
+
+int ImageClassOf(const ImageTokens& tokens) {
+  if (tokens.empty()) return 0;
+  const int all = absl::c_accumulate(tokens, 0);
+  return all * static_cast<int>(kMaxIpAdapters) + static_cast<int>(tokens.size()) - 1;
+}
+
+// Tells apart those of one class, of which there are several with several adapters.
+uint64_t WithTokens(uint64_t set, const ImageTokens& tokens) {
+  if (tokens.size() < 2) return set;
+  return DigestOf(absl::StrCat(set, " image ", absl::StrJoin(tokens, " "))).low | 1;
+}
+
+}  // namespace
 
 Request::Request(SharedPlan planned, SharedInputs brought,
                  const std::vector<const LoadedModel*>& models)
@@ -75,14 +97,14 @@ Lane Picture::LaneOf(const PlannedStage& stage) const {
   const bool is_first = &stage == &plan().stages.front();
   const bool controlled = is_first && !plan().controls.empty();
   const bool has_paths = is_first && plan().ranks > 0;
-  const int tokens = is_first ? plan().image_tokens() : 0;
+  const ImageTokens tokens = is_first ? plan().image_tokens() : ImageTokens();
   const int own = 2 * (model.value * prompts::kMaxChunks + chunks - 1) + (controlled ? 1 : 0);
-  const int network = own * (static_cast<int>(adapters::kMaxImageTokens) + 1) + tokens;
+  const int network = own * kImageClasses + ImageClassOf(tokens);
   return {.network = has_paths ? -1 - network : network,
           .width = size.width,
           .height = size.height,
           .frames = size.frames,
-          .adapters = is_first && !has_paths ? plan().loras : 0,
+          .adapters = WithTokens(is_first && !has_paths ? plan().loras : 0, tokens),
           .only = apart ? reinterpret_cast<uintptr_t>(this) : 0};
 }
 

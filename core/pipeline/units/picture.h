@@ -62,13 +62,13 @@ struct Request {
   const PictureSpec& spec() const { return plan->spec; }
 
   const SharedPlan plan;
-  const SharedInputs inputs;                       // null: none
-  std::vector<Stage> stages;                       // as in the plan
-  std::vector<RequestControl> controls;            // as in the plan
-  std::optional<RequestImagePrompt> image_prompt;  // likewise
-  std::vector<GraphHandle> graphs;   // all graphs below: kept, so that they stay known
-  ExecutablePointer encode, sample;  // null: there is no init image
-  ExecutablePointer decode;          // null: latents are wanted
+  const SharedInputs inputs;                      // null: none
+  std::vector<Stage> stages;                      // as in the plan
+  std::vector<RequestControl> controls;           // as in the plan
+  std::vector<RequestImagePrompt> image_prompts;  // likewise
+  std::vector<GraphHandle> graphs;                // all graphs below: kept, so that they stay known
+  ExecutablePointer encode, sample;               // null: there is no init image
+  ExecutablePointer decode;                       // null: latents are wanted
   // Decodes in float32 what came out not finite; null unless `decode` runs in float16.
   ExecutablePointer decode_fallback;
   // By stage (MakeConditioning); made by the first picture that needs it.

@@ -43,8 +43,9 @@ LaneRows RowsOf(const Picture& picture) {
                     : StepValues(*request.conditioning[picture.stage_index], scale, rescale)};
   absl::c_copy(picture.inpainting, std::back_inserter(rows.values));
   absl::c_copy(picture.path_values, std::back_inserter(rows.values));
-  if (picture.stage_index == 0 && request.image_prompt) {
-    rows.values.push_back({kImagePromptPort, request.image_prompt->rows});
+  if (picture.stage_index != 0) return rows;
+  for (size_t i = 0; i < request.image_prompts.size(); ++i) {
+    rows.values.push_back({ImagePromptPortName(i), request.image_prompts[i].rows});
   }
   return rows;
 }

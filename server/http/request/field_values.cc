@@ -111,8 +111,26 @@ bool SetBytes(const FieldDescriptor& field, const json& value, Message& request,
   return true;
 }
 
-// Gives files in the objects of a list the form that protobuf's JSON has. False: one is none, and
-// `violations` says which.
+// Gives a file the form that protobuf's JSON has.
+void ReadFileOf(const std::string& field, json& file, std::vector<FieldViolation>& violations) {
+  if (!file.is_string()) return;
+  const auto bytes = PictureOf(file.get_ref<const std::string&>());
+  if (bytes.ok()) {
+    file = absl::Base64Escape(*bytes);
+  } else {
+    violations.push_back({field, std::string(bytes.status().message())});
+  }
+}
+
+// Does so with a field of an object in a list, whose name is `own`.
+void ReadFilesIn(const std::string& own, json& value, std::vector<FieldViolation>& violations) {
+  if (!value.is_array()) return ReadFileOf(own, value, violations);
+  for (size_t i = 0; i < value.size(); ++i) {
+    ReadFileOf(absl::StrCat(own, "[", i, "]"), value[i], violations);
+  }
+}
+
+// Does so with all files in the objects of a list. False: one is none, and `violations` says which.
 bool ReadFilesOf(const FieldDescriptor& field, json& list,
                  std::vector<FieldViolation>& violations) {
   if (!field.is_repeated() || field.message_type() == nullptr || !list.is_array()) return true;
@@ -122,14 +140,8 @@ bool ReadFilesOf(const FieldDescriptor& field, json& list,
       const FieldDescriptor& part = *field.message_type()->field(number);
       const bool is_file = part.type() == FieldDescriptor::TYPE_BYTES && list[i].is_object();
       const auto found = is_file ? list[i].find(part.name()) : json::iterator();
-      if (!is_file || found == list[i].end() || !found->is_string()) continue;
-      const auto bytes = PictureOf(found->get_ref<const std::string&>());
-      if (bytes.ok()) {
-        *found = absl::Base64Escape(*bytes);
-      } else {
-        violations.push_back({absl::StrCat(field.name(), "[", i, "].", part.name()),
-                              std::string(bytes.status().message())});
-      }
+      if (!is_file || found == list[i].end()) continue;
+      ReadFilesIn(absl::StrCat(field.name(), "[", i, "].", part.name()), *found, violations);
     }
   }
   return violations.size() == before;

@@ -20,9 +20,9 @@
 namespace latentd::pipeline {
 namespace {
 
-using testing::StatusIs;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using testing::StatusIs;
 
 // A picture of which each pixel has another colour.
 std::string Colours(int width, int height, int turn) {
@@ -54,7 +54,13 @@ struct WithImage : Asked {
   WithImage Of(const std::string& name, double scale = 1, int turn = 2) const {
     WithImage more = *this;
     more.ip_adapters.push_back({.name = name, .scale = scale});
-    more.inputs.ip_adapter_images.push_back(Colours(40, 90, turn));
+    more.inputs.ip_adapter_images.push_back({Colours(40, 90, turn)});
+    return more;
+  }
+  // Of the last adapter.
+  WithImage And(int turn) const {
+    WithImage more = *this;
+    more.inputs.ip_adapter_images.back().push_back(Colours(70, 50, turn));
     return more;
   }
 };
@@ -71,16 +77,20 @@ class ImagePromptsTest : public ::testing::Test {
     catalogue_ = new adapters::Catalogue(adapters::FolderOnDisk(folder_->path()));
     rig_ = new Rig({.base = testing::kDemoBase, .adapters = catalogue_, .row_counts = {2, 4, 8}},
                    "", backends::cpu::CpuBackend::Create().value());
-    for (int rows : {4, 8}) {
-      const StepShape shape = {.rows = rows, .height = 72 / 8, .width = 64 / 8, .image_tokens = 4};
-      rig_->kept.push_back(rig_->pipeline->first().graphs().Find({.shape = shape}).value());
-      ASSERT_OK(rig_->pipeline->first().graphs().Get(rig_->kept.back()));
-    }
+    for (int rows : {4, 8}) KeepSteps(rows, {4});
   }
   static void TearDownTestSuite() {
     delete rig_;
     delete catalogue_;
     delete folder_;
+  }
+
+  // Makes steps of several pictures ready.
+  static void KeepSteps(int rows, const ImageTokens& tokens) {
+    const StepShape shape = {
+        .rows = rows, .height = 72 / 8, .width = 64 / 8, .image_tokens = tokens};
+    rig_->kept.push_back(rig_->pipeline->first().graphs().Find({.shape = shape}).value());
+    ASSERT_OK(rig_->pipeline->first().graphs().Get(rig_->kept.back()));
   }
 
   // Reason for which a request is refused, by its first field.
@@ -163,12 +173,59 @@ TEST_F(ImagePromptsTest, GivePicturesWhatTheyGetAlone) {
   }
 }
 
+// Two equal images are read as one is: attention to tokens that are there twice.
+TEST_F(ImagePromptsTest, OfSeveralImagesAreReadTogether) {
+  for (const char* name : {"faces", "plus"}) {
+    const std::vector<float> one = rig_->Latents(WithImage().Of(name));
+    WithImage twice = WithImage().Of(name);
+    twice.inputs.ip_adapter_images.back().push_back(twice.inputs.ip_adapter_images.back().front());
+    EXPECT_LT(MostApart(rig_->Latents(twice), one), kNear) << name;
+    const std::vector<float> both = rig_->Latents(WithImage().Of(name).And(7));
+    EXPECT_GT(MostApart(both, one), kFar) << name;
+    EXPECT_GT(MostApart(both, rig_->Latents(WithImage().Of(name, 1, 7))), kFar) << name;
+  }
+}
+
+// One adapter twice adds what one adds with the sum of their scales, and one that adds zeros
+// nothing, wherever it stands.
+TEST_F(ImagePromptsTest, OfSeveralAdaptersAddUp) {
+  const std::vector<float> whole = rig_->Latents(WithImage().Of("faces", 0.9));
+  EXPECT_LT(MostApart(rig_->Latents(WithImage().Of("faces", 0.6).Of("faces", 0.3)), whole), kNear);
+  EXPECT_LT(MostApart(rig_->Latents(WithImage().Of("silent").Of("faces", 0.9)), whole), kNear);
+  const std::vector<float> both = rig_->Latents(WithImage().Of("plus", 0.5).Of("faces", 0.9));
+  EXPECT_GT(MostApart(both, whole), kFar);
+  EXPECT_GT(MostApart(both, rig_->Latents(WithImage().Of("plus", 0.5))), kFar);
+  // Those of fewer tokens are read first, whatever the request's order.
+  EXPECT_EQ(rig_->Latents(WithImage().Of("faces", 0.9).Of("plus", 0.5)), both);
+  EXPECT_EQ(rig_->Latents(WithImage().Of("plus", 0).Of("faces", 0.9)), whole);
+}
+
+TEST_F(ImagePromptsTest, OfSeveralAdaptersGivePicturesWhatTheyGetAlone) {
+  KeepSteps(8, {4, 8});
+  WithImage unguided = WithImage(7).Of("styles", 0.8).Of("faces", -0.4).And(5);
+  unguided.guidance_scale = 1;
+  const std::vector<Asked> asked = {WithImage(6).Of("faces", 0.9).And(3).Of("styles", 0.2),
+                                    unguided, WithImage(8).Of("faces").Of("styles").And(3)};
+  const auto together = DrawTogether(asked);
+  EXPECT_EQ(most_rows_, 8);
+  for (size_t i = 0; i < asked.size(); ++i) {
+    EXPECT_LT(MostApart(together[i], rig_->Latents(asked[i])), kNear) << i;
+  }
+}
+
 TEST_F(ImagePromptsTest, ShareLanesWithThoseOfAsManyTokensAlone) {
   const auto lane = [](const Asked& asked) { return rig_->Start(asked)->lane(); };
   EXPECT_EQ(lane(WithImage().Of("faces")), lane(WithImage().Of("styles")));
   EXPECT_NE(lane(WithImage().Of("faces")), lane(WithImage().Of("plus")));
   EXPECT_NE(lane(WithImage().Of("faces")), lane(WithImage()));
   EXPECT_EQ(lane(WithImage().Of("faces", 0)), lane(WithImage()));
+  const Lane both = lane(WithImage().Of("faces").Of("plus"));
+  EXPECT_EQ(lane(WithImage().Of("plus").Of("silent", 0).Of("styles")), both);
+  EXPECT_NE(lane(WithImage().Of("faces").And(1).Of("plus")), both);
+  EXPECT_NE(lane(WithImage().Of("faces").And(1)), lane(WithImage().Of("faces").Of("styles")));
+  // As many tokens in all: 4 and 12, 8 and 8.
+  EXPECT_NE(lane(WithImage().Of("faces").Of("styles").And(1).And(1)),
+            lane(WithImage().Of("faces").And(1).Of("styles").And(1)));
 }
 
 TEST_F(ImagePromptsTest, AreRefusedByField) {
@@ -177,12 +234,28 @@ TEST_F(ImagePromptsTest, AreRefusedByField) {
   EXPECT_THAT(Refusal(WithImage().Of("fases")), HasSubstr("the nearest is faces"));
   EXPECT_THAT(Refusal(WithImage().Of("faces", 11)),
               HasSubstr("ip_adapters[0].scale: must be -10 to 10"));
-  EXPECT_THAT(Refusal(WithImage().Of("faces").Of("plus")),
-              HasSubstr("ip_adapters: must be at most 1, are 2"));
+  WithImage five = WithImage();
+  for (int i = 0; i < 5; ++i) five = five.Of("faces");
+  EXPECT_THAT(Refusal(five), HasSubstr("ip_adapters: must be at most 4, are 5"));
+  WithImage many = WithImage().Of("faces").Of("plus");
+  for (int i = 1; i < 16; ++i) many = many.And(i);
+  EXPECT_OK(rig_->Resolve(many));  // 4 + 16 * 6
+  EXPECT_THAT(Refusal(many.And(1)),
+              HasSubstr("ip_adapters[1].more_images: with image must be at most 16, are 17"));
+  WithImage too_many = many.Of("plus");
+  for (int i = 1; i < 16; ++i) too_many = too_many.And(i);
+  EXPECT_OK(rig_->Resolve(too_many));  // 4 + 2 * 96
+  too_many = too_many.Of("plus");
+  for (int i = 1; i < 11; ++i) too_many = too_many.And(i);
+  EXPECT_THAT(Refusal(too_many),
+              HasSubstr("ip_adapters: their images become 262 tokens together, and at most 256"));
+  WithImage broken = WithImage().Of("faces").And(2);
+  broken.inputs.ip_adapter_images[0][1] = "no picture";
+  EXPECT_THAT(Refusal(broken), HasSubstr("ip_adapters[0].more_images[0]: "));
   Asked without = WithImage().Of("faces");
   without.inputs.ip_adapter_images.clear();
   EXPECT_THAT(Refusal(without), HasSubstr("ip_adapters[0].image: is the image"));
-  without.inputs.ip_adapter_images.emplace_back("no picture");
+  without.inputs.ip_adapter_images.push_back({"no picture"});
   EXPECT_THAT(Refusal(without), HasSubstr("ip_adapters[0].image: "));
   Asked as_control = WithImage();
   as_control.controls = {{.name = "faces"}};

@@ -109,6 +109,7 @@ TEST(RequestConversionTest, EveryFieldReachesTheSpecAndComesBackInTheParameters)
   expected.clear_latents();
   expected.mutable_controls(0)->clear_image();
   expected.mutable_ip_adapters(0)->clear_image();
+  expected.mutable_ip_adapters(0)->clear_more_images();
   expected.clear_prompt_embeds();
   expected.clear_pooled_prompt_embeds();
   expected.clear_negative_prompt_embeds();
@@ -126,7 +127,8 @@ TEST(RequestConversionTest, EveryFieldReachesTheSpecAndComesBackInTheParameters)
   EXPECT_EQ(converted.spec.inputs->latents, request.latents());
   EXPECT_THAT(converted.spec.inputs->control_images, ElementsAre(request.controls(0).image()));
   EXPECT_THAT(converted.spec.inputs->ip_adapter_images,
-              ElementsAre(request.ip_adapters(0).image()));
+              ElementsAre(ElementsAre(request.ip_adapters(0).image(),
+                                      request.ip_adapters(0).more_images(0))));
   ExpectTensor(converted.spec.inputs->prompt.states, request.prompt_embeds());
   ExpectTensor(converted.spec.inputs->prompt.pooled, request.pooled_prompt_embeds());
   ExpectTensor(converted.spec.inputs->negative.states, request.negative_prompt_embeds());

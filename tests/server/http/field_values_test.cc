@@ -131,12 +131,20 @@ TEST_F(FieldValuesTest, FilesInListsAreAsFieldsAre) {
   }
   EXPECT_EQ(Set("ip_adapters", json::array({{{"name", "plus"}, {"image", "cGljdHVyZQ=="}}})), "");
   EXPECT_EQ(request_.ip_adapters(0).image(), "picture");
+  const json more = {"b3RoZXI=", "data:image/png;base64,cGljdHVyZQ=="};
+  EXPECT_EQ(Set("ip_adapters", json::array({{{"image", "cGljdHVyZQ=="}, {"more_images", more}}})),
+            "");
+  EXPECT_THAT(request_.ip_adapters(0).more_images(), ElementsAre("other", "picture"));
   std::vector<FieldViolation> violations;
   const json fetched = {{"name", "canny"}, {"image", "https://example.org/edges.png"}};
   SetField("controls", json::array({json::object(), fetched}), request_, violations);
   ASSERT_EQ(violations.size(), 1u);
   EXPECT_EQ(violations.front().field, "controls[1].image");
   EXPECT_THAT(violations.front().description, HasSubstr("fetches no URL"));
+  const json of_two = {{"more_images", {"cGljdHVyZQ==", "https://example.org/cat.png"}}};
+  SetField("ip_adapters", json::array({of_two}), request_, violations);
+  ASSERT_EQ(violations.size(), 2u);
+  EXPECT_EQ(violations.back().field, "ip_adapters[0].more_images[1]");
 }
 
 TEST_F(FieldValuesTest, FilesAreBase64) {

@@ -1,15 +1,16 @@
 """LoRAs, ControlNets and IP-Adapters of a request, in the ways that people write them: {"film": 0.8}, ("film", 0.8), "film:0.8"
-as `latent generate` has it; {"canny": image}, ("canny", image, 0.7)."""
+as `latent generate` has it; {"canny": image}, ("canny", image, 0.7); {"plus": ([image, other], 0.7)} of an IP-Adapter."""
 
 from typing import Any, Dict, Iterable, List, Mapping, Sequence
 
 _ADAPTER = "latent.v1.Adapter"
+_IP_ADAPTER = "latent.v1.IpAdapter"
 _FIELDS = {_ADAPTER: ("name", "weight", "text_encoder_weight"),
            "latent.v1.Control": ("name", "image", "scale", "start", "end"),
-           "latent.v1.IpAdapter": ("name", "image", "scale")}
+           _IP_ADAPTER: ("name", "image", "scale")}
 _FORMS = {_ADAPTER: '"NAME[:WEIGHT[:TEXT_ENCODER_WEIGHT]]", a tuple',
           "latent.v1.Control": "(NAME, IMAGE[, SCALE[, START, END]])",
-          "latent.v1.IpAdapter": "(NAME, IMAGE[, SCALE])"}
+          _IP_ADAPTER: "(NAME, IMAGE[, SCALE])"}
 
 
 def is_named(message: str) -> bool:
@@ -31,7 +32,11 @@ def named_parts(message: str, value: Any) -> Dict[str, Any]:
                             [value] if isinstance(value, str) else list(value))
     if not 1 <= len(parts) <= len(fields):
         raise ValueError(f"must be {_FORMS[message]} or a mapping of these")
-    return dict(zip(fields, parts))
+    named = dict(zip(fields, parts))
+    images = named.get("image")
+    if message == _IP_ADAPTER and isinstance(images, (list, tuple)) and images:
+        named["image"], *named["more_images"] = images
+    return named
 
 
 def _split(text: str) -> List[Any]:
