@@ -1,6 +1,5 @@
 #include "core/pipeline/lanes/path_pool.h"
 
-#include "absl/algorithm/container.h"
 #include "core/base/errors/status_macros.h"
 
 namespace latentd::pipeline {
@@ -58,12 +57,6 @@ absl::StatusOr<std::optional<PathSlot>> PathPool::Take(std::shared_ptr<const Ada
 void PathPool::Free(int64_t slot) {
   absl::MutexLock lock(&mutex_);
   --entries_[slot].users;
-}
-
-int PathPool::used() const {
-  absl::MutexLock lock(&mutex_);
-  return static_cast<int>(
-      absl::c_count_if(entries_, [](const Entry& entry) { return entry.users > 0; }));
 }
 
 }  // namespace latentd::pipeline

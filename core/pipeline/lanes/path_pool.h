@@ -56,9 +56,6 @@ class PathPool : public std::enable_shared_from_this<PathPool> {
   absl::StatusOr<std::optional<PathSlot>> Take(std::shared_ptr<const AdapterPaths> paths,
                                                device::Stream& stream) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Slots that are used, for reports.
-  int used() const ABSL_LOCKS_EXCLUDED(mutex_);
-
  private:
   struct Entry {
     std::string key;  // key of its matrices; empty: it has none
