@@ -17,7 +17,7 @@ inline constexpr Label kBucket{"bucket", kOther, Declared::kBuckets};
 inline constexpr Label kConfiguredBucket{"bucket", "", Declared::kBuckets};
 inline constexpr Label kMethod{"method",
                                "Generate,GenerateStream,GenerateVideo,Encode,openai.generations,"
-                               "openai.edits,openai.variations,"
+                               "openai.edits,openai.variations,openai.videos,"
                                "sdapi.txt2img,sdapi.img2img,hf"};
 inline constexpr Label kMemoryKind{"kind", "weights,arena,state,executables"};
 inline constexpr Label kHeldKind{

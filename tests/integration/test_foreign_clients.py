@@ -186,7 +186,10 @@ class ForeignVideosTest(test_video.VideoTestCase):
         cls.addClassCleanup(cls.api.close)
 
     def create(self, **fields):
-        return self.client.videos.create(prompt="", input_reference=("photo.png", test_video.image(), "image/png"), size="64x64",
+        return self.create_of(test_video.image(), **fields)
+
+    def create_of(self, picture, **fields):
+        return self.client.videos.create(prompt="", input_reference=("photo.png", picture, "image/png"), size="64x64",
                                          extra_body={**self.SMALL, **fields})
 
     def test_it_draws_what_grpc_does(self):
@@ -222,11 +225,14 @@ class ForeignVideosTest(test_video.VideoTestCase):
                 self.create(**fields)
             named = [violation["field"] for violation in caught.exception.body["latentd"]["violations"]]
             self.assertIn(bad, named)
-        for picture in (b"", b"no picture", test_video.image(1, 1), test_video.image()[:60]):
-            with self.subTest(picture[:10]), self.assertRaises(openai.BadRequestError) as caught:
-                self.client.videos.create(prompt="", input_reference=("photo.png", picture, "image/png"), size="64x64",
-                                          extra_body=self.SMALL)
-            self.assertEqual(caught.exception.param, "input_reference")
+        for picture in (b"", b"no picture", test_video.image(1, 1)):
+            with self.subTest(picture[:10]):
+                with self.assertRaises(openai.BadRequestError) as caught:
+                    self.create_of(picture)
+                self.assertEqual(caught.exception.param, "input_reference")
+        video = self.client.videos.poll(self.create_of(test_video.image()[:60]).id, poll_interval_ms=20)  # found when it is decoded
+        self.assertEqual((video.status, video.error.code), ("failed", "invalid_argument"))
+        self.assertIn("image", video.error.message)
         with self.assertRaises(openai.BadRequestError) as caught:
             self.client.videos.create(prompt="", size="64x64", extra_body=self.SMALL)
         self.assertEqual(caught.exception.param, "image")

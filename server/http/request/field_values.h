@@ -1,5 +1,5 @@
-// Fields of a request by their names in the proto, from JSON: found in its descriptor, so that a new
-// field needs nothing here.
+// Fields of a request by their names in the proto, from JSON: found in its descriptor, so that a
+// new field needs nothing here.
 //
 // Thread-safe: free functions without state.
 #pragma once

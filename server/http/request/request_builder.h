@@ -1,4 +1,5 @@
-// A GenerateRequest that is put together of what a client of HTTP sent, and of the server's defaults.
+// A GenerateRequest that is put together of what a client of HTTP sent, and of the server's
+// defaults.
 #pragma once
 
 #include "latent/v1/image_generation.pb.h"

@@ -53,6 +53,9 @@ TEST(OriginTest, PagesOfOthersMayNot) {
   for (const char* origin : {"http://evil.example", "http://a.example", "http://a.example:80801",
                              "https://a.example:8080.evil.example", "null", "http://"}) {
     EXPECT_TRUE(absl::IsPermissionDenied(CheckPost({host, {"Origin", origin}}))) << origin;
+    EXPECT_TRUE(absl::IsPermissionDenied(
+        CheckOrigin({.method = "DELETE", .headers = {host, {"Origin", origin}}}, false)))
+        << origin;
   }
   EXPECT_TRUE(absl::IsPermissionDenied(CheckPost({host, {"Sec-Fetch-Site", "cross-site"}})));
   EXPECT_TRUE(absl::IsPermissionDenied(

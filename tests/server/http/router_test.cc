@@ -26,6 +26,8 @@ class RouterTest : public ::testing::Test {
 
   const Router router_{{{.method = "GET", .path = "/a"},
                         {.method = "POST", .path = "/a"},
+                        {.method = "GET", .path = "/c/*/d"},
+                        {.method = "GET", .path = "/c/*"},
                         {.method = "GET", .path = "/a/*"},
                         {.method = "POST", .path = "/b"}}};
 };
@@ -37,6 +39,11 @@ TEST_F(RouterTest, APathGoesByItsMethod) {
   EXPECT_EQ(Find("GET", "/a/b/c"), "GET /a/*");
   EXPECT_EQ(Find("GET", "/a/"), "GET /a");
   EXPECT_EQ(Find("POST", "/b/"), "POST /b");
+  EXPECT_EQ(Find("GET", "/c/x/d"), "GET /c/*/d");
+  EXPECT_EQ(Find("GET", "/c/x/d/"), "GET /c/*/d");
+  EXPECT_EQ(Find("GET", "/c/x/e"), "GET /c/*");
+  EXPECT_EQ(Find("GET", "/c/d"), "GET /c/*");
+  EXPECT_EQ(Find("GET", "/c//d"), "GET /c/*");
 }
 
 TEST_F(RouterTest, OthersAreNotThere) {
