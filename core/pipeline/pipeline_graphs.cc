@@ -21,7 +21,7 @@ namespace {
 
 using IfUnknown = ModelGraphs::IfUnknown;
 
-// Those of the networks with that id; null: they were not brought.
+// Graphs of the network with that id; null: they were not brought.
 template <typename Planned>
 Nets::Graphs NetOf(const std::vector<Planned>& planned, const std::vector<Nets::Graphs>& brought,
                    uint64_t id) {

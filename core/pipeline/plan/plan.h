@@ -135,7 +135,7 @@ struct Plan {
   // Ranks of the low-rank paths that rows of the first stage have for that set; 0: none.
   int ranks = 0;
   std::vector<PlannedControl> controls;  // in the spec's order
-  // Those that have an effect, by their tokens, the fewest first, as steps read them.
+  // IP-Adapters that have an effect, by their tokens, the fewest first, as steps read them.
   std::vector<PlannedImagePrompt> image_prompts;
   std::vector<PlannedStage> stages;  // an ensemble has two
   std::vector<PlannedUnit> units;    // in order; previews come beside them

@@ -30,7 +30,7 @@ inline constexpr int kMaxMaskPadding = 8192;    // an image's largest side
 inline constexpr double kMaxControlScale = 10;  // or below 0
 inline constexpr size_t kMaxIpAdapters = 4;
 inline constexpr size_t kMaxImagesOfIpAdapter = 16;
-inline constexpr int kMaxImageTokensOfRequest = 256;  // of all its IP-Adapters together
+inline constexpr int kMaxImageTokensOfRequest = 256;  // sum over its IP-Adapters
 inline constexpr double kMaxIpAdapterScale = 10;      // or below 0
 
 }  // namespace latentd::pipeline

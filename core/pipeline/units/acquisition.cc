@@ -102,7 +102,7 @@ absl::Status AcquireImagePrompt(const PlannedGraph& graph, NetGraphs& graphs,
   return absl::OkStatus();
 }
 
-// Those of the image prompt with that id; null: it is none's.
+// Graphs of the image prompt with that id; null: it is none's.
 NetGraphs* ImagePromptGraphsOf(uint64_t net, const Request& request) {
   for (size_t i = 0; net != 0 && i < request.image_prompts.size(); ++i) {
     if (request.plan->image_prompts[i].id == net) return request.image_prompts[i].graphs.get();

@@ -81,7 +81,7 @@ absl::StatusOr<std::vector<Buffer>> PixelsOf(Request& request, size_t index, int
   return pixels;
 }
 
-// What the encoder says of images, one behind the other.
+// Results of the encoder for images, one behind the other.
 absl::StatusOr<Buffer> EncodeImages(const RequestImagePrompt& prompt,
                                     const std::vector<Buffer>& pixels, device::Stream& stream,
                                     PendingWork& work) {
