@@ -113,9 +113,12 @@ class ConnectionMemoryTest : public ::testing::Test {
   generation::ActiveCalls calls_;
   generation::KeptStreams kept_{engine_, clock_};
   RunningCalls running_;
+  VideoJobs videos_{clock_};
   Service service_{.environment = {engine_, clock_, calls_, kept_},
                    .metrics = HttpMetrics(engine_.metrics()),
-                   .router = Router(MakeRoutes(engine_, health_, running_, {.version = "test"})),
+                   .router = Router(MakeRoutes(
+                       engine_, health_, running_,
+                       VideoPaths({engine_, clock_, calls_, kept_}, videos_), {.version = "test"})),
                    .running = running_,
                    .max_request_bytes = 1 << 20,
                    .bodies = BodyBudget(8 << 20)};
