@@ -106,7 +106,9 @@ std::shared_ptr<const void> PictureEncoder::CountOverlay(const image::Overlay* o
     absl::MutexLock lock(&mutex_);
     absl::erase_if(overlays_, [](const auto& known) { return known.second.expired(); });
     const auto known = overlays_.find(overlay);
-    if (known != overlays_.end()) return known->second.lock();
+    if (known != overlays_.end()) {
+      if (std::shared_ptr<const void> counted = known->second.lock()) return counted;
+    }
   }
   std::shared_ptr<const void> counted =
       bytes_->Count(PictureBytes::Kind::kResult, overlay->bytes());
