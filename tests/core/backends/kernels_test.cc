@@ -168,5 +168,17 @@ TEST_P(Kernels, LayerNormAndRowStdOfManySizes) {
   }
 }
 
+TEST_P(Kernels, RowStdOfARowWithWhatIsNotFiniteIsNan) {
+  constexpr int64_t kSize = 1500;
+  for (const float bad : {NAN, INFINITY, -INFINITY}) {
+    for (int64_t at : {0, 700, 1499}) {
+      std::vector<float> x = Random(2 * kSize, -1, 1), stds(2);
+      x[at] = bad;
+      kernels_->row_std(x.data(), stds.data(), 2, kSize);
+      EXPECT_TRUE(std::isnan(stds[0]) && std::isfinite(stds[1])) << bad << " " << at;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace latentd::backends::cpu

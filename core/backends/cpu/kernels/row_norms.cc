@@ -40,7 +40,8 @@ void SoftmaxRow(const float* __restrict x, float* __restrict y, int64_t size) {
   for (int64_t i = 0; i < size; ++i) y[i] *= inverse;
 }
 
-// Sums of x - pivot and its square, over chunks in float and over those in double.
+// Sums of x - pivot and its square, over chunks in float and over those in double. NaN of a row
+// with one.
 float StdOfRow(const float* x, int64_t size) {
   const float pivot = x[0];
   double first = 0, second = 0;
@@ -58,7 +59,7 @@ float StdOfRow(const float* x, int64_t size) {
   }
   const double squares = second - first * first / static_cast<double>(size);
   return static_cast<float>(
-      __builtin_sqrt((squares > 0 ? squares : 0) / static_cast<double>(size - 1)));
+      __builtin_sqrt((squares < 0 ? 0 : squares) / static_cast<double>(size - 1)));
 }
 
 // True if all are finite; by several threads, since one would read whole rows for too long.
