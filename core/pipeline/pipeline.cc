@@ -352,8 +352,7 @@ void Pipeline::PlanGraphs(Plan& plan) const {
     needs.takes_vectors.push_back(stage.takes_vectors());
     needs.blends.push_back(stage.blends() > 0);
   }
-  const bool may_stop = plan.spec.guidance_stop == GuidanceStop::kAuto;
-  if (plan.guided() && (may_stop || plan.row_counts().contains(1))) needs.rows.push_back(1);
+  if (plan.may_end_guidance()) needs.rows.push_back(1);
   plan.graphs = GraphsFor(needs);
   if (!needs.steps) return;
   AddControlGraphs(shape, needs.rows, plan);

@@ -160,8 +160,10 @@ int64_t ControlBytes(const Plan& plan) {
   }
   // The first residual has the hint's shape. Each net keeps a hint, and what it reads of prompts.
   const auto nets = static_cast<int64_t>(plan.controls.size());
-  return plan.rows * residuals + largest +
-         nets * (plan.rows + 1) * (largest + plan.chunks() * model.graphs().request_bytes());
+  // The lane keeps the program of the guided rows beside that of one.
+  const int rows = plan.rows + (plan.may_end_guidance() ? 1 : 0);
+  return rows * residuals + largest +
+         nets * (rows + 1) * (largest + plan.chunks() * model.graphs().request_bytes());
 }
 
 }  // namespace latentd::pipeline

@@ -45,7 +45,7 @@ std::vector<PlannedGraph> GraphsOfControl(ModelId model, uint64_t control, const
 void AddControlGraphs(const StepShape& shape, const std::vector<int>& rows, Plan& plan);
 
 // Bytes that they hold beside weights, executables and arena: hints, what they read of prompts, and
-// residuals of one image's rows.
+// residuals of one image's rows, those of evaluations without guidance beside the guided ones'.
 int64_t ControlBytes(const Plan& plan);
 
 }  // namespace latentd::pipeline

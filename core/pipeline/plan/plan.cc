@@ -104,6 +104,10 @@ std::set<int> Plan::row_counts() const {
   return counts;
 }
 
+bool Plan::may_end_guidance() const {
+  return guided() && (spec.guidance_stop == GuidanceStop::kAuto || row_counts().contains(1));
+}
+
 size_t Plan::first_evaluation(size_t stage) const {
   size_t number = 0;
   for (size_t i = 0; i < stage; ++i) number += stages[i].rows.size();

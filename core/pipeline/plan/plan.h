@@ -101,6 +101,8 @@ struct Plan {
   bool guided() const { return rows > 1; }
   // Numbers of rows that evaluations have.
   std::set<int> row_counts() const;
+  // True if evaluations of one row come beside guided ones, or may.
+  bool may_end_guidance() const;
   // Number of a stage's first evaluation, of all stages'; of the one behind the last: of all.
   size_t first_evaluation(size_t stage) const;
   int total_steps() const;  // steps as users count them, of all stages

@@ -1,4 +1,6 @@
 // Pictures that follow ControlNets: what the nets add and when, alone and beside others.
+#include "core/pipeline/plan/controls.h"
+
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -230,6 +232,34 @@ TEST_F(ControlsTest, LeaveTheLaneWithTheirPictures) {
   EXPECT_LT(nets.bytes(), with_both);
   while (first->next == UnitKind::kStep) Step({first.get()});
   EXPECT_LT(Distance(ValuesOf(first->latents), rig_->Latents(stays)), kSame);
+}
+
+// What a lane keeps for the row without guidance it keeps beside what it has for the others.
+TEST_F(ControlsTest, NeedMemoryForTheStepsWithoutGuidanceToo) {
+  const auto bytes = [](const Controlled& asked) {
+    const auto with = rig_->Resolve(asked.With("edges")).value();
+    return with->state_bytes - rig_->Resolve(asked).value()->state_bytes;
+  };
+  Controlled one = Spec(), stops = Spec(), partly = Spec(), throughout = Spec();
+  one.guidance_scale = 1;
+  stops.guidance_stop = GuidanceStop::kAuto;
+  partly.guidance_interval = GuidanceInterval{0, 0.5};
+  throughout.guidance_interval = GuidanceInterval{0, 1};
+  const int64_t guided = bytes(Spec()), of_row = guided - bytes(one);
+  EXPECT_GT(of_row, 0);
+  EXPECT_EQ(bytes(stops), guided + of_row);
+  EXPECT_EQ(bytes(partly), guided + of_row);
+  EXPECT_EQ(bytes(throughout), guided);
+}
+
+TEST_F(ControlsTest, HoldNoMoreThanIsCounted) {
+  Controlled partly = Spec().With("edges");
+  partly.num_inference_steps = 4;
+  partly.guidance_interval = GuidanceInterval{0, 0.5};
+  const auto picture = Begin(partly);
+  for (int step = 0; step < 3; ++step) Step({picture.get()});
+  ASSERT_EQ(picture->next_rows(), 1);
+  EXPECT_LE(picture->place->lane()->controls().bytes(), ControlBytes(picture->plan()));
 }
 
 TEST_F(ControlsTest, AreRefusedByField) {
