@@ -3,7 +3,8 @@
 // image that is predicted there. Once that is little in some evaluations one after the other, later
 // ones have one row. "Adaptive Guidance" (arXiv 2312.12487) asks for the cosine of both outputs
 // alone, which loses more the greater guidance_scale is, and the earlier it is reached; in latents,
-// whose deviation is about 1, one number is for all models, scales and noise schedulers.
+// whose deviation is about 1, one number is for all models, scales and noise schedulers (Playground
+// v2.5's deviate by 0.5, so that it is half as strict there).
 //
 // An evaluation decides about the one after the next: that may have been enqueued by the time that
 // this is completed, or not, and makes no difference.

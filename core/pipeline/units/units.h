@@ -37,7 +37,7 @@ struct UnitPart {
   // contrast of the network's outputs in it, f32 [1] for the host; else without memory.
   size_t evaluation = 0;
   device::Buffer contrast;
-  double contrast_weight = 0;   // so much of it guidance changes in the image that is predicted
+  double contrast_weight = 0;   // so much of it guidance changes, before guidance_rescale, there
   int skipped_rows = 0;         // rows that an evaluation has less because guidance has stopped
   bool stops_guidance = false;  // the picture takes fewer rows from now on than it was to
   // Output of a decode, u8 [1, H, W, 3].
