@@ -19,9 +19,9 @@
 //   residual.0, residual.1, ... [R, ...]
 //                             of a controlled step alone: what control networks add
 //                             (control_graph.h)
-//   image_prompt [R, m]
-//                             of a step with images as prompts alone: what attention reads of
-//                             them beside the text (image_prompt_graph.h)
+//   image_prompt, image_prompt_2, ... [R, m]
+//                             of a step with images as prompts alone, one for each adapter: what
+//                             attention reads beside the text (image_prompt_graph.h)
 //   request rate: what the family's network reads besides (core/families/family/family.h)
 // Steps with low-rank paths have their inputs too, which ModelGraphs adds.
 // Outputs: state and step, which update the inputs of that name; finite u8 [R]: 1 where all of a
