@@ -296,7 +296,9 @@ absl::Status Pipeline::ResolveStages(const Inputs& inputs, Plan& plan) const {
     ASSIGN_OR_RETURN(const size_t evaluations, UncutEvaluations(plan.stages.front(), spec));
     plan.controls = PlanControls(spec, evaluations, plan.stages.front());
   }
-  if (violations.empty() && !spec.output_embeds) plan.image_prompts = PlanImagePrompts(spec);
+  if (violations.empty() && !spec.output_embeds) {
+    plan.image_prompts = PlanImagePrompts(spec, inputs);
+  }
   AddViolationsOf(PlanPrompts(spec, inputs, catalogue, plan.stages, plan.warnings), violations);
   AddViolationsOf(CheckLatents(inputs, plan), violations);
   return violations.empty() ? absl::OkStatus() : InvalidFields(violations);

@@ -1,6 +1,7 @@
 #include "core/pipeline/plan/image_prompts.h"
 
 #include <algorithm>
+#include <tuple>
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
@@ -122,7 +123,7 @@ std::string ImagePromptField(size_t adapter, size_t image) {
   return image == 0 ? own + "image" : absl::StrCat(own, "more_images[", image - 1, "]");
 }
 
-std::vector<PlannedImagePrompt> PlanImagePrompts(const PictureSpec& spec) {
+std::vector<PlannedImagePrompt> PlanImagePrompts(const PictureSpec& spec, const Inputs& inputs) {
   std::vector<PlannedImagePrompt> planned;
   for (size_t i = 0; i < spec.ip_adapters.size(); ++i) {
     const ImagePrompt& prompt = spec.ip_adapters[i];
@@ -132,7 +133,11 @@ std::vector<PlannedImagePrompt> PlanImagePrompts(const PictureSpec& spec) {
                        .images = prompt.images,
                        .tokens = prompt.tokens});
   }
-  absl::c_stable_sort(planned, [](const auto& a, const auto& b) { return a.tokens < b.tokens; });
+  absl::c_stable_sort(planned, [&](const PlannedImagePrompt& a, const PlannedImagePrompt& b) {
+    const ImagePrompt &of_a = spec.ip_adapters[a.index], &of_b = spec.ip_adapters[b.index];
+    return std::tie(a.tokens, of_a.name, *of_a.scale, inputs.ip_adapter_images[a.index]) <
+           std::tie(b.tokens, of_b.name, *of_b.scale, inputs.ip_adapter_images[b.index]);
+  });
   return planned;
 }
 

@@ -30,8 +30,8 @@ absl::Status ResolveImagePrompts(adapters::Catalogue* catalogue, const LoadedMod
 std::string ImagePromptField(size_t adapter, size_t image);
 
 // The spec's IP-Adapters, as Plan::image_prompts has them, without those whose scale is 0: the
-// images are those without these.
-std::vector<PlannedImagePrompt> PlanImagePrompts(const PictureSpec& spec);
+// images are those without these. REQUIRES: ResolveImagePrompts is OK of both.
+std::vector<PlannedImagePrompt> PlanImagePrompts(const PictureSpec& spec, const Inputs& inputs);
 
 // The IP-Adapters of the folder that the model can draw with, as prompts without anything else.
 std::vector<ImagePrompt> ImagePromptsFor(const adapters::Catalogue& catalogue,

@@ -137,7 +137,8 @@ struct Plan {
   // Ranks of the low-rank paths that rows of the first stage have for that set; 0: none.
   int ranks = 0;
   std::vector<PlannedControl> controls;  // in the spec's order
-  // IP-Adapters that have an effect, by their tokens, the fewest first, as steps read them.
+  // IP-Adapters that have an effect, by their tokens, the fewest first, as steps read them; those
+  // of as many by what they are, whatever their order in the spec.
   std::vector<PlannedImagePrompt> image_prompts;
   std::vector<PlannedStage> stages;  // an ensemble has two
   std::vector<PlannedUnit> units;    // in order; previews come beside them

@@ -201,6 +201,17 @@ TEST_F(ImagePromptsTest, OfSeveralAdaptersAddUp) {
   EXPECT_EQ(rig_->Latents(WithImage().Of("plus", 0).Of("faces", 0.9)), whole);
 }
 
+// Adapters of as many tokens are told apart by name, scale and image: sums depend on the order.
+TEST_F(ImagePromptsTest, HaveNoOrderAmongAdapters) {
+  const auto both = [&](const std::string& a, double a_scale, int a_turn, const std::string& b,
+                        double b_scale, int b_turn) {
+    return rig_->Latents(WithImage().Of(a, a_scale, a_turn).Of(b, b_scale, b_turn));
+  };
+  EXPECT_EQ(both("faces", 0.9, 2, "styles", 0.4, 2), both("styles", 0.4, 2, "faces", 0.9, 2));
+  EXPECT_EQ(both("faces", 0.9, 2, "faces", 0.3, 2), both("faces", 0.3, 2, "faces", 0.9, 2));
+  EXPECT_EQ(both("faces", 0.7, 2, "faces", 0.7, 7), both("faces", 0.7, 7, "faces", 0.7, 2));
+}
+
 TEST_F(ImagePromptsTest, OfSeveralAdaptersGivePicturesWhatTheyGetAlone) {
   KeepSteps(8, {4, 8});
   WithImage unguided = WithImage(7).Of("styles", 0.8).Of("faces", -0.4).And(5);
