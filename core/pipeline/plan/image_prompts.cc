@@ -65,7 +65,7 @@ absl::Status CountTokens(const Inputs& inputs, std::vector<ImagePrompt>& prompts
   for (size_t i = 0; i < prompts.size(); ++i) {
     prompts[i].images = static_cast<int>(inputs.ip_adapter_images[i].size());
     prompts[i].tokens *= prompts[i].images;
-    all += prompts[i].tokens;
+    if (*prompts[i].scale != 0) all += prompts[i].tokens;
   }
   if (all <= kMaxImageTokensOfRequest) return absl::OkStatus();
   return InvalidFields(

@@ -261,6 +261,10 @@ TEST_F(ImagePromptsTest, AreRefusedByField) {
   for (int i = 1; i < 11; ++i) too_many = too_many.And(i);
   EXPECT_THAT(Refusal(too_many),
               HasSubstr("ip_adapters: their images become 262 tokens together, and at most 256"));
+  too_many.ip_adapters.front().scale = 0;  // 4 less are read
+  EXPECT_THAT(Refusal(too_many), HasSubstr("become 258 tokens together"));
+  too_many.ip_adapters.back().scale = 0;
+  EXPECT_OK(rig_->Resolve(too_many));
   WithImage broken = WithImage().Of("faces").And(2);
   broken.inputs.ip_adapter_images[0][1] = "no picture";
   EXPECT_THAT(Refusal(broken), HasSubstr("ip_adapters[0].more_images[0]: "));
