@@ -20,6 +20,8 @@ namespace {
 constexpr size_t kMostModelsListed = 5;
 // CLIP's processor enlarges the shorter side to the encoder's, and an image's sides are bounded.
 constexpr int64_t kMostImageRatio = 20;
+// Sum over the images that are read: one unit decodes and resizes them all.
+constexpr int64_t kMostPixelsOfRequest = 2 * int64_t{image::kMaxPixels};
 
 // Reason for which the model cannot draw with that adapter so; empty: it can.
 std::string WhyNoImagePrompt(const LoadedModel& model, const AdapterFacts& facts) {
@@ -73,6 +75,22 @@ absl::Status CountTokens(const Inputs& inputs, std::vector<ImagePrompt>& prompts
                                     kMaxImageTokensOfRequest, " are read")}});
 }
 
+// REQUIRES: as CountTokens.
+absl::Status CheckPixels(const Inputs& inputs, const std::vector<ImagePrompt>& prompts) {
+  int64_t pixels = 0;
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    if (*prompts[i].scale == 0) continue;
+    for (const std::string& image : inputs.ip_adapter_images[i]) {
+      ASSIGN_OR_RETURN(const image::Dimensions size, image::ReadDimensions(image));
+      pixels += int64_t{size.width} * size.height;
+    }
+  }
+  if (pixels <= kMostPixelsOfRequest) return absl::OkStatus();
+  return InvalidFields({{"ip_adapters", absl::StrCat("their images have ", pixels,
+                                                     " pixels together, and at most ",
+                                                     kMostPixelsOfRequest, " are read")}});
+}
+
 absl::Status ResolveImagePrompt(adapters::Catalogue* catalogue, const LoadedModel& model,
                                 const std::string& field, ImagePrompt& prompt,
                                 std::vector<std::string>& warnings) {
@@ -115,7 +133,8 @@ absl::Status ResolveImagePrompts(adapters::Catalogue* catalogue, const LoadedMod
     warnings.emplace_back("ip_adapters have no effect on the refiner: they are for the base alone");
   }
   RETURN_IF_ERROR(refusals.Join());
-  return CountTokens(inputs, spec.ip_adapters);
+  RETURN_IF_ERROR(CountTokens(inputs, spec.ip_adapters));
+  return CheckPixels(inputs, spec.ip_adapters);
 }
 
 std::string ImagePromptField(size_t adapter, size_t image) {

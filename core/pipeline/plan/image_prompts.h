@@ -20,7 +20,7 @@ namespace latentd::pipeline {
 // Gives each of the spec's IP-Adapters what it has by default, and the file that the request means,
 // and adds sentences to `warnings`. `catalogue` may be null: there are none. INVALID_ARGUMENT with
 // a field for each that there is not, that is no IP-Adapter, is for another model, or has no image
-// that can be read, and one for more tokens than can be read; FAILED_PRECONDITION as
+// that can be read, and one for more tokens or pixels than can be read; FAILED_PRECONDITION as
 // Catalogue::Find's.
 absl::Status ResolveImagePrompts(adapters::Catalogue* catalogue, const LoadedModel& model,
                                  const Inputs& inputs, PictureSpec& spec,

@@ -14,6 +14,7 @@
 #include "core/backends/cpu/cpu_backend.h"
 #include "core/base/errors/error_details.h"
 #include "core/image/encode.h"
+#include "core/image/png/png_write.h"
 #include "tests/core/pipeline/ip_adapter_folder.h"
 #include "tests/core/pipeline/rig.h"
 
@@ -278,6 +279,25 @@ TEST_F(ImagePromptsTest, AreRefusedByField) {
   as_control.inputs.control_images = {Colours(8, 8, 1)};
   EXPECT_THAT(Refusal(as_control),
               HasSubstr("controls[0].name: faces is no ControlNet but of the kind IP-Adapter"));
+}
+
+// Pixels of images are counted before any is decoded: these have none behind their headers.
+TEST_F(ImagePromptsTest, HaveSoManyPixelsOfARequest) {
+  const auto picture = [](int side) {
+    std::string png(image::kPngSignature);
+    image::AppendPngHeader(side, side, png);
+    image::AppendPngChunk("IDAT", absl::string_view("none"), png);
+    image::AppendPngChunk("IEND", absl::string_view(), png);
+    return png;
+  };
+  WithImage large = WithImage().Of("faces").Of("styles");
+  large.inputs.ip_adapter_images = {{picture(4096)}, {picture(4096)}};
+  EXPECT_OK(rig_->Resolve(large));
+  large.inputs.ip_adapter_images.back().push_back(picture(8));
+  EXPECT_THAT(Refusal(large), HasSubstr("ip_adapters: their images have 33554496 pixels together, "
+                                        "and at most 33554432 are read"));
+  large.ip_adapters.front().scale = 0;
+  EXPECT_OK(rig_->Resolve(large));
 }
 
 TEST(IpAdapterFiles, AreServedOrSayWhyNot) {
