@@ -104,8 +104,11 @@ std::string DigestOf(const LoraFile& file) {
   return DigestOfParts(file.adapter_config, parts);
 }
 
-std::string DigestWith(const std::string& own, const weights::TensorMap& encoder) {
-  return DigestOfParts(own, PartsOf(encoder));
+std::string DigestWith(const std::string& own, const weights::TensorMap& encoder,
+                       const std::string& config) {
+  Parts parts = PartsOf(encoder);
+  parts["config"] = config;
+  return DigestOfParts(own, parts);
 }
 
 int64_t BytesOf(const LoraFile& file) {

@@ -28,8 +28,10 @@ void AddSaid(const std::string& text, pipeline::AdapterFacts& facts);
 // Reads what has no digest yet.
 std::string DigestOf(const LoraFile& file);
 
-// The same of the tensors of an IP-Adapter's image encoder with that digest of its own.
-std::string DigestWith(const std::string& own, const weights::TensorMap& encoder);
+// The same of the tensors and the configuration of an IP-Adapter's image encoder with that digest
+// of its own.
+std::string DigestWith(const std::string& own, const weights::TensorMap& encoder,
+                       const std::string& config);
 
 // Bytes of its tensors.
 int64_t BytesOf(const LoraFile& file);

@@ -137,7 +137,7 @@ void Catalogue::ReadDigests(int64_t most_bytes) {
       for (const auto& [name, tensor] : (*adapter)->encoder_tensors) {
         most_bytes -= static_cast<int64_t>(tensor.data.bytes());
       }
-      digest = DigestWith(digest, (*adapter)->encoder_tensors);
+      digest = DigestWith(digest, (*adapter)->encoder_tensors, (*adapter)->encoder_config);
     }
     const absl::StatusOr<std::string> now = StampOf(facts);
     if (!now.ok() || *now != facts.stamp) continue;

@@ -125,6 +125,7 @@ absl::Status SetEncoder(absl::Span<const ImageEncoderFile> encoders, IpAdapter& 
     if (config.ok()) {
       adapter.encoder = *config;
       adapter.encoder_tensors = file.tensors;
+      adapter.encoder_config = file.config;
       return absl::OkStatus();
     }
     absl::StrAppend(&others, "; ", config.status().message());

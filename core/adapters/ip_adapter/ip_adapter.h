@@ -50,6 +50,7 @@ struct IpAdapter {
   weights::TensorMap tensors;  // by the names of core/networks/ip_adapter.h
   networks::ClipVisionConfig encoder;
   weights::TensorMap encoder_tensors;
+  std::string encoder_config;  // text that `encoder` was read from
 
   // "base" or "plus".
   absl::string_view variant() const;

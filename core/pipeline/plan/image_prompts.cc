@@ -86,9 +86,9 @@ absl::Status CheckPixels(const Inputs& inputs, const std::vector<ImagePrompt>& p
     }
   }
   if (pixels <= kMostPixelsOfRequest) return absl::OkStatus();
-  return InvalidFields({{"ip_adapters", absl::StrCat("their images have ", pixels,
-                                                     " pixels together, and at most ",
-                                                     kMostPixelsOfRequest, " are read")}});
+  return InvalidFields(
+      {{"ip_adapters", absl::StrCat("their images have ", pixels, " pixels together, and at most ",
+                                    kMostPixelsOfRequest, " are read")}});
 }
 
 absl::Status ResolveImagePrompt(adapters::Catalogue* catalogue, const LoadedModel& model,

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_replace.h"
 #include "core/adapters/catalogue/adapter_folder.h"
 #include "core/adapters/catalogue/catalogue.h"
 #include "core/backends/cpu/cpu_backend.h"
@@ -366,6 +367,15 @@ TEST(IpAdapterFiles, AreEditedWhenTheirEncoderIs) {
               StatusIs(absl::StatusCode::kFailedPrecondition, HasSubstr("was edited")));
   const AdapterFacts second = look();
   EXPECT_NE(second.digest, first.digest);
+  // Its tensors are as they were, and read in another way.
+  testing::WriteFile(
+      folder.path() + "/image_encoder/config.json",
+      absl::StrReplaceAll(IpAdapterFolder::kEncoderConfig,
+                          {{"\"hidden_size\"", "\"hidden_act\": \"gelu\", \"hidden_size\""}}));
+  const AdapterFacts in_another_way = look();
+  EXPECT_NE(in_another_way.stamp, second.stamp);
+  EXPECT_NE(in_another_way.digest, second.digest);
+  EXPECT_FALSE(in_another_way.digest.empty());
   // A nearer one counts before it, whatever is in the other's.
   folder.AddEncoder("nets/image_encoder", /*seed=*/9);
   const AdapterFacts third = look();
