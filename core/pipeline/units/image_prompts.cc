@@ -81,7 +81,8 @@ absl::StatusOr<std::vector<Buffer>> PixelsOf(Request& request, size_t index, int
   return pixels;
 }
 
-// Results of the encoder for images, one behind the other.
+// Results of the encoder for images, one behind the other, in the first rows of what the prompt
+// reads.
 absl::StatusOr<Buffer> EncodeImages(const RequestImagePrompt& prompt,
                                     const std::vector<Buffer>& pixels, device::Stream& stream,
                                     PendingWork& work) {
@@ -105,9 +106,12 @@ absl::StatusOr<Buffer> NegativeImages(const RequestImagePrompt& prompt,
                                       PendingWork& work) {
   const backends::Port& port = PortOf(*prompt.prompt, "image");
   if (port.shape.rank() == 2) return Buffer::Allocate(port.dtype, port.shape);
-  const std::vector<Buffer> black(pixels.size(),
-                                  Buffer::Allocate(DType::kF32, pixels.front().shape()));
-  return EncodeImages(prompt, black, stream, work);
+  const std::vector<Buffer> black = {Buffer::Allocate(DType::kF32, pixels.front().shape())};
+  ASSIGN_OR_RETURN(const Buffer all, EncodeImages(prompt, black, stream, work));
+  for (int64_t row = 1; row < port.shape[0]; ++row) {
+    RETURN_IF_ERROR(prompt.encoder->device().Copy(all.Rows(0, 1), all.Rows(row, row + 1), stream));
+  }
+  return all;
 }
 
 // The same for every attention.
