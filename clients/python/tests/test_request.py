@@ -165,7 +165,11 @@ class FieldTest(unittest.TestCase):
         for value in ({"plus": ([b"cat", io.BytesIO(b"dog"), b"cow"], 0.6)}, [("plus", (b"cat", b"dog", b"cow"), 0.6)],
                       {"name": "plus", "image": b"cat", "more_images": [b"dog", b"cow"], "scale": 0.6}):
             self.assertEqual(list(make_request({"ip_adapters": value}).ip_adapters), [several])
-        with self.assertRaisesRegex(ValueError, r"^ip_adapters: .*\(NAME, IMAGE\[, SCALE\]\)"):
+        self.assertEqual(list(make_request({"ip_adapters": {"plus": [b"cat", io.BytesIO(b"dog")], "base": [b"cow"]}}).ip_adapters),
+                         [messages.IpAdapter(name="plus", image=b"cat", more_images=[b"dog"]), messages.IpAdapter(name="base", image=b"cow")])
+        self.assertEqual(list(make_request({"controls": {"canny": [b"map", 0.7]}}).controls),
+                         [messages.Control(name="canny", image=b"map", scale=0.7)])
+        with self.assertRaisesRegex(ValueError, r"^ip_adapters: .*\(NAME, IMAGE\[, SCALE\]\).*\{NAME: \[IMAGE, \.\.\.\]\}"):
             make_request({"ip_adapters": [("plus", b"cat", 1, 2)]})
 
     def test_parameters_make_the_request_that_they_come_from(self):

@@ -1,5 +1,5 @@
 """LoRAs, ControlNets and IP-Adapters of a request, in the ways that people write them: {"film": 0.8}, ("film", 0.8), "film:0.8"
-as `latent generate` has it; {"canny": image}, ("canny", image, 0.7); {"plus": ([image, other], 0.7)} of an IP-Adapter."""
+as `latent generate` has it; {"canny": image}, ("canny", image, 0.7); {"plus": [image, other]} and {"plus": ([image, other], 0.7)} of an IP-Adapter."""
 
 from typing import Any, Dict, Iterable, List, Mapping, Sequence
 
@@ -10,7 +10,7 @@ _FIELDS = {_ADAPTER: ("name", "weight", "text_encoder_weight"),
            _IP_ADAPTER: ("name", "image", "scale")}
 _FORMS = {_ADAPTER: '"NAME[:WEIGHT[:TEXT_ENCODER_WEIGHT]]", a tuple',
           "latent.v1.Control": "(NAME, IMAGE[, SCALE[, START, END]])",
-          _IP_ADAPTER: "(NAME, IMAGE[, SCALE])"}
+          _IP_ADAPTER: "(NAME, IMAGE[, SCALE]), (NAME, [IMAGE, ...][, SCALE]), {NAME: [IMAGE, ...]}"}
 
 
 def is_named(message: str) -> bool:
@@ -18,11 +18,12 @@ def is_named(message: str) -> bool:
     return message in _FIELDS
 
 
-def named_list(values: Any) -> Any:
+def named_list(message: str, values: Any) -> Any:
     """A mapping by names as a list of tuples; all else as it is, so a mapping of one message's fields too."""
     if not isinstance(values, Mapping) or isinstance(values.get("name"), str):
         return values
-    return [(name, *(rest if isinstance(rest, (list, tuple)) else (rest,))) for name, rest in values.items()]
+    parts = (tuple,) if message == _IP_ADAPTER else (list, tuple)  # a list of an IP-Adapter is its images
+    return [(name, *(rest if isinstance(rest, parts) else (rest,))) for name, rest in values.items()]
 
 
 def named_parts(message: str, value: Any) -> Dict[str, Any]:

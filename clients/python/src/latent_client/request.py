@@ -87,7 +87,7 @@ def _set_unnamed(message: Any, field: Any, value: Any, path: str) -> None:
             getattr(message, field.name)[key] = _scalar(field.message_type.fields_by_name["value"], entry)
     elif is_repeated(field):
         if field.message_type and named.is_named(field.message_type.full_name):
-            value = named.named_list(value)
+            value = named.named_list(field.message_type.full_name, value)
         _set_repeated(getattr(message, field.name), field, value, path)
     elif field.message_type:
         part = getattr(message, field.name)
