@@ -352,6 +352,7 @@ void Catalogue::ReadIpAdapter(const std::string& path, const LoraFile& file, Ent
     facts.models.push_back(model.name);
     facts.variant = std::string(adapter->variant());
     facts.image_tokens = static_cast<int>(adapter->config.tokens);
+    facts.image_bytes = adapter->image_bytes();
   }
   if (facts.models.empty()) facts.problem = ProblemOf(problems);
 }

@@ -140,6 +140,12 @@ absl::Status SetEncoder(absl::Span<const ImageEncoderFile> encoders, IpAdapter& 
 
 absl::string_view IpAdapter::variant() const { return ReadsPatches(config) ? "plus" : "base"; }
 
+int64_t IpAdapter::image_bytes() const {
+  const int64_t pixels = encoder.num_channels * encoder.image_size * encoder.image_size;
+  const int64_t rows = ReadsPatches(config) ? encoder.tokens() : 1;
+  return (pixels + rows * FeaturesOf(encoder, config)) * int64_t{sizeof(float)};
+}
+
 std::vector<std::string> ImageEncoderFolders(const std::string& path, const std::string& root) {
   std::vector<std::string> folders;
   const fs::path top(root);

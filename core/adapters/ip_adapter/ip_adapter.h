@@ -7,6 +7,7 @@
 // Thread-safe: free functions without state.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -54,6 +55,8 @@ struct IpAdapter {
 
   // "base" or "plus".
   absl::string_view variant() const;
+  // Bytes of an image as the encoder reads it, and of what it gives.
+  int64_t image_bytes() const;
 };
 
 // The adapter with the first of the encoders that fits it. INVALID_ARGUMENT, which begins with the

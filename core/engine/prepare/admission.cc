@@ -16,6 +16,7 @@
 #include "core/base/text/text.h"
 #include "core/device/device_fault.h"
 #include "core/engine/requests/picture_file.h"
+#include "core/pipeline/plan/image_prompts.h"
 #include "core/pipeline/plan/latents_file.h"
 #include "core/pipeline/plan/video_plan.h"
 #include "core/pipeline/units/embeds_file.h"
@@ -375,7 +376,8 @@ absl::Status Admission::CheckFitsAsAsked(const pipeline::Plan& plan, const Graph
   backends::MemoryNeeds together;
   MemoryTally tally;
   const bool draws = !plan.spec.output_embeds;
-  tally.AddState(draws ? models_.pipeline->StateBytes(size, label.rows, plan.chunks())
+  tally.AddState(draws ? models_.pipeline->StateBytes(size, label.rows, plan.chunks()) +
+                             label.rows * pipeline::ImagePromptRowBytes(plan)
                        : plan.state_bytes);
   for (const compiler::GraphHandle& graph : graphs) {
     if (!is_wanted()) return absl::CancelledError("the request was cancelled");

@@ -108,6 +108,7 @@ absl::Status ResolveImagePrompt(adapters::Catalogue* catalogue, const LoadedMode
   prompt.stamp = facts->stamp;
   prompt.digest = facts->digest;
   prompt.tokens = facts->image_tokens;
+  prompt.image_bytes = facts->image_bytes;
   prompt.scale = prompt.scale.value_or(1);
   for (const std::string& warning : facts->warnings) {
     warnings.push_back(absl::StrCat("IP-Adapter ", prompt.name, ": ", warning));
@@ -188,15 +189,24 @@ void AddImagePromptGraphs(Plan& plan) {
   }
 }
 
-// A row for each of an image's, and what the encoder says of two images, which is less.
-int64_t ImagePromptBytes(const Plan& plan) {
+int64_t ImagePromptRowBytes(const Plan& plan) {
+  if (plan.image_prompts.empty()) return 0;
   const LoadedModel& model = *plan.stages.front().model;
   int64_t bytes = 0;
   for (const RowPort& port : ImagePromptPorts(model.configs().unet, plan.image_tokens(),
                                               model.graphs().residual_dtype())) {
-    bytes += 2 * plan.rows * port.row_bytes();
+    bytes += port.row_bytes();
   }
   return bytes;
+}
+
+// The request's own rows, which lanes copy, and all that one unit enqueues for these.
+int64_t ImagePromptBytes(const Plan& plan) {
+  int64_t bytes = ImagePromptRowBytes(plan);
+  for (const PlannedImagePrompt& prompt : plan.image_prompts) {
+    bytes += prompt.images * plan.spec.ip_adapters[prompt.index].image_bytes;
+  }
+  return plan.rows * bytes;
 }
 
 }  // namespace latentd::pipeline

@@ -43,6 +43,9 @@ std::vector<PlannedGraph> GraphsOfIpAdapter(ModelId model, uint64_t net, int ima
 // Adds the graphs of the plan's to the plan.
 void AddImagePromptGraphs(Plan& plan);
 
+// Bytes of a lane's ports for the plan's image prompts, of one row.
+int64_t ImagePromptRowBytes(const Plan& plan);
+
 // Bytes that the plan's image prompts hold beside weights, executables, arena and lane.
 int64_t ImagePromptBytes(const Plan& plan);
 

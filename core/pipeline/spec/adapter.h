@@ -46,9 +46,11 @@ struct AdapterFacts {
   int path_rank = 0;
   int changes = 0;
   int vectors = 0;  // tokens that a textual inversion's word stands for
-  // An IP-Adapter's: "base" or "plus", and the tokens that an image becomes.
+  // An IP-Adapter's: "base" or "plus", the tokens that an image becomes, and the bytes that its
+  // encoder reads and gives of one.
   std::string variant;
   int image_tokens = 0;
+  int64_t image_bytes = 0;
 
   // Texts that its files say of themselves, for people; empty: they do not.
   std::string base_model;

@@ -16,6 +16,7 @@
 #include "core/base/errors/error_details.h"
 #include "core/image/encode.h"
 #include "core/image/png/png_write.h"
+#include "core/pipeline/graphs/image_prompt_graph.h"
 #include "tests/core/pipeline/ip_adapter_folder.h"
 #include "tests/core/pipeline/rig.h"
 
@@ -299,6 +300,31 @@ TEST_F(ImagePromptsTest, HaveSoManyPixelsOfARequest) {
                                         "and at most 33554432 are read"));
   large.ip_adapters.front().scale = 0;
   EXPECT_OK(rig_->Resolve(large));
+}
+
+// While images are encoded: 28x28 pixels of three colours of each, and its embedding of 24 numbers
+// or its 5 patches of 32, for both rows; and what steps read of all.
+TEST_F(ImagePromptsTest, CountInTheMemoryOfTheirRequest) {
+  const auto added = [&](const Asked& asked) -> int64_t {
+    const auto with = rig_->Resolve(asked), without = rig_->Resolve(WithImage());
+    EXPECT_OK(with);
+    EXPECT_OK(without);
+    return with.ok() && without.ok() ? (*with)->state_bytes - (*without)->state_bytes : 0;
+  };
+  const auto rows = [](const ImageTokens& tokens) {
+    int64_t bytes = 0;
+    const device::DType dtype = rig_->pipeline->first().graphs().residual_dtype();
+    for (const RowPort& port : ImagePromptPorts(IpAdapterFolder::Unet(), tokens, dtype)) {
+      bytes += port.row_bytes();
+    }
+    return bytes;
+  };
+  constexpr int64_t kPixels = 3 * 28 * 28 * 4, kBase = kPixels + 24 * 4,
+                    kPlus = kPixels + 5 * 32 * 4;
+  EXPECT_EQ(added(WithImage().Of("faces")), 2 * (rows({4}) + kBase));
+  EXPECT_EQ(added(WithImage().Of("plus").And(3).Of("faces")),
+            2 * (rows({4, 12}) + kBase + 2 * kPlus));
+  EXPECT_EQ(added(WithImage().Of("plus", /*scale=*/0)), 0);
 }
 
 TEST(IpAdapterFiles, AreServedOrSayWhyNot) {
