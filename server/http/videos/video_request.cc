@@ -12,6 +12,7 @@
 #include "core/base/errors/error_details.h"
 #include "core/base/errors/status_macros.h"
 #include "core/base/text/text.h"
+#include "core/pipeline/spec/limits.h"
 #include "server/http/exchange/http_status.h"
 #include "server/http/openai/openai_values.h"
 #include "server/http/request/field_builder.h"
@@ -95,7 +96,12 @@ class VideoReader {
 
   void ReadPrompt(const json& value) {
     if (!value.is_string()) return builder_.Refuse("prompt", "must be a text");
-    form_.prompt = value.get<std::string>();
+    const auto& prompt = value.get_ref<const std::string&>();
+    if (prompt.size() > pipeline::kMaxPromptBytes) {
+      return builder_.Refuse("prompt", absl::StrCat("must be at most ", pipeline::kMaxPromptBytes,
+                                                    " bytes, is ", prompt.size()));
+    }
+    form_.prompt = prompt;
   }
 
   void ReadSeconds(const json& value) {

@@ -6,7 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "core/base/errors/error_details.h"
+#include "core/pipeline/spec/limits.h"
 #include "tests/support/status_matchers.h"
 
 namespace latentd::server::http {
@@ -95,6 +97,16 @@ TEST_F(VideoRequestTest, SecondsAreFramesAtTheSpeed) {
   for (const char* bad : {"0", "-1", "\"soon\"", "1e9", "true"}) {
     EXPECT_THAT(BadOf(absl::StrCat("{\"seconds\": ", bad, "}")), ElementsAre("seconds")) << bad;
   }
+}
+
+// It is kept as long as the video.
+TEST_F(VideoRequestTest, APromptHasTheLengthOfThoseOfPictures) {
+  const std::string longest(pipeline::kMaxPromptBytes, 'a');
+  ASSERT_OK(Read(absl::StrCat(R"({"image": "QUJD", "prompt": ")", longest, "\"}")));
+  EXPECT_EQ(form_.prompt, longest);
+  EXPECT_THAT(BadOf(absl::StrCat(R"({"image": "QUJD", "prompt": ")", longest, "a\"}")),
+              ElementsAre("prompt"));
+  EXPECT_EQ(form_.prompt, "");
 }
 
 TEST_F(VideoRequestTest, AllThatIsWrongIsNamed) {
