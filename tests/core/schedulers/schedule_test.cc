@@ -149,6 +149,24 @@ TEST(ScheduleTest, AStepKnowsWhatItsOutputSaysThatTheLatentsWithoutNoiseAre) {
   }
 }
 
+// Guidance that stops by itself asks by how much a change of the output changes the prediction.
+TEST(ScheduleTest, EachStepsOutputCountsInWhatItPredicts) {
+  for (const std::string& name : SupportedSchedulers()) {
+    for (const char* type : {"epsilon", "v_prediction", "sample"}) {
+      Overrides overrides{.name = name};
+      if (!IsEdm(name)) overrides.prediction_type = type;
+      const auto schedule = Make(overrides, {.num_inference_steps = 6});
+      if (!schedule.ok()) continue;  // not every scheduler takes every type
+      for (const StepCoefficients& step : schedule->steps) {
+        EXPECT_NE(step.predicted[1], 0) << name << " " << type;
+        if (!IsEdm(name) && type == std::string("sample")) {
+          EXPECT_THAT(step.predicted, ElementsAre(0, 1)) << name;
+        }
+      }
+    }
+  }
+}
+
 TEST(ScheduleTest, ThePredictionFollowsFromWhatIsThereAroundAStep) {
   for (const std::string& name : SupportedSchedulers()) {
     ASSERT_OK_AND_ASSIGN(const Schedule schedule,
