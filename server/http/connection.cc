@@ -214,7 +214,8 @@ class WireConnection final : public Connection,
   // A request that is submitted goes on without the connection.
   void SubmitLater() {
     AnswerLater(threads_.readers, [this, held = std::move(held_body_)] {
-      return judged_.route->submit(std::move(request_), ClientOfRequest());
+      generation::Client client = ClientOfRequest();  // by headers of the request
+      return judged_.route->submit(std::move(request_), std::move(client));
     });
   }
 
