@@ -18,7 +18,7 @@ namespace v1 = ::latent::v1;
 // Percent of a video's work that are its steps; decoding and the file are the rest.
 constexpr int kStepsPercent = 95;
 
-// Not to be guessed: without keys it is what tells clients of one host apart.
+// Not to be guessed.
 std::string MakeVideoId() {
   std::random_device random;
   return absl::StrFormat("video_%08x%08x%08x%08x", random(), random(), random(), random());
