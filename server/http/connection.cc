@@ -1,5 +1,6 @@
 #include "server/http/connection.h"
 
+#include <algorithm>
 #include <atomic>
 #include <boost/asio/post.hpp>
 #include <boost/asio/thread_pool.hpp>
@@ -28,6 +29,7 @@ constexpr int kMostRequests = 1000;  // on one connection
 constexpr absl::Duration kFirstBytes = absl::Seconds(20);
 constexpr absl::Duration kBetweenRequests = absl::Seconds(75);
 constexpr absl::Duration kWriteTime = absl::Seconds(60);
+constexpr int64_t kSlowestRead = 64 << 10;  // bytes a second of a large answer
 constexpr absl::Duration kCommentPause = absl::Seconds(15);
 constexpr absl::Duration kLastBytes = absl::Seconds(2);
 // A larger body is read by a thread of its own kind: it takes a while.
@@ -170,8 +172,9 @@ class WireConnection final : public Connection,
   }
 
   // Writes it, and does `next` once it is sent.
-  void WriteThen(std::string bytes, void (WireConnection::*next)()) {
-    Arm(kWriteTime);
+  void WriteThen(std::string bytes, void (WireConnection::*next)(),
+                 absl::Duration time = kWriteTime) {
+    Arm(time);
     wire_->Write(std::move(bytes),
                  Then([this, next](bool sent) { return sent ? (this->*next)() : Gone(); }));
   }
@@ -252,17 +255,22 @@ class WireConnection final : public Connection,
     AddCors(answer);
     service_.metrics.CountResponse(judged_.route, answer.code);
     const Framing framing = {.length = answer.body.size(), .keep_alive = keep_alive_};
+    sent_by_ = Now() + kWriteTime + absl::Seconds(answer.body.size() / kSlowestRead);
     std::string head = HeadOf(answer, framing, service_.environment.clock.Wall());
     const bool has_body = request_.method != "HEAD";
     rest_ = has_body ? std::exchange(answer.body, AnswerBody()) : AnswerBody();
     SendPiece(std::move(head));
   }
 
-  // Sends the rest piece by piece: a large file is in memory once, however many clients read it.
+  // Sends the rest piece by piece: a large file is in memory once, however many clients read it,
+  // and none of them keeps it there by reading slowly.
   void SendPiece(std::string bytes) {
     while (!rest_.empty() && bytes.size() < kPieceBytes) bytes += rest_.Take();
-    WriteThen(std::move(bytes), &WireConnection::PieceIsSent);
+    WriteThen(std::move(bytes), &WireConnection::PieceIsSent,
+              std::min(kWriteTime, sent_by_ - Now()));
   }
+
+  absl::Time Now() const { return service_.environment.clock.Monotonic(); }
 
   void PieceIsSent() {
     if (rest_.empty() || wire_->is_closed()) return AnswerIsSent();
@@ -436,7 +444,8 @@ class WireConnection final : public Connection,
   unsigned version_ = 11;
   int requests_ = 0;
   std::shared_ptr<const void> held_body_;
-  AnswerBody rest_;  // the part of an answer in one piece that is not sent
+  AnswerBody rest_;     // the part of an answer in one piece that is not sent
+  absl::Time sent_by_;  // and when it has to be
   std::shared_ptr<HttpCall> call_;
   bool keep_alive_ = false;
   bool chunked_ = false;

@@ -174,11 +174,11 @@ class HttpServer::Port {
   // Videos that no client has fetched in time go, whether any client asks for one or not.
   void SweepLater() {
     sweep_.expires_after(kSweepPause);
-    sweep_.async_wait([this](Error error) {
+    sweep_.async_wait(sweep_memory_.Holds([this](Error error) {
       if (error || !acceptor_.is_open()) return;
       CatchOutOfMemory([this] { videos_.DropOld(); }).IgnoreError();
       SweepLater();
-    });
+    }));
   }
 
   // As many connections as --max-connections allows.
@@ -261,6 +261,7 @@ class HttpServer::Port {
   VideoJobs videos_;
   Service service_;
   OperationMemory memory_;  // for one of acceptor_ and pause_, which wait in turns
+  OperationMemory sweep_memory_;
   // One of a thread, so that Asio needs no memory to keep a connection's functions apart.
   std::array<asio::io_context, kThreads> ios_;
   asio::thread_pool readers_, listings_;

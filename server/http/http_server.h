@@ -43,7 +43,8 @@ class HttpServer {
   const std::string& address() const { return address_; }
 
   // Health is that of `health` from then on, too, and what draws is the engine's to refuse; but
-  // each connection ends with the answer that it waits for, or with its first one.
+  // each connection ends with the answer that it waits for, or with its first one. A file that a
+  // client still reads when the last picture is through is cut by Close.
   void BeginDrain();
 
   // Takes no more connections, closes those that are left, and waits until they have ended. Once.

@@ -118,20 +118,21 @@ void VideoJob::Note(const v1::VideoEvent& event) {
       std::max(state_.progress, kStepsPercent * state_.step / std::max(state_.total_steps, 1));
 }
 
+// Nothing is marked before the last that asks for memory is made: without it the job fails later.
 void VideoJob::Finish(const absl::Status& end) {
-  state_.ended = environment_.clock.Wall();
-  use_.is_over = true;
-  use_.ended = environment_.clock.Monotonic();
-  std::string file = std::exchange(file_, std::string());
   if (end.ok()) {
-    state_.file = std::make_shared<const std::string>(std::move(file));
+    state_.file = std::make_shared<const std::string>(std::exchange(file_, std::string()));
     state_.progress = 100;
     state_.status = Status::kCompleted;
   } else {
+    file_ = std::string();
     use_.bytes = 0;
     state_.error = end;
     state_.status = Status::kFailed;
   }
+  state_.ended = environment_.clock.Wall();
+  use_.ended = environment_.clock.Monotonic();
+  use_.is_over = true;
 }
 
 VideoJob::State VideoJob::state() const {

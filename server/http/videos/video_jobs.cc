@@ -21,7 +21,7 @@ absl::Status NoSuchVideo() {
 }  // namespace
 
 absl::Status VideoJobs::CheckRoom() {
-  DropOld();
+  DropUntil(limits_.bytes - 1);
   if (held_bytes() < limits_.bytes) return absl::OkStatus();
   return WithRetryDelay(
       WithReason(absl::ResourceExhaustedError(
@@ -72,14 +72,16 @@ std::vector<std::shared_ptr<VideoJob>> VideoJobs::Of(const std::string& caller) 
   return jobs;
 }
 
-void VideoJobs::DropOld() {
+void VideoJobs::DropOld() { DropUntil(limits_.bytes); }
+
+void VideoJobs::DropUntil(int64_t most_bytes) {
   std::vector<std::shared_ptr<VideoJob>> dropped, kept;  // gone once nothing is locked
   {
     absl::MutexLock lock(&mutex_);
     const absl::Time now = clock_.Monotonic();
     for (auto oldest = Oldest(); oldest != entries_.end(); oldest = Oldest()) {
       const bool is_old = now - oldest->job->use().ended >= limits_.time;
-      if (!is_old && !IsTooMuch()) break;
+      if (!is_old && !IsTooMuch(most_bytes)) break;
       dropped.push_back(Take(oldest));
     }
     for (const Entry& entry : entries_) kept.push_back(entry.job);
@@ -120,7 +122,7 @@ std::shared_ptr<VideoJob> VideoJobs::Take(Entries::const_iterator entry) {
   return job;
 }
 
-bool VideoJobs::IsTooMuch() const {
+bool VideoJobs::IsTooMuch(int64_t most_bytes) const {
   size_t ended = 0;
   int64_t bytes = 0;
   for (const Entry& entry : entries_) {
@@ -128,7 +130,7 @@ bool VideoJobs::IsTooMuch() const {
     ended += use.is_over ? 1 : 0;
     bytes += use.bytes;
   }
-  return ended > limits_.ended || bytes > limits_.bytes;
+  return ended > limits_.ended || bytes > most_bytes;
 }
 
 int64_t VideoJobs::held_bytes() const {

@@ -77,7 +77,8 @@ class VideoJobs {
   Entries::const_iterator Oldest() const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
   std::shared_ptr<VideoJob> Take(Entries::const_iterator entry)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  bool IsTooMuch() const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
+  void DropUntil(int64_t most_bytes) ABSL_LOCKS_EXCLUDED(mutex_);
+  bool IsTooMuch(int64_t most_bytes) const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
 
   const Clock& clock_;
   const Limits limits_;

@@ -3,6 +3,7 @@
 #include <memory>
 #include <utility>
 
+#include "core/base/errors/out_of_memory.h"
 #include "core/engine/api/serving.h"
 #include "server/http/exchange/error_body.h"
 #include "server/http/exchange/http_status.h"
@@ -38,7 +39,11 @@ Answer VideoPaths::Create(Request http, generation::Client client) const {
   if (const absl::Status entered = job->Enter(); !entered.ok()) return OpenAiRefusal(entered);
   const absl::Status started = job->Start(std::move(http));
   if (!started.ok()) return WithRequestId(OpenAiRefusal(started, job->form().names), *job);
-  jobs_.Add(caller, job);
+  const absl::Status listed = CatchOutOfMemory([&] { jobs_.Add(caller, job); });
+  if (!listed.ok()) {
+    job->Delete();
+    return WithRequestId(OpenAiRefusal(listed), *job);
+  }
   return WithRequestId(Say(VideoJson(*job, jobs_.limits().time)), *job);
 }
 
