@@ -9,11 +9,11 @@
 namespace latentd::server::http {
 namespace {
 
-constexpr size_t kPieceBytes = 256 << 10;
+constexpr size_t kTakenAtOnce = 256 << 10;
 // A piece of this size is sent though there is more.
 constexpr size_t kEnoughBytes = 64 << 10;
 // Whole groups of three, which become four: pieces need no padding before the end.
-constexpr size_t kEncodedAtOnce = 3 * (kPieceBytes / 4);
+constexpr size_t kEncodedAtOnce = 3 * (kTakenAtOnce / 4);
 
 }  // namespace
 
@@ -47,7 +47,7 @@ int64_t AnswerBody::size() const {
 }
 
 void AnswerBody::TakeFrom(Part& part, std::string& piece) {
-  const absl::string_view taken = part.bytes.substr(0, part.base64 ? kEncodedAtOnce : kPieceBytes);
+  const absl::string_view taken = part.bytes.substr(0, part.base64 ? kEncodedAtOnce : kTakenAtOnce);
   part.bytes.remove_prefix(taken.size());
   if (part.base64) {
     piece += absl::Base64Escape(taken);

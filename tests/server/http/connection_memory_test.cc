@@ -29,12 +29,12 @@ namespace {
 using testing::RefuseNext;
 
 constexpr int kAll = 1 << 30;
-constexpr size_t kLargeBytes = 4 << 20;  // more than a socket takes
+constexpr size_t kBytesOfALargeWrite = 4 << 20;  // more than a socket takes
 
 // One end of a pair of sockets, which asks for no memory once it has its buffer.
 class Client {
  public:
-  Client() : received_(kLargeBytes + 1, '\0') {
+  Client() : received_(kBytesOfALargeWrite + 1, '\0') {
     int ends[2];
     const int made = socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends);
     EXPECT_EQ(made, 0);
@@ -159,7 +159,7 @@ TEST_F(ConnectionMemoryTest, ALargeWriteNeedsNoneOnceItHasBegun) {
   Client client;
   const std::shared_ptr<Wire> wire = MakeWire(client);
   std::optional<bool> written;
-  wire->Write(std::string(kLargeBytes, 'x'), [&](bool done) { written = done; });
+  wire->Write(std::string(kBytesOfALargeWrite, 'x'), [&](bool done) { written = done; });
   int rounds = 0;
   for (; !written && rounds < 1 << 20; ++rounds) {
     PollWithoutMemory();
@@ -168,7 +168,7 @@ TEST_F(ConnectionMemoryTest, ALargeWriteNeedsNoneOnceItHasBegun) {
   EXPECT_GT(rounds, 1) << "it was no write in several parts";
   EXPECT_EQ(written, true);
   client.Receive();
-  EXPECT_EQ(client.received().size(), kLargeBytes);
+  EXPECT_EQ(client.received().size(), kBytesOfALargeWrite);
   wire->Close();
 }
 
