@@ -68,7 +68,9 @@ class Filler {
       case FieldDescriptor::CPPTYPE_ENUM:
         return reflection.SetEnumValue(&message, &field, field.enum_type()->value_count() - 1);
       case FieldDescriptor::CPPTYPE_STRING:
-        return reflection.SetString(&message, &field, std::to_string(number_));
+        return field.is_repeated()
+                   ? reflection.AddString(&message, &field, std::to_string(number_))
+                   : reflection.SetString(&message, &field, std::to_string(number_));
       case FieldDescriptor::CPPTYPE_MESSAGE:
         return Fill(field.is_repeated() ? *reflection.AddMessage(&message, &field)
                                         : *reflection.MutableMessage(&message, &field));

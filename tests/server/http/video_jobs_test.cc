@@ -8,6 +8,7 @@
 
 #include "core/base/errors/error_details.h"
 #include "server/generation/kept_streams.h"
+#include "tests/server/completed_video.h"
 #include "tests/server/fake_engine.h"
 #include "tests/support/fake_clock.h"
 #include "tests/support/status_matchers.h"
@@ -31,7 +32,7 @@ class VideoJobsTest : public ::testing::Test {
   }
   void Send(size_t number, const std::string& bytes, bool ends = true) {
     engine_.Send(engine::Image{.bytes = bytes, .part = engine::VideoPart{.is_last = ends}}, number);
-    if (ends) engine_.Send(engine::Completed{}, number);
+    if (ends) engine_.Send(CompletedVideo(), number);
     clock_.Advance(absl::Seconds(1));
   }
   bool Has(const VideoJob& job) { return jobs_.Find("me", job.id()).ok(); }

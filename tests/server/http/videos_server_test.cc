@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
 #include "nlohmann/json.hpp"
+#include "tests/server/completed_video.h"
 #include "tests/server/http/http_client.h"
 #include "tests/server/running_server.h"
 
@@ -65,7 +66,7 @@ class VideosServerTest : public RunningServer {
   }
   void Finish(const std::string& bytes, size_t number = 0) {
     engine_.Send(PartOf(bytes, 0, /*is_last=*/true), number);
-    engine_.Send(engine::Completed{.warnings = {"a warning"}}, number);
+    engine_.Send(CompletedVideo({"a warning"}), number);
   }
 
   static std::string CodeOf(const Received& received) {
@@ -102,7 +103,7 @@ TEST_F(VideosServerTest, AVideoIsAskedForPolledAndFetched) {
   const std::string first(700000, 'a'), second(300000, 'b');
   engine_.Send(PartOf(first, 0, /*is_last=*/false));
   engine_.Send(PartOf(second, static_cast<int64_t>(first.size()), /*is_last=*/true));
-  engine_.Send(engine::Completed{.warnings = {"a warning"}});
+  engine_.Send(CompletedVideo({"a warning"}));
   const json done = Show(id);
   EXPECT_EQ(done["status"], "completed");
   EXPECT_EQ(done["progress"], 100);
@@ -129,7 +130,7 @@ TEST_F(VideosServerTest, AFileThatIsKeptWaitsForNoReader) {
   part.unread = NotifyWhenGone(gone);
   engine_.Send(std::move(part));
   EXPECT_TRUE(gone.HasBeenNotified()) << "others would wait for its client";
-  engine_.Send(engine::Completed{});
+  engine_.Send(CompletedVideo());
   EXPECT_EQ(Fetch(id).body, "file");
 }
 
