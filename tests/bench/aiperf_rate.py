@@ -23,7 +23,7 @@ NAME = "bytes/alone"
 
 def write_tokenizer(cache):
     """A tokenizer of single bytes where aiperf finds it without a network: it counts the prompts' tokens, and makes them."""
-    symbols = [chr(code) for code in (*range(33, 127), *range(161, 173), *range(174, 324))]  # of GPT-2's bytes
+    symbols = [chr(code) for code in (*range(33, 127), *range(161, 173), *range(174, 324))]  # GPT-2's, for bytes
     words = {"type": "BPE", "vocab": {symbol: i for i, symbol in enumerate(symbols)}, "merges": []}
     folder = cache / f"models--{NAME.replace('/', '--')}"
     snapshot = folder / "snapshots" / REVISION
@@ -69,7 +69,7 @@ def server_seconds(server):
 
 
 def in_turns(server, options):
-    """{who measures: what it found in each round}."""
+    """{name of the clients: what was found of them in each round}."""
     found = {"gRPC": [], "aiperf": []}
     for _ in range(options.rounds):
         for name, measure in (("gRPC", of_grpc), ("aiperf", of_aiperf)):

@@ -118,7 +118,7 @@ Array Attention(const Node& node, const Operands& x) {
 
 Array LowRank(const Node& node, const Operands& x) {
   const Shape& down = x[2]->shape;
-  std::vector<double> hidden(down[1]);  // of the row that is at hand
+  std::vector<double> hidden(down[1]);  // the row's that is at hand
   const auto reduce = [&](Index source, int64_t slot) {
     std::fill(hidden.begin(), hidden.end(), 0);
     for (int64_t r = 0; r < down[1]; ++r) {

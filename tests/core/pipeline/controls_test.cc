@@ -234,7 +234,7 @@ TEST_F(ControlsTest, LeaveTheLaneWithTheirPictures) {
   EXPECT_LT(Distance(ValuesOf(first->latents), rig_->Latents(stays)), kSame);
 }
 
-// What a lane keeps for the row without guidance it keeps beside what it has for the others.
+// A lane keeps programs of a row without guidance beside those that it has for the others.
 TEST_F(ControlsTest, NeedMemoryForTheStepsWithoutGuidanceToo) {
   const auto bytes = [](const Controlled& asked) {
     const auto with = rig_->Resolve(asked.With("edges")).value();

@@ -422,7 +422,7 @@ TEST_F(ParameterTest, ADenoisingEndOf1CutsNothing) {
 TEST_F(ParameterTest, ChangesThePictureAndCompilesNothing) {
   const int64_t compilations = rig_->compilations();
   std::vector<image::Image> before;
-  std::optional<Asked> drawn;  // what `before` shows: rows beside each other have it in common
+  std::optional<Asked> drawn;  // shown by `before`: rows beside each other have it in common
   for (const Row& row : Rows()) {
     SCOPED_TRACE(row.field);
     if (!drawn || !Differences(*drawn, row.before).empty()) before = Draw(row.before);
