@@ -40,6 +40,11 @@ class Stream {
 
   virtual absl::StatusOr<std::shared_ptr<const Event>> Record() = 0;
 
+  // Work that is enqueued from now on begins when the event is reached, of a stream of this device
+  // or of one that it has met. The host does not wait, and a failure that the event tells of is
+  // none of this stream.
+  virtual absl::Status WaitFor(std::shared_ptr<const Event> event) = 0;
+
   // Waits for what was enqueued: the first failure of it since the last event. Asks for no memory
   // where nothing failed.
   virtual absl::Status Synchronize() = 0;
@@ -83,8 +88,13 @@ class Device {
   // Gives that back to its driver. Slow: a driver may wait for all that the device is at.
   virtual void GiveBack(Kept what) = 0;
 
+  // From now on its streams wait for events of `other`, and copy from and to its memory: from one
+  // memory to the other where the two reach each other, else by that of the host. REQUIRES: a
+  // device of the same kind, which outlives what is enqueued. Once for each, before any of that.
+  virtual absl::Status Meet(const Device& other) = 0;
+
   // Enqueues a copy between memory of any two places, which keeps both alive. REQUIRES: a stream of
-  // this device; as many bytes.
+  // this device; memory of the host, of this device or of one that it has met; as many bytes.
   virtual absl::Status Copy(ConstBuffer from, Buffer to, Stream& stream) = 0;
 };
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cassert>
 #include <cstdint>
+#include <cstring>
 #include <deque>
 #include <functional>
 #include <iterator>
@@ -143,6 +144,11 @@ class LaterStream : public device::HostStream {
     return std::make_shared<const LaterEvent>(work_, work_->pushed(), std::move(outcome));
   }
 
+  absl::Status WaitFor(std::shared_ptr<const device::Event> event) override {
+    work_->Push([event = std::move(event)] { event->Wait().IgnoreError(); });
+    return absl::OkStatus();
+  }
+
   absl::Status Synchronize() override {
     work_->WaitFor(work_->pushed());
     return std::exchange(*failure_, absl::OkStatus());  // the thread has nothing to do
@@ -203,23 +209,60 @@ absl::StatusOr<std::unique_ptr<device::Stream>> SeparateDevice::NewStream(const 
   return std::make_unique<LaterStream>(clock, begins_ == Begins::kAtOnce);
 }
 
+absl::Status SeparateDevice::Meet(const device::Device& other) {
+  absl::MutexLock lock(&mutex_);
+  met_.push_back(static_cast<const SeparateDevice*>(&other));
+  return absl::OkStatus();
+}
+
+absl::Status SeparateDevice::Copy(ConstBuffer from, Buffer to, device::Stream& stream) {
+  assert(from.bytes() == to.bytes());
+  static_cast<device::HostStream&>(stream).Push([this, from = std::move(from), to = std::move(to)] {
+    std::memcpy(FindAnywhere(to), FindAnywhere(from), to.bytes());
+    return absl::OkStatus();
+  });
+  return absl::OkStatus();
+}
+
 void* SeparateDevice::AddressOf(const Buffer& buffer) const {
-  return buffer.place() == Place::kDevice ? Find(buffer.data()) : buffer.data();
+  return buffer.place() == Place::kDevice ? MustFind(buffer.data()) : buffer.data();
 }
 
 const void* SeparateDevice::AddressOf(const ConstBuffer& buffer) const {
-  return buffer.place() == Place::kDevice ? Find(buffer.data()) : buffer.data();
+  return buffer.place() == Place::kDevice ? MustFind(buffer.data()) : buffer.data();
+}
+
+char* SeparateDevice::MustFind(const void* data) const {
+  char* const found = Find(data);
+  if (found == nullptr) Fatal("memory that is not the device's, or was freed");
+  return found;
+}
+
+char* SeparateDevice::FindAnywhere(const ConstBuffer& buffer) const {
+  if (buffer.place() != Place::kDevice) {
+    return static_cast<char*>(const_cast<void*>(buffer.data()));
+  }
+  char* found = Find(buffer.data());
+  std::vector<const SeparateDevice*> others;
+  {
+    absl::MutexLock lock(&mutex_);
+    others = met_;
+  }
+  for (const SeparateDevice* other : others) {
+    if (found == nullptr) found = other->Find(buffer.data());
+  }
+  if (found == nullptr) Fatal("memory of no device that this one has met");
+  return found;
 }
 
 char* SeparateDevice::Find(const void* data) const {
   const auto* address = static_cast<const char*>(data);
   absl::MutexLock lock(&mutex_);
   const auto after = mappings_.upper_bound(address);
-  if (after == mappings_.begin()) Fatal("memory that is not the device's");
+  if (after == mappings_.begin()) return nullptr;
   const Mapping& mapping = *std::prev(after)->second;
   const auto offset = static_cast<size_t>(address - static_cast<const char*>(mapping.visible));
-  if (offset >= mapping.bytes) Fatal("memory of the device that was freed");
-  return static_cast<char*>(mapping.real) + offset;
+  return offset < mapping.bytes ? static_cast<char*>(mapping.real) + offset : nullptr;
 }
 
 size_t SeparateDevice::allocations() const {

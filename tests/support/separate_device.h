@@ -7,12 +7,15 @@
 // written (a fault ends the process), AddressOf gives the other. A stream begins its work only
 // when a thread waits for an event behind it, or for the stream's end, as late as it may; or
 // at once.
+//
+// It copies from and to memory of others that it has met, and of no other.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
@@ -32,6 +35,9 @@ class SeparateDevice : public device::HostDevice {
                                           device::Place place) override;
   absl::StatusOr<std::unique_ptr<device::Stream>> NewStream(const Clock& clock) override;
 
+  absl::Status Meet(const device::Device& other) override ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status Copy(device::ConstBuffer from, device::Buffer to, device::Stream& stream) override;
+
   void* AddressOf(const device::Buffer& buffer) const override;
   const void* AddressOf(const device::ConstBuffer& buffer) const override;
 
@@ -41,12 +47,17 @@ class SeparateDevice : public device::HostDevice {
  private:
   struct Mapping;
 
+  // Null: the memory is not the device's.
   char* Find(const void* data) const ABSL_LOCKS_EXCLUDED(mutex_);
+  char* MustFind(const void* data) const;
+  // Likewise, of the host, of this device or of those that it has met.
+  char* FindAnywhere(const device::ConstBuffer& buffer) const ABSL_LOCKS_EXCLUDED(mutex_);
 
   const Begins begins_;
   mutable absl::Mutex mutex_;
   // By the address that buffers carry.
   std::map<const char*, const Mapping*> mappings_ ABSL_GUARDED_BY(mutex_);
+  std::vector<const SeparateDevice*> met_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace latentd::testing

@@ -171,6 +171,20 @@ absl::StatusOr<std::unique_ptr<Stream>> CudaDevice::NewStream(const Clock& clock
   return CudaStream::Create(ordinal_, clock);
 }
 
+// Without access of one to the other the driver copies by pinned memory of its own.
+absl::Status CudaDevice::Meet(const Device& other) {
+  const int peer = static_cast<const CudaDevice&>(other).ordinal();
+  RETURN_IF_ERROR(Select());
+  int reaches = 0;
+  RETURN_IF_ERROR(
+      ToStatus(cudaDeviceCanAccessPeer(&reaches, ordinal_, peer), "asking for access of GPUs"));
+  if (reaches == 0) return absl::OkStatus();
+  const cudaError_t error = cudaDeviceEnablePeerAccess(peer, 0);
+  if (error != cudaErrorPeerAccessAlreadyEnabled) return ToStatus(error, "access of GPUs");
+  cudaGetLastError();  // or the next launch would be told of it
+  return absl::OkStatus();
+}
+
 absl::Status CudaDevice::Copy(ConstBuffer from, Buffer to, Stream& stream) {
   assert(from.bytes() == to.bytes());
   auto& on = static_cast<CudaStream&>(stream);

@@ -44,6 +44,8 @@ class CudaDevice : public Device {
   // Idle memory includes the holes between packed blocks.
   DeviceMemory Memory() const override;
   void GiveBack(Kept what) override;
+  // No other GPU reaches what is packed, which is weights.
+  absl::Status Meet(const Device& other) override;
   absl::Status Copy(ConstBuffer from, Buffer to, Stream& stream) override;
 
   // Enqueues a copy of pageable memory of the host to the GPU, and returns when it has been read:

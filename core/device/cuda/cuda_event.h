@@ -25,6 +25,8 @@ class CudaEvent : public Event {
 
   bool Reached() const override;
   absl::Status Wait() const override;
+  cudaEvent_t handle() const { return event_; }
+
   // The GPU's clock tells how long after the anchor.
   absl::Time time() const override ABSL_LOCKS_EXCLUDED(mutex_);
 

@@ -27,6 +27,17 @@ CudaStream::~CudaStream() {
   cudaStreamDestroy(handle_);
 }
 
+// CUDA looks at the event as it was recorded. What is kept says that the stream is not idle, so
+// that none makes the host wait for it (Anchor).
+absl::Status CudaStream::WaitFor(std::shared_ptr<const Event> event) {
+  RETURN_IF_ERROR(ToStatus(cudaSetDevice(ordinal_), "selecting the GPU"));
+  const auto& other = static_cast<const CudaEvent&>(*event);
+  RETURN_IF_ERROR(
+      ToStatus(cudaStreamWaitEvent(handle_, other.handle(), 0), "waiting for another stream"));
+  kept_.push_back(std::move(event));
+  return absl::OkStatus();
+}
+
 absl::Status CudaStream::Synchronize() {
   RETURN_IF_ERROR(ToStatus(cudaSetDevice(ordinal_), "selecting the GPU"));
   return ToStatus(cudaStreamSynchronize(handle_), "the GPU's work");

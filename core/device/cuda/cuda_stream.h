@@ -26,6 +26,8 @@ class CudaStream : public Stream {
 
   absl::StatusOr<std::shared_ptr<const Event>> Record() override;
 
+  absl::Status WaitFor(std::shared_ptr<const Event> event) override;
+
   absl::Status Synchronize() override;
 
   // Keeps what is enqueued next alive until an event behind it is reached and more work is

@@ -93,5 +93,56 @@ TEST_F(SeparateDeviceTest, FreesMemoryWithItsLastCopy) {
   EXPECT_EQ(device_.allocations(), 0u);
 }
 
+// Two devices that have met, each with a stream.
+class TwoDevicesTest : public SeparateDeviceTest {
+ protected:
+  TwoDevicesTest() {
+    EXPECT_OK(device_.Meet(other_));
+    EXPECT_OK(other_.Meet(device_));
+  }
+
+  SeparateDevice other_;
+  std::unique_ptr<device::Stream> theirs_ = other_.NewStream(clock_).value();
+};
+
+// From the host to one, to the other, and back; each waits for the one before.
+TEST_F(TwoDevicesTest, CopyFromOneMemoryToTheOther) {
+  const Buffer from = Allocate(Place::kPinned), here = Allocate(Place::kDevice),
+               back = Allocate(Place::kDevice), to = Allocate(Place::kPinned);
+  const Buffer there = other_.Allocate(DType::kF32, {2}, Place::kDevice).value();
+  from.as<float>()[1] = 3;
+  ASSERT_OK(device_.Copy(from, here, *stream_));
+  ASSERT_OK(theirs_->WaitFor(stream_->Record().value()));
+  ASSERT_OK(other_.Copy(here, there, *theirs_));
+  ASSERT_OK(other_.Copy(there, back, *theirs_));
+  ASSERT_OK(stream_->WaitFor(theirs_->Record().value()));
+  ASSERT_OK(device_.Copy(back, to, *stream_));
+  EXPECT_THAT(to.as<float>(), ElementsAre(0, 0));
+  ASSERT_OK(stream_->Synchronize());
+  EXPECT_THAT(to.as<float>(), ElementsAre(0, 3));
+}
+
+TEST_F(TwoDevicesTest, AStreamThatWaitsHasNoFailureOfTheOther) {
+  Push([] { return absl::InternalError("the other's"); });
+  const auto failed = stream_->Record().value();
+  ASSERT_OK(theirs_->WaitFor(failed));
+  EXPECT_OK(theirs_->Synchronize());
+  EXPECT_TRUE(failed->Reached());
+  EXPECT_THAT(failed->Wait(), StatusIs(absl::StatusCode::kInternal, "the other's"));
+}
+
+TEST_F(SeparateDeviceTest, CopiesToNoDeviceThatItHasNotMet) {
+  SeparateDevice other;
+  const Buffer here = Allocate(Place::kDevice);
+  const Buffer there = other.Allocate(DType::kF32, {2}, Place::kDevice).value();
+  EXPECT_DEATH(
+      {
+        const auto stream = device_.NewStream(clock_).value();  // with a thread of that process
+        device_.Copy(here, there, *stream).IgnoreError();
+        stream->Synchronize().IgnoreError();
+      },
+      "has met");
+}
+
 }  // namespace
 }  // namespace latentd::testing

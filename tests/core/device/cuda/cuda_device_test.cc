@@ -238,6 +238,31 @@ TEST_F(GpuTest, GivesZerosWhereSomethingElseWasPacked) {
   EXPECT_THAT(Read(other), Each(1.0f));
 }
 
+// From one to the other and back; each waits for the one before.
+TEST_F(GpuTest, CopiesToAnotherGpuAndWaitsForIt) {
+  int count = 0;
+  if (cudaGetDeviceCount(&count) != cudaSuccess || count < 2) GTEST_SKIP() << "no second GPU";
+  ASSERT_OK_AND_ASSIGN(const auto other, CudaDevice::Open(1));
+  ASSERT_OK(device_->Meet(*other));
+  ASSERT_OK(other->Meet(*device_));
+  ASSERT_OK_AND_ASSIGN(const auto theirs, other->NewStream(SystemClock()));
+  constexpr int64_t kElements = 1 << 20;
+  const Buffer from = Allocate(Place::kPinned, kElements),
+               here = Allocate(Place::kDevice, kElements),
+               back = Allocate(Place::kDevice, kElements);
+  const Buffer there = other->Allocate(DType::kF32, {kElements}, Place::kDevice).value();
+  std::iota(from.as<float>().begin(), from.as<float>().end(), 0.0F);
+  ASSERT_OK(device_->Copy(from, here, *stream_));
+  ASSERT_OK(theirs->WaitFor(stream_->Record().value()));
+  ASSERT_OK(other->Copy(here, there, *theirs));
+  ASSERT_OK(other->Copy(there, back, *theirs));
+  ASSERT_OK(stream_->WaitFor(theirs->Record().value()));
+  const std::vector<float> read = Read(back);
+  EXPECT_EQ(read.front(), 0);
+  EXPECT_EQ(read.back(), kElements - 1);
+  EXPECT_TRUE(std::is_sorted(read.begin(), read.end()));
+}
+
 // In pieces of 16 MiB of the GPU's memory: a thousand of 1.1 MiB, each of which would take 2 by
 // itself. The driver may keep something for itself.
 TEST_F(GpuTest, WhatIsPackedTakesLittleMoreThanItsBytes) {
