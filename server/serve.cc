@@ -111,8 +111,8 @@ class Loader {
                      engine_.graphs().List({.all = true}));
     engine::GraphSelector wanted;
     for (const engine::GraphEntry& graph : graphs) {
-      const bool left_out =
-          engine::IsDispensable(graph.component, graph.rows) && !engine::IsCompiled(graph.state);
+      const bool left_out = engine::IsDispensable(graph.component, graph.part, graph.rows) &&
+                            !engine::IsCompiled(graph.state);
       if (!left_out) wanted.ids.push_back(graph.id);
     }
     ASSIGN_OR_RETURN(const std::vector<engine::EntryResult> saved, engine_.graphs().Save(wanted));

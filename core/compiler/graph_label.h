@@ -16,7 +16,8 @@ struct GraphLabel {
   // control_net.
   std::string component;
   // For a UNet: "request" (once a request) or "step", "step_2_chunks" for prompts of two,
-  // "step_32_ranks" with low-rank paths; for a text encoder: "vectors" (for words of textual
+  // "step_32_ranks" with low-rank paths, or of a step that two devices share "network" and
+  // "advance"; for a text encoder: "vectors" (for words of textual
   // inversions), "masked" (for weights below 1 of Compel's syntax), "masked_vectors" (for both), or
   // empty; for a vae_encoder: "sample" (once a picture), or empty as for the others. "lane" is no
   // graph: the memory that steps run in.

@@ -362,7 +362,8 @@ absl::StatusOr<LocalGraphAdmin::Graphs> LocalGraphAdmin::SelectedToCopy(
     std::erase_if(graphs[i], [&](const GraphStatus& info) {
       const auto source = sources.find(info.id);
       if (source != sources.end()) return source->second != i;
-      const bool dispensable = IsDispensable(info.label.component, info.label.rows);
+      const compiler::GraphLabel& label = info.label;
+      const bool dispensable = IsDispensable(label.component, label.part, label.rows);
       return (selector.ids.empty() && dispensable) || !missing.insert(info.id).second;
     });
   }

@@ -291,7 +291,7 @@ absl::StatusOr<std::unique_ptr<const Pipeline>> LoadPipeline(const LoadOptions& 
     adapters = std::make_unique<AdapterSets>(*options.adapters, graphs);
   }
   return Pipeline::Create(std::move(table), std::move(models), options.components,
-                          {options.row_counts, options.max_shared_pixels},
+                          {options.row_counts, options.max_shared_pixels, options.split},
                           {options.prompt_chunks, options.prompt_blends}, std::move(adapters));
 }
 

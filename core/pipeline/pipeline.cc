@@ -375,6 +375,7 @@ void Pipeline::PlanGraphs(Plan& plan) const {
             .controlled = needs.controlled && is_first}});
     }
   }
+  AddSplitSteps(shape, plan);
   const LoadedModel* tiny = plan.spec.previews_every ? WithTinyVae(plan.stages) : nullptr;
   if (tiny == nullptr) return;
   plan.dispensable.push_back(

@@ -103,6 +103,11 @@ class Pipeline {
   absl::StatusOr<std::vector<GraphHandle>> PreviewGraphsOf(
       ModelId leader, Size bucket,
       ModelGraphs::IfUnknown unknown = ModelGraphs::IfUnknown::kBuild) const;
+  // Graphs of a step of that size that two devices share, where StepRows::split says so;
+  // dispensable.
+  absl::StatusOr<std::vector<GraphHandle>> SplitStepsOf(
+      ModelId leader, Size bucket,
+      ModelGraphs::IfUnknown unknown = ModelGraphs::IfUnknown::kBuild) const;
   // Steps of that size and so many rows that read what ControlNets of the folder add, and those
   // that read images by its IP-Adapters, but none that reads both. Nothing where the folder has
   // none for the leader.
@@ -187,6 +192,10 @@ class Pipeline {
   absl::StatusOr<const LoadedModel*> VideoModelOf(const PictureSpec& asked) const;
   LatentSize LatentsOf(Size size) const;
   void PlanGraphs(Plan& plan) const;
+  void AddSplitSteps(const StepShape& shape, Plan& plan) const;
+  // Graphs for prompts of so many chunks; nothing where the model's steps cannot be split.
+  static std::vector<PlannedGraph> SplitStepOf(const LoadedModel& model, const StepShape& shape,
+                                               int chunks);
   int64_t RequestBytes(const Plan& plan) const;
   std::vector<std::string> UnusedParameters(const PictureSpec& asked, const Plan& plan) const;
   static std::vector<std::string> Misuses(const Plan& plan);

@@ -1,6 +1,7 @@
-// Handles of the graphs of a plan: the models' own, those over its LoRAs, and those of networks
-// beside them.
+// Handles of the graphs of a plan: the models' own, those over its LoRAs, those of networks beside
+// them, and those of steps that two devices share.
 #include <cstddef>
+#include <iterator>
 #include <map>
 #include <set>
 #include <string>
@@ -249,6 +250,40 @@ absl::StatusOr<std::vector<GraphHandle>> Pipeline::DispensableOf(const Plan& pla
                                                                  IfUnknown unknown) const {
   ASSIGN_OR_RETURN(const BroughtGraphs brought, BroughtBy(plan, unknown));
   return HandlesOver(brought, plan, plan.dispensable, unknown);
+}
+
+// A picture whose steps have more ports than the request part and the schedule give goes unsplit.
+void Pipeline::AddSplitSteps(const StepShape& shape, Plan& plan) const {
+  const bool reads_more = plan.ranks > 0 || plan.image_prompt || !plan.controls.empty();
+  if (!rows_.split || !plan.guided() || plan.alone || reads_more) return;
+  for (const PlannedStage& stage : plan.stages) {
+    absl::c_move(SplitStepOf(*stage.model, shape, stage.chunks()),
+                 std::back_inserter(plan.dispensable));
+  }
+}
+
+std::vector<PlannedGraph> Pipeline::SplitStepOf(const LoadedModel& model, const StepShape& shape,
+                                                int chunks) {
+  const bool reference = model.graphs().reference() != nullptr;
+  if (reference || model.configs().inpaints() || model.row().draws_videos) return {};
+  const ModelId id = model.row().id;
+  return {{id,
+           {GraphKind::kNetwork,
+            {.rows = 1, .height = shape.height, .width = shape.width, .chunks = chunks}}},
+          {id, {GraphKind::kAdvance, {.rows = 2, .height = shape.height, .width = shape.width}}}};
+}
+
+absl::StatusOr<std::vector<GraphHandle>> Pipeline::SplitStepsOf(ModelId leader, Size bucket,
+                                                                IfUnknown unknown) const {
+  std::vector<PlannedGraph> graphs;
+  if (!rows_.split) return std::vector<GraphHandle>();
+  const StepShape shape = ShapeOf(bucket, /*rows=*/2);
+  for (const LoadedModel* model : GroupOf(leader)) {
+    for (int chunks = 1; chunks <= ready_prompts_.chunks; ++chunks) {
+      absl::c_move(SplitStepOf(*model, shape, chunks), std::back_inserter(graphs));
+    }
+  }
+  return HandlesOf(graphs, unknown);
 }
 
 }  // namespace latentd::pipeline

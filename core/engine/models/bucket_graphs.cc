@@ -54,7 +54,7 @@ std::map<std::string, GraphStatus> ById(std::vector<GraphStatus> list) {
 }
 
 bool IsDispensable(const compiler::GraphLabel& label) {
-  return pipeline::IsDispensable(label.component, label.rows);
+  return pipeline::IsDispensable(label.component, label.part, label.rows);
 }
 
 // True for a step of more rows than a picture has.
@@ -282,6 +282,8 @@ absl::StatusOr<GraphHandles> BucketGraphs::GraphsOf(const ModelBucket& bucket,
   if (counts == RowCounts::kOfPicture) return all;
   ASSIGN_OR_RETURN(const GraphHandles previews, pipeline_.PreviewGraphsOf(model, size));
   AddOnce(previews, all);
+  ASSIGN_OR_RETURN(const GraphHandles split, pipeline_.SplitStepsOf(model, size));
+  AddOnce(split, all);
   return all;
 }
 
@@ -298,6 +300,12 @@ absl::StatusOr<GraphHandles> BucketGraphs::AddPreviews(const ModelBucket& bucket
   ASSIGN_OR_RETURN(GraphHandles previews, pipeline_.PreviewGraphsOf(bucket.model, bucket.size));
   Keep(bucket, previews);
   return previews;
+}
+
+absl::StatusOr<GraphHandles> BucketGraphs::AddSplitSteps(const ModelBucket& bucket) {
+  ASSIGN_OR_RETURN(GraphHandles steps, pipeline_.SplitStepsOf(bucket.model, bucket.size));
+  Keep(bucket, steps);
+  return steps;
 }
 
 absl::StatusOr<GraphHandles> BucketGraphs::AddControlled(const ModelBucket& bucket, int rows) {

@@ -125,6 +125,8 @@ class BucketGraphs {
       ABSL_LOCKS_EXCLUDED(mutex_);
   // Likewise what draws previews: nothing, where no checkpoint has a tiny VAE.
   absl::StatusOr<GraphHandles> AddPreviews(const ModelBucket& bucket) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Likewise the graphs of a step that two devices share: nothing, where none is.
+  absl::StatusOr<GraphHandles> AddSplitSteps(const ModelBucket& bucket) ABSL_LOCKS_EXCLUDED(mutex_);
   // Likewise steps of so many rows of pictures with ControlNets of the folder, which are compiled
   // and loaded for requests. Nothing, where it has none for the model.
   absl::StatusOr<GraphHandles> AddControlled(const ModelBucket& bucket, int rows)

@@ -90,7 +90,7 @@ absl::Status MemoryBudget::Check(const compiler::GraphLabel& label,
       label.width > 0 ? limits_.state_bytes({label.width, label.height, label.frames}, label.rows)
                       : 0;
   absl::Status fits = CheckFits(label, needs, held, report, available, state);
-  const bool is_needed = !pipeline::IsDispensable(label.component, label.rows);
+  const bool is_needed = !pipeline::IsDispensable(label.component, label.part, label.rows);
   if (IsConfigured(label) && (is_needed || fits.ok())) {
     tally_.Add(label.ToText(), needs);
     tally_.AddState(state);

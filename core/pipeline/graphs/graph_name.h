@@ -12,6 +12,8 @@ enum class GraphKind : uint8_t {
   kMaskedText,      // likewise, for the blends of prompts (core/families/family/family.h)
   kRequest,         // the part of a step that depends on the prompt alone (core/graph/split.h)
   kStep,            // step_graph.h
+  kNetwork,         // a step's prediction alone; and
+  kAdvance,         // the rest of it
   kDecode,          // vae_graph.h, as are the following
   kDecodeFallback,  // kDecode in f32, for results of it that are not finite
   kEncode,
@@ -44,9 +46,10 @@ struct StepShape {
 
 struct GraphName {
   GraphKind kind = GraphKind::kStep;
-  // Text graphs and kRequest have one for all sizes; only kStep has more rows than one, ranks or
-  // image tokens, and only kStep and kRequest more chunks; kControl and kControlRequest are like
-  // these. Rows of kImagePrompt are the images whose tokens it joins.
+  // Text graphs and kRequest have one for all sizes; only kStep and its parts have more rows than
+  // one, only kStep ranks or image tokens, and only kStep, kNetwork and kRequest more chunks;
+  // kControl and kControlRequest are like these. Rows of kImagePrompt are the images whose tokens it
+  // joins.
   StepShape shape = {};
   int encoder = 0;             // index of a kText or kMaskedText
   bool takes_vectors = false;  // one of these, whose tokens may have vectors of their own

@@ -28,10 +28,18 @@ constexpr char kSamplePart[] = "sample";
 // Graphs that are kept over other weights: those of some sizes, of all row counts.
 constexpr size_t kMostKept = 64;
 
+// As labels have it; null: it is no part of a UNet.
+const char* PartOfUnet(GraphKind kind) {
+  if (kind == GraphKind::kStep) return "step";
+  if (kind == GraphKind::kRequest) return "request";
+  if (kind == GraphKind::kNetwork) return kNetworkPart;
+  return kind == GraphKind::kAdvance ? kAdvancePart : nullptr;
+}
+
 // True of networks that adapters change.
 bool IsAdapted(GraphKind kind) {
   return kind == GraphKind::kText || kind == GraphKind::kMaskedText ||
-         kind == GraphKind::kRequest || kind == GraphKind::kStep;
+         kind == GraphKind::kRequest || kind == GraphKind::kStep || kind == GraphKind::kNetwork;
 }
 
 }  // namespace
@@ -282,6 +290,10 @@ absl::StatusOr<graph::Graph> ModelGraphs::BuildWhole(const GraphName& name) cons
                              kVaeTinyName);
     case GraphKind::kSample:
       return MakeSampleGraph(configs_.vae, shape.height, shape.width);
+    case GraphKind::kNetwork:
+      return MakeNetworkGraph(family_, configs_, shape, residual_dtype());
+    case GraphKind::kAdvance:
+      return MakeAdvanceGraph(configs_, shape, residual_dtype());
     case GraphKind::kRequest:
       return MakeStepGraph(family_, configs_, {1, kProbeSide, kProbeSide, shape.chunks});
     case GraphKind::kMaskedText:
@@ -347,9 +359,9 @@ compiler::GraphLabel ModelGraphs::LabelOf(const GraphName& name) const {
   }
   if (name.kind == GraphKind::kPreview) label.component = std::string(kVaeTinyName);
   if (name.kind == GraphKind::kSample) label.part = kSamplePart;
-  if (name.kind == GraphKind::kStep || name.kind == GraphKind::kRequest) {
+  if (const char* part = PartOfUnet(name.kind)) {
     label.component = std::string(kUnetName);
-    label.part = name.kind == GraphKind::kStep ? "step" : "request";
+    label.part = part;
     if (name.shape.chunks > 1) absl::StrAppend(&label.part, "_", name.shape.chunks, "_chunks");
     if (name.shape.ranks > 0) absl::StrAppend(&label.part, "_", name.shape.ranks, "_ranks");
     if (name.controlled) absl::StrAppend(&label.part, "_controlled");

@@ -30,18 +30,29 @@ constexpr char kNegativeRows[] = "negative_rows", kTextRows[] = "text_rows", kFi
 constexpr char kContrast[] = "contrast";
 constexpr char kGuidanceScale[] = "guidance_scale", kGuidanceRescale[] = "guidance_rescale";
 
+// Inputs of a network beside the request rate.
+bool IsOfNetwork(const RowPort& port) {
+  return port.role == PortRole::kState || port.role == PortRole::kStep ||
+         port.role == PortRole::kTable;
+}
+
+int64_t ElementsOf(const families::ModelConfigs& configs, const StepShape& shape) {
+  return configs.unet.out_channels * shape.height * shape.width;
+}
+
 class StepGraph {
  public:
-  StepGraph(GraphBuilder& builder, const StepShape& shape, int64_t channels, bool inpaints,
-            std::vector<RowPort> residuals, std::vector<RowPort> image_prompts)
+  // `ports` are those that the graph has, and may have outputs.
+  StepGraph(GraphBuilder& builder, const StepShape& shape, int64_t channels,
+            const std::vector<RowPort>& ports, std::vector<RowPort> residuals = {},
+            std::vector<RowPort> image_prompts = {})
       : b_(builder),
         rows_(shape.rows),
         sample_{shape.rows, channels, shape.height, shape.width},
         elements_(channels * shape.height * shape.width),
-        inpaints_(inpaints),
         residuals_(std::move(residuals)),
         image_prompts_(std::move(image_prompts)),
-        inputs_(AddInputs()),
+        inputs_(AddInputs(ports)),
         line_(b_.Select(Input(kTable), Input(kStep))) {}
 
   // In f32, as the networks are built (core/passes/precision.h).
@@ -50,12 +61,13 @@ class StepGraph {
     for (const RowPort& port : residuals_) values.push_back(ImageOfPort(b_, Input(port.name)));
     return values;
   }
-  // REQUIRES: there is one.
   std::vector<Value> ImagePrompts() {
     std::vector<Value> values;
     for (const RowPort& port : image_prompts_) values.push_back(Widened(port));
     return values;
   }
+  // REQUIRES: it is an input.
+  Value Prediction(const RowPort& port) { return Widened(port); }
 
   Value Timestep() { return b_.Reshape(FromLine(schedulers::kLineTimestep), {rows_}); }
 
@@ -63,7 +75,7 @@ class StepGraph {
     const Value x = b_.Reshape(b_.Slice(Input(kState), 1, 0, 1), sample_);
     const Value scaled =
         b_.Mul(x, b_.Reshape(FromLine(schedulers::kLineInputScale), {rows_, 1, 1, 1}));
-    if (!inpaints_) return scaled;
+    if (!inputs_.contains(kMaskPort)) return scaled;
     const Value mask = b_.Reshape(Input(kMaskPort), {rows_, 1, sample_[2], sample_[3]});
     return b_.Concat({scaled, mask, b_.Reshape(Input(kMaskedLatentsPort), sample_)}, 1);
   }
@@ -73,10 +85,9 @@ class StepGraph {
   // of the conditional one. Two outputs without deviation have the ratio 1, and where only the
   // guided one has none it is finite: a share of 0, the default, then leaves what was guided.
   //
-  // Gives [rows, elements]. Each row reads its own picture's rows and no other, so that what is not
-  // finite stays there.
-  Value Guide(Value output) {
-    const Value flat = b_.Reshape(output, {rows_, elements_});
+  // From and to [rows, elements]. Each row reads its own picture's rows and no other, so that what
+  // is not finite stays there.
+  Value Guide(Value flat) {
     const Value negative = b_.Embedding(flat, Input(kNegativeRows));
     const Value text = b_.Embedding(flat, Input(kTextRows));
     Compare(negative, text);
@@ -88,6 +99,8 @@ class StepGraph {
     return b_.Add(b_.Mul(rescaled, share), b_.Mul(guided, b_.Sub(b_.Scalar(1), share)));
   }
 
+  Value Flat(Value output) { return b_.Reshape(output, {rows_, elements_}); }
+
   void Advance(Value guided) {
     const Value next = b_.SchedulerStep(Input(kState), guided, Input(kNoise), line_);
     b_.Output(kState, next);
@@ -96,12 +109,8 @@ class StepGraph {
   }
 
  private:
-  absl::flat_hash_map<std::string, Value> AddInputs() {
+  absl::flat_hash_map<std::string, Value> AddInputs(std::vector<RowPort> ports) {
     absl::flat_hash_map<std::string, Value> inputs;
-    std::vector<RowPort> ports = StepPorts(elements_);
-    if (inpaints_) {
-      absl::c_move(InpaintingPorts(sample_[1], sample_[2] * sample_[3]), std::back_inserter(ports));
-    }
     absl::c_copy(residuals_, std::back_inserter(ports));
     absl::c_copy(image_prompts_, std::back_inserter(ports));
     for (const RowPort& port : ports) {
@@ -130,7 +139,6 @@ class StepGraph {
   const int64_t rows_;
   const Shape sample_;  // as the network reads latents
   const int64_t elements_;
-  const bool inpaints_;
   const std::vector<RowPort> residuals_;  // empty: the step is not controlled
   const std::vector<RowPort> image_prompts_;
   const absl::flat_hash_map<std::string, Value> inputs_;
@@ -216,9 +224,39 @@ absl::StatusOr<graph::Graph> MakeStepGraph(const families::Family& family,
   GraphBuilder b;
   std::vector<RowPort> residuals;
   if (controlled) residuals = ResidualPorts(configs.unet, shape.height, shape.width, brought);
-  StepGraph step(b, shape, configs.unet.out_channels, configs.inpaints(), std::move(residuals),
+  const int64_t elements = ElementsOf(configs, shape);
+  std::vector<RowPort> ports = StepPorts(elements);
+  if (configs.inpaints()) {
+    const int64_t channels = configs.unet.out_channels;
+    absl::c_move(InpaintingPorts(channels, elements / channels), std::back_inserter(ports));
+  }
+  StepGraph step(b, shape, configs.unet.out_channels, ports, std::move(residuals),
                  ImagePromptPorts(configs.unet, shape.image_tokens, brought));
-  step.Advance(step.Guide(PredictionOf(b, family, configs, step, shape)));
+  step.Advance(step.Guide(step.Flat(PredictionOf(b, family, configs, step, shape))));
+  return std::move(b).Build();
+}
+
+absl::StatusOr<graph::Graph> MakeNetworkGraph(const families::Family& family,
+                                              const families::ModelConfigs& configs,
+                                              const StepShape& shape, DType predicted) {
+  GraphBuilder b;
+  std::vector<RowPort> ports = StepPorts(ElementsOf(configs, shape));
+  std::erase_if(ports, [](const RowPort& port) { return !IsOfNetwork(port); });
+  StepGraph step(b, shape, configs.unet.out_channels, ports);
+  const Value flat = step.Flat(PredictionOf(b, family, configs, step, shape));
+  b.Output(kPredictionPort, predicted == DType::kF32 ? flat : b.Cast(flat, predicted));
+  return std::move(b).Build();
+}
+
+absl::StatusOr<graph::Graph> MakeAdvanceGraph(const families::ModelConfigs& configs,
+                                              const StepShape& shape, DType predicted) {
+  GraphBuilder b;
+  const int64_t elements = ElementsOf(configs, shape);
+  const RowPort prediction = {.name = kPredictionPort, .dtype = predicted, .row = {elements}};
+  std::vector<RowPort> ports = StepPorts(elements);
+  ports.push_back(prediction);
+  StepGraph step(b, shape, configs.unet.out_channels, ports);
+  step.Advance(step.Guide(step.Prediction(prediction)));
   return std::move(b).Build();
 }
 

@@ -28,6 +28,12 @@
 // row's state is; contrast [R]: the deviation of the difference of the network's outputs for the
 // row's negative prompt and for its prompt, before guidance; 0 where both are one row's, as where
 // there is none.
+//
+// The same as two graphs, for rows of one image on two devices: *network*, from state, step, table
+// and the request rate to
+//   prediction [R, N]         what the UNet says, in the dtype that it computes in
+// and *advance*, from that and the other inputs to the outputs. Both compute the bytes that the
+// step computes.
 #pragma once
 
 #include <cstdint>
@@ -55,6 +61,9 @@ std::vector<RowPort> PathPorts(int64_t scales);
 // brings when it joins.
 std::vector<RowPort> StepPortsOf(const backends::ExecutableInfo& step);
 
+// Output of a network, input of an advance.
+inline constexpr char kPredictionPort[] = "prediction";
+
 // Names of InpaintingPorts.
 inline constexpr char kMaskPort[] = "mask", kMaskedLatentsPort[] = "masked_latents";
 
@@ -69,5 +78,13 @@ absl::StatusOr<graph::Graph> MakeStepGraph(const families::Family& family,
                                            const StepShape& shape,
                                            device::DType brought = device::DType::kF32,
                                            bool controlled = false);
+
+// The two parts of a step. `predicted` is the dtype of what passes between them. REQUIRES: a UNet
+// that does not inpaint, without low-rank paths and images as prompts.
+absl::StatusOr<graph::Graph> MakeNetworkGraph(const families::Family& family,
+                                              const families::ModelConfigs& configs,
+                                              const StepShape& shape, device::DType predicted);
+absl::StatusOr<graph::Graph> MakeAdvanceGraph(const families::ModelConfigs& configs,
+                                              const StepShape& shape, device::DType predicted);
 
 }  // namespace latentd::pipeline

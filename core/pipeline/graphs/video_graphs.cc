@@ -44,6 +44,8 @@ absl::StatusOr<graph::Graph> MakeVideoGraph(const families::Family& family,
       return videos.step_graph(configs, {1, 1, kVideoProbeSide, kVideoProbeSide});
     case GraphKind::kStep:
       return videos.step_graph(configs, shape);
+    case GraphKind::kNetwork:
+    case GraphKind::kAdvance:
     case GraphKind::kMaskedText:
     case GraphKind::kSample:
     case GraphKind::kPreview:

@@ -152,6 +152,12 @@ bool Plan::wants_tiny_vae() const {
   });
 }
 
+bool Plan::may_split() const {
+  return absl::c_any_of(dispensable, [](const PlannedGraph& graph) {
+    return graph.name.kind == GraphKind::kAdvance;
+  });
+}
+
 std::vector<PlannedGraph> GraphsFor(const GraphNeeds& needs) {
   GraphList graphs(needs);
   for (size_t i = 0; i < needs.models.size(); ++i) {

@@ -119,6 +119,8 @@ struct Plan {
   Size picture_size() const { return whole_size.value_or(Size{*spec.width, *spec.height}); }
   // True if the images have previews that a tiny VAE would draw.
   bool wants_tiny_vae() const;
+  // True if two devices could share steps of the images.
+  bool may_split() const;
 
   PictureSpec spec;                // resolved
   Size executed_size;              // size that the networks run at; the images are its centre
@@ -144,7 +146,7 @@ struct Plan {
   std::vector<PlannedUnit> units;    // in order; previews come beside them
   std::vector<PlannedGraph> graphs;  // each once
   // Graphs that the images are drawn without where they are not ready: of steps that are shared by
-  // more rows, and of previews.
+  // more rows or by two devices, and of previews.
   std::vector<PlannedGraph> dispensable;
   // Bytes that its images hold while they run, beside weights, executables, arena and lane.
   int64_t state_bytes = 0;

@@ -12,6 +12,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
@@ -47,10 +48,19 @@ inline constexpr absl::string_view kComponentNames[] = {
     "text_encoder", "text_encoder_2", "unet_base",  "unet_refiner",
     "vae_decoder",  "vae_encoder",    kVaeTinyName, "image_encoder"};
 
-// True if the server does without a graph of that component and of so many rows, which steps
-// alone have more than one of: one that draws previews, and steps for pictures to share.
-inline bool IsDispensable(absl::string_view component, int rows) {
-  return component == kVaeTinyName || rows > kMaxRowsOfPicture;
+// Parts of a step that two devices share (core/pipeline/graphs/step_graph.h), as labels of graphs
+// begin with them.
+inline constexpr char kNetworkPart[] = "network", kAdvancePart[] = "advance";
+
+inline bool IsOfSplitStep(absl::string_view part) {
+  return absl::StartsWith(part, kNetworkPart) || absl::StartsWith(part, kAdvancePart);
+}
+
+// True if the server does without a graph of that component and part, and of so many rows, which
+// steps alone have more than one of: one that draws previews, and steps for pictures or devices to
+// share.
+inline bool IsDispensable(absl::string_view component, absl::string_view part, int rows) {
+  return component == kVaeTinyName || rows > kMaxRowsOfPicture || IsOfSplitStep(part);
 }
 
 inline bool IsComponentName(absl::string_view name) {

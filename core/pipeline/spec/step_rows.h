@@ -17,6 +17,8 @@ struct StepRows {
   // Limit of an evaluation that pictures share: its rows x width x height, of pictures, and x
   // frames of videos.
   int64_t max_shared_pixels = kDefaultSharedPixels;
+  // Steps of one picture of two rows have graphs for two devices too, of a row each.
+  bool split = false;
 
   // Numbers of `counts` for steps of that size, ascending: 1 and 2, which one picture may need
   // by itself, at every size; of more those that have max_shared_pixels at most.

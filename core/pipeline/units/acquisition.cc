@@ -27,6 +27,10 @@ ExecutablePointer& MemberFor(const PlannedGraph& graph, Request& request) {
       return StageOf(graph, request).request_part;
     case GraphKind::kStep:
       return StageOf(graph, request).steps[graph.name.shape.rows];
+    case GraphKind::kNetwork:
+      return StageOf(graph, request).network;
+    case GraphKind::kAdvance:
+      return StageOf(graph, request).advance;
     case GraphKind::kEncode:
       return request.encode;
     case GraphKind::kSample:

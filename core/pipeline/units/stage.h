@@ -28,6 +28,8 @@ struct Stage {
   ExecutablePointer request_part;              // null: nothing runs but the text encoders
   // By rows: those of the request's own number, and of more where they are ready.
   StepLane::Executables steps;
+  // Parts of a step of two rows, which another device may help with; null: they are not ready.
+  ExecutablePointer network, advance;
 };
 
 }  // namespace latentd::pipeline
