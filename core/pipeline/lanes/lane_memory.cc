@@ -113,7 +113,7 @@ int64_t StepLane::bytes() const {
   for (const Staging& noise : noise_) bytes += noise.memory.bytes();
   bytes += zeros_.bytes() + spare_.bytes();
   if (no_residual_.has_memory()) bytes += no_residual_.bytes();
-  return static_cast<int64_t>(bytes) + controls_.bytes();
+  return static_cast<int64_t>(bytes) + controls_.bytes() + split_.bytes();
 }
 
 }  // namespace latentd::pipeline

@@ -40,6 +40,7 @@
 #include "core/pipeline/lanes/control_programs.h"
 #include "core/pipeline/lanes/path_pool.h"
 #include "core/pipeline/lanes/row_assignment.h"
+#include "core/pipeline/lanes/split_programs.h"
 #include "core/schedulers/schedule.h"
 
 namespace latentd::pipeline {
@@ -124,13 +125,18 @@ class StepLane : public std::enable_shared_from_this<StepLane> {
     int computed_rows = 0;   // 0: nothing was enqueued
     int too_many_rows = 0;   // number for which there was no memory; told once in the lane's life
     bool first_run = false;  // first of so many rows in this lane: backends may prepare the next
+    bool is_split = false;   // a helper evaluates one of the rows
+    bool split_failed = false;         // it was to, and could not
+    SplitPrograms::Result split = {};  // in both cases
   };
 
   // One evaluation for `members`, the first ones first where not all can be evaluated at once;
   // empty: for all that have joined. The others rest. RESOURCE_EXHAUSTED is of one picture alone,
-  // or of those that cannot do with fewer rows. An error of its own fails all pictures.
+  // or of those that cannot do with fewer rows. An error of its own fails all pictures. With
+  // `split` a step of one picture of two rows is split; where that cannot be, it is as without.
   using Members = absl::InlinedVector<const LanePlace*, batching::kMostRows>;
-  absl::StatusOr<Evaluation> Step(device::Stream& stream, const Members& members);
+  absl::StatusOr<Evaluation> Step(device::Stream& stream, const Members& members,
+                                  const Split* split = nullptr);
 
   // True if the last step was made without the picture.
   bool Rests(const LanePlace& place) const;
@@ -189,6 +195,7 @@ class StepLane : public std::enable_shared_from_this<StepLane> {
         rows_(rows),
         paths_(std::move(paths)),
         controls_(device),
+        split_(device),
         assignment_(rows) {}
 
   friend class LanePlace;
@@ -197,6 +204,9 @@ class StepLane : public std::enable_shared_from_this<StepLane> {
   absl::Status MoveRow(const RowAssignment::Move& move, device::Stream& stream);
   absl::Status Swap(const device::Buffer& one, const device::Buffer& other, device::Stream& stream);
   absl::Status Enqueue(int rows, device::Stream& stream, bool& first_run);
+  // False: the step is to be made without.
+  bool TrySplit(const Members& members, const RowAssignment::Plan& plan, const Split& split,
+                device::Stream& stream, Evaluation& evaluation);
   absl::StatusOr<LaneGraph*> GraphFor(int rows);
 
   const device::Buffer& MemoryOf(PortRole role) const;
@@ -221,6 +231,7 @@ class StepLane : public std::enable_shared_from_this<StepLane> {
   const std::shared_ptr<PathPool> paths_;
   std::vector<LanePort> ports_;  // all but pools
   ControlPrograms controls_;
+  SplitPrograms split_;
   // The host draws into one while the device copies from the other.
   std::vector<Staging> noise_;
   size_t draws_ = 0;

@@ -3,6 +3,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "core/adapters/catalogue/catalogue.h"
 #include "core/base/text/digest.h"
 #include "core/pipeline/plan/video_plan.h"
 #include "core/pipeline/spec/limits.h"
@@ -66,6 +67,27 @@ int Picture::guidance_stopped_after() const {
 
 int Picture::rows_ahead() const { return StepsAhead(stage_index).most_rows(); }
 
+void Picture::AddHelper(int device, const Picture& there) {
+  PictureHelper& helper = helped_by.emplace_back(PictureHelper{.device = device});
+  for (const Stage& stage : there.request->stages) helper.networks.push_back(stage.network);
+}
+
+ExecutablePointer Picture::NetworkOn(int device) const {
+  const auto found = absl::c_find_if(
+      helped_by, [&](const PictureHelper& helper) { return helper.device == device; });
+  return found == helped_by.end() ? nullptr : found->networks[stage_index];
+}
+
+uint64_t Picture::helpers() const {
+  uint64_t devices = 0;
+  const bool can_split = stage().network != nullptr && stage().advance != nullptr;
+  if (next != UnitKind::kStep || next_rows() != 2 || !can_split) return devices;
+  for (const PictureHelper& helper : helped_by) {
+    if (helper.networks[stage_index] != nullptr) devices |= uint64_t{1} << helper.device;
+  }
+  return devices;
+}
+
 bool Picture::EncodesText(size_t index) const {
   return plan().stages[index].reads_text() && !request->conditioning[index].has_value();
 }
@@ -74,6 +96,7 @@ void Picture::LeaveLane() {
   place.reset();
   path.reset();
   path_values.clear();
+  helper_row.reset();
   has_residuals = false;
 }
 

@@ -92,6 +92,12 @@ struct Request {
   std::optional<LatentColors> colors;  // for previews; absent: none are drawn in colours
 };
 
+// A device that may evaluate rows of a picture's steps, by its number.
+struct PictureHelper {
+  int device = 0;
+  std::vector<ExecutablePointer> networks;  // by stage, of one row; null: not ready
+};
+
 struct Picture {
   // The image of the plan's seed at that index.
   Picture(std::shared_ptr<Request> shared, size_t index)
@@ -115,6 +121,12 @@ struct Picture {
   // Steps as users count them after which guidance_stop has ended guidance; 0: it has not, or there
   // was none left.
   int guidance_stopped_after() const;
+  // By bits, devices that could evaluate one of the two rows of its next step.
+  uint64_t helpers() const;
+  // `there` is the same on another device, which helps if it has the networks.
+  void AddHelper(int device, const Picture& there);
+  // Its stage's network on that device; null: there is none.
+  ExecutablePointer NetworkOn(int device) const;
   // Ranks of the low-rank paths that its rows have in its stage; 0: none.
   int ranks() const { return stage_index == 0 ? plan().ranks : 0; }
   // Lane in which the steps of its stage run.
@@ -155,14 +167,17 @@ struct Picture {
   // Inputs of request->sample that put the init image back after each evaluation; empty: nothing
   // does, since there is no mask, or the UNet reads it.
   NamedBuffers kept;
-  std::vector<RowValue> inpainting;   // for InpaintingPorts, where the UNet has them
-  Prediction prediction;              // to be drawn by a unit of its own: the newest
-  device::Buffer handed_over;         // for the refiner, from the base; without memory if none
-  std::optional<LanePlace> place;     // while the stage's steps run
-  std::optional<PathSlot> path;       // likewise, where its rows have paths
-  std::vector<RowValue> path_values;  // for PathPorts, while it has a slot
-  bool has_residuals = false;         // control networks have added something in the step before
-  bool decode_redone = false;         // by decode_fallback, or to be
+  std::vector<RowValue> inpainting;      // for InpaintingPorts, where the UNet has them
+  Prediction prediction;                 // to be drawn by a unit of its own: the newest
+  device::Buffer handed_over;            // for the refiner, from the base; without memory if none
+  std::optional<LanePlace> place;        // while the stage's steps run
+  std::optional<PathSlot> path;          // likewise, where its rows have paths
+  std::vector<RowValue> path_values;     // for PathPorts, while it has a slot
+  std::vector<PictureHelper> helped_by;  // with the same models; empty once one had no memory
+  // Memory of the one that has helped last, while the stage's steps run.
+  std::shared_ptr<HelperRow> helper_row;
+  bool has_residuals = false;  // control networks have added something in the step before
+  bool decode_redone = false;  // by decode_fallback, or to be
   // When next is kDone, unless the spec wants latents or embeddings; without the request's overlay.
   image::Image pixels;
   // For output_embeds when next is kDone, on the host: by row of the stage's prompts, what its text

@@ -240,6 +240,48 @@ std::vector<size_t> AddControls(absl::Span<Picture* const> pictures,
   return go_on;
 }
 
+// Memory of the helper for a row of the picture's steps: that of the step before, if it helped
+// with that too.
+absl::Status TakeHelperRow(Picture& picture, const StepHelper& helper) {
+  const ExecutablePointer network = picture.NetworkOn(helper.device);
+  if (network == nullptr) return absl::FailedPreconditionError("the helper has no network");
+  if (picture.helper_row != nullptr && picture.helper_row->network() == network) {
+    return absl::OkStatus();
+  }
+  if (helper.ask_room) {
+    const compiler::GraphLabel label{.model = picture.model().name,
+                                     .component = std::string(kUnetName),
+                                     .part = "helper",
+                                     .width = picture.executed_size().width,
+                                     .height = picture.executed_size().height};
+    RETURN_IF_ERROR(helper.ask_room({label, HelperRow::Bytes(*network), /*is_least=*/false}));
+  }
+  ASSIGN_OR_RETURN(picture.helper_row, HelperRow::Create(network, helper.held));
+  return absl::OkStatus();
+}
+
+// A picture's means to split its next step. A helper that has no memory for that is asked no more.
+std::optional<Split> SplitOf(Picture& picture, const StepHelper& helper) {
+  if ((picture.helpers() >> helper.device & 1) == 0) return std::nullopt;
+  if (!TakeHelperRow(picture, helper).ok()) {
+    picture.helped_by.clear();
+    return std::nullopt;
+  }
+  return Split{picture.stage().network, picture.stage().advance, picture.helper_row,
+               &helper.stream};
+}
+
+void NoteSplit(const StepLane::Evaluation& evaluation, const Split& split, Picture& picture,
+               UnitPart& part, PendingUnit& unit) {
+  part.work.kept.push_back(split.helper);
+  for (const auto& event : {evaluation.split.ready, evaluation.split.helped}) {
+    if (event != nullptr) part.work.events.push_back(event);
+  }
+  unit.is_split = evaluation.is_split;
+  unit.helped = evaluation.split.helped;
+  if (evaluation.split_failed) picture.helped_by.clear();
+}
+
 }  // namespace
 
 absl::Status DrawFirstLatents(Picture& picture) {
@@ -268,7 +310,7 @@ absl::Status BeginSteps(Picture& picture, device::Stream& stream, UnitPart& part
 }
 
 absl::Status EnqueueStep(absl::Span<Picture* const> pictures, Lanes& lanes, device::Stream& stream,
-                         PendingUnit& unit) {
+                         const StepHelper* helper, PendingUnit& unit) {
   const std::vector<size_t> joined = JoinAll(pictures, lanes, stream, unit);
   if (joined.empty()) return absl::OkStatus();
   std::vector<Picture*> members;
@@ -287,7 +329,12 @@ absl::Status EnqueueStep(absl::Span<Picture* const> pictures, Lanes& lanes, devi
   if (stepping.empty()) return absl::OkStatus();
   StepLane::Members places;
   for (size_t i : stepping) places.push_back(&*pictures[i]->place);
-  ASSIGN_OR_RETURN(const StepLane::Evaluation evaluation, lane->Step(stream, places));
+  std::optional<Split> split;
+  Picture& only = *pictures[stepping.front()];
+  if (helper != nullptr && pictures.size() == 1) split = SplitOf(only, *helper);
+  ASSIGN_OR_RETURN(const StepLane::Evaluation evaluation,
+                   lane->Step(stream, places, split ? &*split : nullptr));
+  if (split) NoteSplit(evaluation, *split, only, unit.parts.front(), unit);
   if (evaluation.rows == lane->rows_taken()) RETURN_IF_ERROR(evaluation.status);
   unit.rows = evaluation.rows;
   unit.computed_rows = evaluation.computed_rows;

@@ -16,9 +16,10 @@ absl::Status EnqueueText(Picture& picture, device::Stream& stream, UnitPart& par
 absl::Status EnqueueEncode(Picture& picture, device::Stream& stream, UnitPart& part);
 
 // One evaluation of the UNet and what the noise scheduler makes of it, for all pictures together;
-// those that are not in the lane yet join it.
+// those that are not in the lane yet join it. With a helper (null: none) it is split, if that can
+// be.
 absl::Status EnqueueStep(absl::Span<Picture* const> pictures, Lanes& lanes, device::Stream& stream,
-                         PendingUnit& unit);
+                         const StepHelper* helper, PendingUnit& unit);
 
 // The picture's `prediction` to pixels, by the tiny VAE. UNAVAILABLE: that is not used any more.
 // The picture stays as it is.

@@ -32,7 +32,7 @@ bool IsOneOfVideo(UnitKind kind) {
 }
 
 absl::Status EnqueueNext(absl::Span<Picture* const> pictures, Lanes& lanes, device::Stream& stream,
-                         PendingUnit& unit) {
+                         const StepHelper* helper, PendingUnit& unit) {
   Picture& picture = *pictures.front();
   if (picture.video != nullptr && IsOneOfVideo(unit.kind)) {
     return EnqueueOfVideo(picture, stream, unit.kind, unit.parts.front());
@@ -43,7 +43,7 @@ absl::Status EnqueueNext(absl::Span<Picture* const> pictures, Lanes& lanes, devi
     case UnitKind::kEncode:
       return EnqueueEncode(picture, stream, unit.parts.front());
     case UnitKind::kStep:
-      return EnqueueStep(pictures, lanes, stream, unit);
+      return EnqueueStep(pictures, lanes, stream, helper, unit);
     case UnitKind::kDecode:
       return EnqueueDecode(picture, stream, unit.parts.front());
     case UnitKind::kWait:
@@ -116,13 +116,13 @@ absl::Status BlameAdapters(const absl::Status& status, const PictureSpec& spec) 
 }  // namespace
 
 absl::StatusOr<PendingUnit> EnqueueUnit(absl::Span<Picture* const> pictures, Lanes& lanes,
-                                        device::Stream& stream) {
+                                        device::Stream& stream, const StepHelper* helper) {
   PendingUnit unit;
   unit.kind = pictures.front()->next;
   RETURN_IF_ERROR(EnqueueAll(stream, unit, [&] {
     unit.parts.resize(pictures.size());
     for (size_t i = 0; i < pictures.size(); ++i) unit.parts[i].steps = -pictures[i]->steps_done;
-    return EnqueueNext(pictures, lanes, stream, unit);
+    return EnqueueNext(pictures, lanes, stream, helper, unit);
   }));
   for (size_t i = 0; i < pictures.size(); ++i) {
     UnitPart& part = unit.parts[i];

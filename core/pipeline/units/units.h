@@ -3,6 +3,8 @@
 // pictures may be enqueued in between.
 #pragma once
 
+#include <atomic>
+#include <cstdint>
 #include <memory>
 #include <vector>
 
@@ -55,7 +57,19 @@ struct PendingUnit {
   int rows = 0, computed_rows = 0;
   int too_many_rows = 0;   // number that there was no memory to evaluate: some pictures rest
   bool first_run = false;  // first of its graph in this lane: the next may take the host long
+  // A helper evaluates a row of a step; and what came of that.
+  bool is_split = false;
+  std::shared_ptr<const device::Event> helped;
   std::shared_ptr<const device::Event> done;
+};
+
+// A device that is to evaluate a row of a step. It has met the picture's, and that has met it.
+struct StepHelper {
+  int device = 0;
+  device::Stream& stream;   // its own, for this
+  Lanes::AskRoom ask_room;  // for memory on it; may be empty
+  std::shared_ptr<std::atomic<int64_t>> held =
+      std::make_shared<std::atomic<int64_t>>();  // bytes of that
 };
 
 // Enqueues the unit that all of `pictures` name as next, one picture or, for kStep, all that are in
@@ -64,9 +78,10 @@ struct PendingUnit {
 // use; after the unit's own nothing of it is on the stream any more. All units of the pictures of
 // one request are on one stream, unless those before are completed. RESOURCE_EXHAUSTED: no memory;
 // std::bad_alloc, of the host's heap, is like an error of the unit's own. REQUIRES: what is next is
-// neither kWait nor kDone; `lanes` is the stream's.
+// neither kWait nor kDone; `lanes` is the stream's. With `helper`, of Picture::helpers(), a step of
+// one picture is split if that can be.
 absl::StatusOr<PendingUnit> EnqueueUnit(absl::Span<Picture* const> pictures, Lanes& lanes,
-                                        device::Stream& stream);
+                                        device::Stream& stream, const StepHelper* helper = nullptr);
 
 // Enqueues a kPreview beside what the picture names as next, on the same stream: its `prediction`,
 // which the unit's part has from then on. After any error, of completing it too, the picture goes

@@ -1,0 +1,63 @@
+#include "core/pipeline/lanes/split_programs.h"
+
+#include <utility>
+
+#include "absl/algorithm/container.h"
+#include "core/base/errors/status_macros.h"
+#include "core/pipeline/graphs/step_graph.h"
+
+namespace latentd::pipeline {
+namespace {
+
+using backends::BoundGraph;
+using backends::NamedBuffers;
+using device::Buffer;
+
+NamedBuffers FirstRows(absl::Span<const LanePort> ports, int rows) {
+  NamedBuffers first;
+  for (const LanePort& port : ports) first[port.name] = port.memory.Rows(0, rows);
+  return first;
+}
+
+}  // namespace
+
+absl::Status SplitPrograms::Bind(const Split& split, absl::Span<const LanePort> ports) {
+  if (bound_) return absl::OkStatus();
+  if (!predictions_.has_memory()) {
+    const auto port = absl::c_find_if(split.advance->inputs(), [](const backends::Port& input) {
+      return input.name == kPredictionPort;
+    });
+    ASSIGN_OR_RETURN(predictions_,
+                     device_.Allocate(port->dtype, port->shape, device::Place::kDevice));
+    bytes_ = static_cast<int64_t>(predictions_.bytes());
+  }
+  NamedBuffers one = FirstRows(ports, 1), both = FirstRows(ports, 2);
+  one[kPredictionPort] = predictions_.Rows(0, 1);
+  both[kPredictionPort] = predictions_;
+  ASSIGN_OR_RETURN(BoundGraph network, BoundGraph::Create(split.network, one));
+  ASSIGN_OR_RETURN(BoundGraph advance, BoundGraph::Create(split.advance, both));
+  bound_.emplace(Bound{std::move(network), std::move(advance)});
+  return absl::OkStatus();
+}
+
+absl::Status SplitPrograms::Enqueue(const Split& split, absl::Span<const LanePort> ports, int first,
+                                    device::Stream& stream, Result& result) {
+  RETURN_IF_ERROR(Bind(split, ports));
+  result.first_run = !std::exchange(has_run_, true) || !split.helper->has_run();
+  ASSIGN_OR_RETURN(result.ready, stream.Record());
+  RETURN_IF_ERROR(bound_->network.Enqueue(stream));
+  ASSIGN_OR_RETURN(result.helped, split.helper->Evaluate({.ports = ports,
+                                                          .of_lane = 1,
+                                                          .of_picture = 1 - first,
+                                                          .ready = result.ready,
+                                                          .prediction = predictions_.Rows(1, 2)},
+                                                         *split.stream));
+  const absl::Status waits = stream.WaitFor(result.helped);
+  if (!waits.ok()) {
+    result.helped->Wait().IgnoreError();  // it reads what the next step writes
+    return waits;
+  }
+  return bound_->advance.Enqueue(stream);
+}
+
+}  // namespace latentd::pipeline
