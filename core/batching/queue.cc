@@ -276,6 +276,7 @@ void Queue::Remember(const Unit& unit) {
 
 std::optional<Unit> Queue::Next(bool may_begin, int device) {
   DeviceTime& time = devices_[device];
+  time.helper = -1;
   const absl::Time now = clock_.Monotonic();
   Foresight& all = foresight(now);
   const Timetable& timetable = all.OrderAt(now, device);
@@ -301,6 +302,8 @@ std::optional<Unit> Queue::Next(bool may_begin, int device) {
   if (passes == nullptr) time.passing.Forget();
   Unit unit = *std::move(next);
   unit.device = device;
+  unit.helper = time.helper = HelperOf(unit, now);
+  if (unit.helper >= 0) unit.expected = SplitTime(unit.lane);
   BeginTurn(unit);
   Start(unit);
   absl::erase_if(time.between, [&](const auto& entry) {
@@ -309,6 +312,46 @@ std::optional<Unit> Queue::Next(bool may_begin, int device) {
   });
   Remember(unit);
   return unit;
+}
+
+// Until it has been measured: as long as one of its rows.
+absl::Duration Queue::SplitTime(const Lane& lane) const {
+  const absl::Duration measured = split_costs_.Of(UnitKind::kStep, lane, /*rows=*/2);
+  return measured > absl::ZeroDuration() ? measured : costs_.Of(UnitKind::kStep, lane, /*rows=*/1);
+}
+
+// By kAuto tried until enough is known of it, and then at times: what made it slow may be over.
+bool Queue::SplitPays(const Unit& unit) const {
+  Ahead one;
+  one.stages.front() = {.lane = unit.lane, .runs = {{.count = 1, .rows = 2}}};
+  if (split_ == Split::kAlways || !split_costs_.HasMeasured(one)) return true;
+  constexpr uint64_t kTriedAgain = 100;
+  const absl::Duration alone = costs_.Of(UnitKind::kStep, unit.lane, /*rows=*/2);
+  return SplitTime(unit.lane) < alone || steps_ % kTriedAgain == 0;
+}
+
+int Queue::HelperOf(const Unit& unit, absl::Time now) const {
+  if (split_ == Split::kNever || unit.kind != UnitKind::kStep || unit.pictures.size() != 1) {
+    return -1;
+  }
+  const Need& need = EntryOf(unit.pictures.front()).need;
+  if (need.helpers == 0 || !SplitPays(unit)) return -1;
+  for (int device = 0; device < static_cast<int>(devices_.size()); ++device) {
+    if ((need.helpers >> device & 1) != 0 && MayHelp(device, unit, now)) return device;
+  }
+  return -1;
+}
+
+bool Queue::MayHelp(int device, const Unit& unit, absl::Time now) const {
+  if (device == unit.device || devices_[device].lost) return false;
+  for (int other = 0; other < static_cast<int>(devices_.size()); ++other) {
+    if (other != unit.device && devices_[other].helper == device) return false;
+  }
+  if (split_ == Split::kAlways) return true;
+  const absl::Duration takes = SplitTime(unit.lane);
+  return absl::c_all_of(foresight(now).OrderAt(now, device).order, [&](const Entry* entry) {
+    return !entry->started && !IsRunnable(*entry) && ReadyIn(*entry, now) > takes;
+  });
 }
 
 void Queue::BeginTurn(const Unit& unit) {
@@ -362,7 +405,8 @@ void Queue::Measure(const Unit& unit, int computed_rows, absl::Duration took) {
   if (computed_rows == 0) return;
   if (unit.kind == UnitKind::kStep) LookForRowsAgain();
   ForgetForesight();
-  costs_.Measure(unit.kind, unit.lane, computed_rows, took);
+  Costs& costs = unit.helper < 0 ? costs_ : split_costs_;
+  costs.Measure(unit.kind, unit.lane, computed_rows, took);
 }
 
 }  // namespace latentd::batching

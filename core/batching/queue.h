@@ -34,6 +34,12 @@
 // all that could run it, and belongs to the one that takes its first unit. A device begins what is
 // foreseen on it, and if there is nothing, the first request that waits.
 //
+// A step of one picture with two rows may be split (Split): another device helps, which evaluates
+// one of them. That is decided for each step, so that a device with work of its own helps with no
+// further one. A device helps one other at a time. By kAuto it does so while nothing is foreseen on
+// it that could begin before the step's end, and only where steps that were split took less time.
+// Forecasts know of no help: pictures end no later than they say.
+//
 // Not thread-safe: the engine guards it with its own lock.
 #pragma once
 
@@ -85,7 +91,10 @@ class Queue {
  public:
   // `clock` must outlive the queue.
   Queue(Limits limits, const Clock& clock)
-      : clock_(clock), devices_(limits.devices), control_(std::move(limits)) {}
+      : clock_(clock),
+        split_(limits.split),
+        devices_(limits.devices),
+        control_(std::move(limits)) {}
   Queue(const Queue&) = delete;
   Queue& operator=(const Queue&) = delete;
 
@@ -103,8 +112,11 @@ class Queue {
   std::optional<Unit> Next(bool may_begin = true, int device = 0);
   bool CanRun(bool may_begin = true, int device = 0) const;
 
+  // The device has failed: it helps none.
+  void Lose(int device) { devices_[device].lost = true; }
+
   // Learns the time of a unit that Next gave; an evaluation computed that many rows. 0: it did
-  // nothing, or failed, and says nothing about others.
+  // nothing, or failed, and says nothing about others. A step that was not split has no helper.
   void Measure(const Unit& unit, int computed_rows, absl::Duration took);
 
   // Pictures that are admitted.
@@ -131,6 +143,8 @@ class Queue {
     Turns<Lane> turns;
     PassingTime passing;
     absl::flat_hash_map<Lane, Between> between;  // for lanes that have work
+    int helper = -1;                             // the helper with the unit that it was given last
+    bool lost = false;
   };
 
   // Cached forecast of all; reset when anything that it depends on changes. The next call may end
@@ -145,6 +159,11 @@ class Queue {
   bool IsHeldUp(const Need& need, absl::Duration round, int lanes) const;
   std::optional<Unit> PassingUnit(const Works& works, const Entry& passes, bool others_run,
                                   const DeviceTime& device) const;
+  // The device that is to help with the unit; -1: none.
+  int HelperOf(const Unit& unit, absl::Time now) const;
+  bool SplitPays(const Unit& unit) const;
+  bool MayHelp(int device, const Unit& unit, absl::Time now) const;
+  absl::Duration SplitTime(const Lane& lane) const;
   void BeginTurn(const Unit& unit);
   static Unit StepOf(const LaneWork& work);
   bool GoesBeforeTheStep(UnitKind kind, const Entry& entry, const Unit& step,
@@ -158,9 +177,11 @@ class Queue {
   int RowsOf(const Unit& unit) const;
 
   const Clock& clock_;
+  const Split split_;
   std::vector<DeviceTime> devices_;
   AdmissionControl control_;
   Costs costs_;
+  Costs split_costs_;  // times of steps that are split
   std::list<Entry> order_;
   absl::flat_hash_map<PictureId, std::list<Entry>::iterator> entries_;
   Callers callers_;

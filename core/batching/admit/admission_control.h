@@ -25,7 +25,8 @@
 namespace latentd::batching {
 
 struct Limits {
-  int devices = 1;                 // equal ones, which share all that is admitted
+  int devices = 1;  // equal ones, which share all that is admitted
+  Split split = Split::kNever;
   int pictures = 64;               // admitted and not finished
   size_t bytes = size_t{1} << 29;  // bytes of their inputs: init images and latents
   // The same together with finished pictures that are not read: result_bytes(), which is asked

@@ -102,6 +102,13 @@ struct Ahead {
   bool operator==(const Ahead&) const = default;
 };
 
+// When a step of one picture with two rows is split: another device evaluates one of them.
+enum class Split : uint8_t {
+  kNever,
+  kAuto,   // while the other device would be idle until the step's end, where that is sooner
+  kAlways  // even while the other has work, if it is ready to
+};
+
 struct Need {
   UnitKind kind = UnitKind::kText;
   Lane lane;          // lane of the stage that it is in
@@ -110,6 +117,8 @@ struct Need {
   int lane_places = 0;   // rows of the lane, where those are more: pictures not evaluated rest
   bool joined = false;   // it has its rows of the lane
   bool preview = false;  // there is a kPreview to run beside what is next
+  // By bits, devices that could evaluate one of the rows of its next step, if it takes that alone.
+  uint64_t helpers = 0;
   Ahead ahead;
   // Foreseen end of kWait, in the clock's monotonic time: when its graphs will be ready. In the
   // infinite future: not known.
@@ -138,6 +147,7 @@ struct Unit {
   bool in_turn = true;      // its lane's turn; else it is first for its deadline, or passes others
   bool passes = false;      // counts as the time of a passing picture (passing.h)
   int device = 0;           // the one that runs it
+  int helper = -1;          // the one that evaluates a row of a step that is split; -1: none
 };
 
 }  // namespace latentd::batching
