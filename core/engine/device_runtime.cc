@@ -55,6 +55,14 @@ bool BringsFewerRows(const pipeline::Picture& picture, const pipeline::Pipeline&
   });
 }
 
+bool LacksSplitSteps(const pipeline::Request& request) {
+  if (!request.plan->may_split()) return false;
+  const auto lacks = [](const pipeline::Stage& stage) {
+    return stage.network == nullptr || stage.advance == nullptr;
+  };
+  return std::any_of(request.stages.begin(), request.stages.end(), lacks);
+}
+
 }  // namespace
 
 DeviceRuntime::DeviceRuntime(Config config, size_t device,
@@ -254,7 +262,7 @@ void DeviceRuntime::Touch(const pipeline::Plan& plan, bool lacks_graphs) {
 bool DeviceRuntime::LacksGraphs(const pipeline::Picture& picture) const {
   const pipeline::Request& request = *picture.request;
   const bool in_colors = request.preview == nullptr && request.plan->wants_tiny_vae();
-  return in_colors || BringsFewerRows(picture, *models_.pipeline);
+  return in_colors || LacksSplitSteps(request) || BringsFewerRows(picture, *models_.pipeline);
 }
 
 absl::StatusOr<Job::Pictures> DeviceRuntime::Start(const GenerateSpec& spec,

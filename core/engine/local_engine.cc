@@ -41,6 +41,7 @@ std::vector<LocalEngine::Device> Only(std::unique_ptr<backends::Backend> backend
 Config ConfigOf(const Config& config, const std::string& device, bool is_first) {
   Config own = config;
   own.warns_of_checkpoints = is_first;
+  if (device.empty()) own.split = batching::Split::kNever;
   if (!config.warn || device.empty()) return own;
   own.warn = [warn = config.warn, device](absl::string_view what) {
     warn(absl::StrCat(device, ": ", what));
@@ -89,6 +90,17 @@ absl::Status FirstFailure(const std::vector<absl::Status>& loaded) {
   return first;
 }
 
+// For steps that are split.
+absl::Status MeetEachOther(const std::vector<LocalEngine::Device>& devices) {
+  for (const LocalEngine::Device& one : devices) {
+    for (const LocalEngine::Device& other : devices) {
+      if (&one == &other) continue;
+      RETURN_IF_ERROR(one.backend->device().Meet(other.backend->device()));
+    }
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<LocalEngine>> LocalEngine::Create(const Config& config,
@@ -102,6 +114,7 @@ absl::StatusOr<std::unique_ptr<LocalEngine>> LocalEngine::Create(const Config& c
                                                    device.ordinal, " are not equal (", first, "; ",
                                                    other, "): start a server for each kind"));
   }
+  if (config.split != batching::Split::kNever) RETURN_IF_ERROR(MeetEachOther(devices));
   return absl::WrapUnique(new LocalEngine(config, std::move(devices), clock));
 }
 
@@ -136,7 +149,9 @@ LocalEngine::Runtimes LocalEngine::RuntimesOf(const Config& config, std::vector<
 PictureLoop::Options LocalEngine::LoopOptions(const Config& config) const {
   const auto count = static_cast<int>(devices_.size());
   const device::Device& first = devices_.front()->device().device;
-  return {.queue = {.pictures = config.queue_capacity * count, .wait = config.max_queue_time},
+  return {.queue = {.split = config.split,
+                    .pictures = config.queue_capacity * count,
+                    .wait = config.max_queue_time},
           .picture_bytes = PictureBytesOf(config, first) * count,
           .encoders = EncodersOf(config, count),
           .units = {.warn = config.warn},

@@ -271,6 +271,10 @@ inline constexpr Family kStepRows{"latentd_step_rows",
                                   Type::kHistogram,
                                   {kModel},
                                   bounds::kRows};
+inline constexpr Family kSplitSteps{"latentd_split_steps_total",
+                                    "Evaluations of which another device did one of two rows.",
+                                    Type::kCounter,
+                                    {kModel}};
 inline constexpr Family kLanes{
     "latentd_lanes", "Lanes that pictures step in: one for each UNet and size.", Type::kGauge};
 inline constexpr Family kLaneBytes{"latentd_lane_bytes",
@@ -410,6 +414,7 @@ inline constexpr const Family* kFamilies[] = {&kGraphCompilations,
                                               &kStepSeconds,
                                               &kSteps,
                                               &kStepRows,
+                                              &kSplitSteps,
                                               &kLanes,
                                               &kLaneBytes,
                                               &kPaddingRows,

@@ -22,6 +22,7 @@
 namespace latentd::engine {
 
 using batching::kMostRows;
+using batching::Split;
 using pipeline::kDefaultSharedPixels;
 using pipeline::kMaxRowsOfPicture;
 using ComponentMode = pipeline::ComponentMode;
@@ -47,6 +48,8 @@ struct Config {
   // GPUs by their number, of the cuda backend, each once; empty: the first. Of several, each has
   // what is said below of memory and of pictures that wait.
   std::vector<int> devices;
+  // When two of several share steps of one image.
+  Split split = Split::kNever;
   // Starts a program that calls TryKernels with its last argument, the GPU's number, which is
   // added: kernels that may fault are tried there. Empty: they are tried in this process, and one
   // that faults is a device fault.

@@ -99,6 +99,7 @@ void AdmittedJobs::Drain(absl::Time deadline) {
 void AdmittedJobs::EndForFault(size_t device) {
   absl::MutexLock lock(&mutex_);
   device_failed_ = true;
+  queue_.Lose(static_cast<int>(device));
   for (auto& [handle, member] : jobs_) {
     if (!member.begun || member.job->device == device) Cancel(CancelCause::kDeviceFault, member);
   }

@@ -1,5 +1,6 @@
 #include "core/engine/loop/picture_loop.h"
 
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -14,6 +15,12 @@
 
 namespace latentd::engine {
 namespace {
+
+// The helper, if it is that which has failed.
+std::optional<size_t> FaultyOf(const UnitInFlight& done) {
+  const bool helper_failed = done.what.helper >= 0 && device::IsFault(done.unit.helped->Wait());
+  return helper_failed ? std::optional<size_t>(done.what.helper) : std::nullopt;
+}
 
 PictureLoop::Options Of(PictureLoop::Options options, size_t devices) {
   options.queue.devices = static_cast<int>(devices);
@@ -169,7 +176,9 @@ absl::Status PictureLoop::TryEnqueue(DeviceLoop& loop, Work& work) {
   for (const JobPicture& picture : work.pictures) {
     if (!picture.job->started) Start(*picture.job, clock_.Monotonic());
   }
-  return loop.units.Enqueue(*work.unit, work.pictures);
+  const int helper = work.unit->helper;
+  return loop.units.Enqueue(*work.unit, work.pictures,
+                            helper < 0 ? nullptr : &loops_[static_cast<size_t>(helper)]->units);
 }
 
 void PictureLoop::AdvanceAll(DeviceLoop& loop) {
@@ -196,7 +205,7 @@ void PictureLoop::CompleteOldest(DeviceLoop& loop) {
     absl::Status completed =
         CatchOutOfMemory([&] { return TryComplete(done, i, worked, finished); });
     if (completed.ok() || IsLostPreview(done.unit.kind, completed)) continue;
-    FailForUnit(*done.pictures[i].job, std::move(completed));
+    FailForUnit(*done.pictures[i].job, std::move(completed), FaultyOf(done));
   }
   // Before the end is reported: graphs that the unit holds may be evicted then.
   loop.units.DropOldest();
@@ -254,6 +263,7 @@ void PictureLoop::LosePreview(const JobPicture& of, pipeline::Prediction predict
 
 void PictureLoop::Start(Job& job, absl::Time now) {
   job.timings.queue = now - job.submitted;
+  if (options_.queue.split != batching::Split::kNever) job.KeepHelpers();
   job.others.clear();
   jobs_.Started(job);
   metrics_.Began(job.bucket, job.timings.queue, clock_.Wall());
@@ -262,6 +272,7 @@ void PictureLoop::Start(Job& job, absl::Time now) {
 
 void PictureLoop::MeasureUnit(const UnitInFlight& done, absl::Duration duration) {
   jobs_.Measure(done.what, RowsToLearnFrom(done.unit), duration);
+  if (done.what.helper >= 0) metrics_.StepSplit(done.model);
   MeasureJobs(
       done, duration, [this](const Job& job) { return jobs_.Contains(job); }, metrics_);
 }
@@ -298,10 +309,12 @@ void PictureLoop::Fail(Job& job, absl::Status status) {
   job.Publish(Failed{std::move(status)});
 }
 
-void PictureLoop::FailForUnit(Job& job, absl::Status status) {
+void PictureLoop::FailForUnit(Job& job, absl::Status status, std::optional<size_t> helper) {
   if (!device::IsFault(status)) return Fail(job, std::move(status));
-  if (options_.on_device_fault) options_.on_device_fault(status, job.device);
-  EndForFault(job.device);
+  const size_t device = helper.value_or(job.device);
+  if (options_.on_device_fault) options_.on_device_fault(status, device);
+  EndForFault(device);
+  if (helper) Fail(job, DeviceFaultError());
 }
 
 void PictureLoop::Reject(Job& job, absl::Status status) {

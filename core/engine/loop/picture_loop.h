@@ -26,6 +26,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -186,8 +187,9 @@ class PictureLoop {
   void Complete(Job& job);
   // Nothing if the job has ended.
   void Fail(Job& job, absl::Status status);
-  // For what came of a unit of the job's: all jobs, where the device has failed.
-  void FailForUnit(Job& job, absl::Status status);
+  // For what came of a unit of the job's: all jobs, where a device has failed; the job's own, or
+  // the one that helped.
+  void FailForUnit(Job& job, absl::Status status, std::optional<size_t> helper = std::nullopt);
 
   const Options options_;
   EngineMetrics& metrics_;

@@ -122,7 +122,8 @@ UnitsInFlight::UnitsInFlight(Options options, device::Device& device, ThreadWatc
   units_.reserve(kMost);
 }
 
-absl::Status UnitsInFlight::Enqueue(batching::Unit& what, JobPictures& pictures) {
+absl::Status UnitsInFlight::Enqueue(batching::Unit& what, JobPictures& pictures,
+                                    const UnitsInFlight* helper) {
   const absl::Time begin = clock_.Monotonic();
   const absl::Time due = empty() ? begin : NextEnqueueTime();
   const JobPicture& first = pictures.front();
@@ -136,7 +137,8 @@ absl::Status UnitsInFlight::Enqueue(batching::Unit& what, JobPictures& pictures)
     if (empty()) watchdog_.End();
   };
   const ThreadWatch::Activity watched_as_unit(loop_, ThreadWatch::kIdle);
-  ASSIGN_OR_RETURN(pipeline::PendingUnit unit, EnqueueUnit(what.kind, pictures));
+  ASSIGN_OR_RETURN(pipeline::PendingUnit unit, EnqueueUnit(what, pictures, helper));
+  if (!unit.is_split) what.helper = -1;
   // Asks for no memory: the device uses what the unit holds.
   ++count_;
   units_.push_back({std::move(what), std::move(pictures), stage, std::move(model), std::move(unit),
@@ -153,12 +155,21 @@ void UnitsInFlight::WarnOfRows(const UnitInFlight& unit) const {
                              "serve fewer rows (--rows) or sizes (--buckets)"));
 }
 
-absl::StatusOr<pipeline::PendingUnit> UnitsInFlight::EnqueueUnit(batching::UnitKind kind,
-                                                                 const JobPictures& pictures) {
+absl::StatusOr<device::Stream*> UnitsInFlight::StreamOn(int device, device::Device& helper) {
+  std::unique_ptr<device::Stream>& stream = helpers_[device];
+  if (stream == nullptr) {
+    ASSIGN_OR_RETURN(stream, helper.NewStream(clock_));
+  }
+  return stream.get();
+}
+
+absl::StatusOr<pipeline::PendingUnit> UnitsInFlight::EnqueueUnit(const batching::Unit& what,
+                                                                 const JobPictures& pictures,
+                                                                 const UnitsInFlight* helper) {
   if (stream_ == nullptr) {
     ASSIGN_OR_RETURN(stream_, device_.NewStream(clock_));
   }
-  if (kind == batching::UnitKind::kPreview) {
+  if (what.kind == batching::UnitKind::kPreview) {
     return pipeline::EnqueuePreview(pictures.front().picture(), *stream_);
   }
   joined_.reserve(joined_.size() + pictures.size());
@@ -174,7 +185,12 @@ absl::StatusOr<pipeline::PendingUnit> UnitsInFlight::EnqueueUnit(batching::UnitK
       if (!had_rows[i] && all[i]->place) joined_.push_back(pictures[i]);
     }
   };
-  return pipeline::EnqueueUnit(all, lanes_, *stream_);
+  if (helper == nullptr) return pipeline::EnqueueUnit(all, lanes_, *stream_);
+  const absl::StatusOr<device::Stream*> stream = StreamOn(what.helper, helper->device_);
+  if (!stream.ok()) return pipeline::EnqueueUnit(all, lanes_, *stream_);
+  const pipeline::StepHelper helps = {what.helper, **stream, helper->options_.ask_lane_room,
+                                      helper->helper_bytes_};
+  return pipeline::EnqueueUnit(all, lanes_, *stream_, &helps);
 }
 
 // It was enqueued, or the unit before was done.
@@ -210,7 +226,8 @@ void UnitsInFlight::DropOldest() {
   units_.erase(units_.begin());
   --count_;
   watchdog_.End();
-  if (!empty()) watchdog_.Begin(std::move(units_.front().watched));
+  if (!empty()) return watchdog_.Begin(std::move(units_.front().watched));
+  helpers_.clear();  // with memory that their last copies keep
 }
 
 void UnitsInFlight::LeaveLanes(absl::FunctionRef<bool(const Job& job)> stays) {

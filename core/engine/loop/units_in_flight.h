@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -86,9 +87,11 @@ class UnitsInFlight {
   UnitInFlight& oldest() { return units_.front(); }
   const UnitInFlight& newest() const { return units_.back(); }
 
-  // Enqueues what the queue gave for `pictures`, and takes both only where this succeeds. The
-  // errors of pipeline::EnqueueUnit; those of its parts are in newest(). REQUIRES: not full.
-  absl::Status Enqueue(batching::Unit& what, JobPictures& pictures);
+  // Enqueues what the queue gave for `pictures`, and takes both only where this succeeds; a step
+  // that could not be split has no helper any more. `helper` is that device's. The errors of
+  // pipeline::EnqueueUnit; those of its parts are in newest(). REQUIRES: not full.
+  absl::Status Enqueue(batching::Unit& what, JobPictures& pictures,
+                       const UnitsInFlight* helper = nullptr);
 
   // When to enqueue the next one; never while full.
   absl::Time NextEnqueueTime() const;
@@ -105,15 +108,18 @@ class UnitsInFlight {
   // From any thread: of the lanes that pictures are in; whether the device has nothing to do; the
   // unit that hangs.
   int lanes() const { return lanes_.count(); }
-  int64_t lane_bytes() const { return lanes_.bytes(); }
+  int64_t lane_bytes() const { return lanes_.bytes() + *helper_bytes_; }
   bool is_device_idle() const { return count_ == 0; }
   std::optional<OverdueUnit> Overdue() const { return watchdog_.Overdue(); }
 
  private:
   static constexpr size_t kMost = 2;
 
-  absl::StatusOr<pipeline::PendingUnit> EnqueueUnit(batching::UnitKind kind,
-                                                    const JobPictures& pictures);
+  absl::StatusOr<pipeline::PendingUnit> EnqueueUnit(const batching::Unit& what,
+                                                    const JobPictures& pictures,
+                                                    const UnitsInFlight* helper);
+  // The stream on which this device's rows are evaluated by another.
+  absl::StatusOr<device::Stream*> StreamOn(int device, device::Device& helper);
   absl::Time BeginOfOldest() const;
   void LearnLead(absl::Time began);
 
@@ -125,6 +131,11 @@ class UnitsInFlight {
   pipeline::Lanes lanes_;
   std::vector<JobPicture> joined_;          // pictures that have rows, or had
   std::unique_ptr<device::Stream> stream_;  // from the first unit on
+  // Streams of devices that have helped since there was no unit.
+  std::map<int, std::unique_ptr<device::Stream>> helpers_;
+  // Memory for rows of others' steps.
+  const std::shared_ptr<std::atomic<int64_t>> helper_bytes_ =
+      std::make_shared<std::atomic<int64_t>>(0);
   std::vector<UnitInFlight> units_;
   std::atomic<int> count_ = 0;  // the size of units_
   absl::Time last_done_;        // when the unit that was done last was

@@ -15,7 +15,15 @@ namespace {
 
 using compiler::GetMode;
 
+// In the place of rows of steps that images share.
+constexpr int kPreviews = 0, kSplitSteps = -1;
+
 constexpr absl::Duration kBetweenLooks = absl::Minutes(1);
+
+absl::StatusOr<GraphHandles> DeclareOf(const ModelBucket& bucket, int rows, BucketGraphs& buckets) {
+  if (rows == kPreviews) return buckets.AddPreviews(bucket);
+  return rows == kSplitSteps ? buckets.AddSplitSteps(bucket) : buckets.AddSharedSteps(bucket, rows);
+}
 
 }  // namespace
 
@@ -26,6 +34,7 @@ void SharedStepGraphs::Begin() {
   for (const BucketGraphs::BucketState& state : buckets.BucketStates()) {
     if (!state.configured || !state.bucket.ready) continue;
     Shapes& shapes = buckets.IsOnDemand(state.of) ? compiled : loaded;
+    if (parts_.config.split != batching::Split::kNever) shapes.emplace_back(kSplitSteps, state.of);
     for (int rows : buckets.SharedRowCounts(state.of.size)) {
       shapes.emplace_back(rows, state.of);
       controlled.emplace_back(rows, state.of);
@@ -70,7 +79,8 @@ void SharedStepGraphs::LoadAgain(const ModelBucket& bucket) {
   if (!parts_.models.buckets->IsServed(bucket) || !MayLookAt(bucket)) return;
   Preparer::Order order = {.priority = Preparer::Priority::kSpare,
                            .purpose = {.mode = GetMode::kLoad, .displaces_nothing = true},
-                           .tasks = {Declare(bucket, /*rows=*/0, /*evicted=*/true)}};
+                           .tasks = {Declare(bucket, kPreviews, /*evicted=*/true),
+                                     Declare(bucket, kSplitSteps, /*evicted=*/true)}};
   for (int rows : parts_.models.buckets->SharedRowCounts(bucket.size)) {
     order.tasks.push_back(Declare(bucket, rows, /*evicted=*/true));
   }
@@ -92,8 +102,8 @@ bool SharedStepGraphs::MayLookAt(const ModelBucket& bucket) {
 Preparer::Task SharedStepGraphs::Declare(const ModelBucket& bucket, int rows, bool evicted) const {
   return [=, this](Preparer::Order& order) {
     BucketGraphs& buckets = *parts_.models.buckets;
-    auto graphs = rows == 0 ? buckets.AddPreviews(bucket) : buckets.AddSharedSteps(bucket, rows);
-    if (graphs.ok() && rows == 0 && buckets.IsOnDemand(bucket)) {
+    auto graphs = DeclareOf(bucket, rows, buckets);
+    if (graphs.ok() && rows == kPreviews && buckets.IsOnDemand(bucket)) {
       const auto others = buckets.GraphsOf(bucket, BucketGraphs::RowCounts::kOfPicture);
       if (others.ok()) AddOnce(*others, *graphs);
     }

@@ -1,5 +1,6 @@
-// Step graphs of more rows than an image has by itself, for images to share: made ready while the
-// server serves, the fewest rows first. Images that begin later find them.
+// Step graphs of more rows than an image has by itself, for images to share, and of steps that two
+// devices share: made ready while the server serves, these and the fewest rows first. Images that
+// begin later find them.
 //
 // No graph is evicted for them: where one would have to be, the new one is left out, and images
 // share fewer rows.
@@ -62,9 +63,9 @@ class SharedStepGraphs {
 
   void Submit(Shapes shapes, Steps steps);
   bool MayLookAt(const ModelBucket& bucket) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Adds to an order the steps of so many rows, or for 0 graphs of previews, and of a model that is
-  // loaded on demand those of other requests; `evicted`: only those that can be loaded and are
-  // not.
+  // Adds to an order the steps of so many rows, or graphs of previews, and of a model that is
+  // loaded on demand those of other requests, or of steps that two devices share; `evicted`: only
+  // those that can be loaded and are not.
   Preparer::Task Declare(const ModelBucket& bucket, int rows, bool evicted) const;
   Preparer::Task DeclareControlled(const ModelBucket& bucket, int rows) const;
   bool CanBeLoaded(const compiler::GraphHandle& graph) const;

@@ -66,6 +66,7 @@ absl::Status StartUp::LoadModels() {
                                 .buckets = parts_.config.buckets,
                                 .row_counts = parts_.config.rows,
                                 .max_shared_pixels = parts_.config.max_shared_pixels,
+                                .split = parts_.config.split != batching::Split::kNever,
                                 .prompt_chunks = parts_.config.prompt_chunks,
                                 .prompt_blends = parts_.config.prompt_blends,
                                 .vae_tiling_above = parts_.config.vae_tiling_above,

@@ -104,6 +104,7 @@ batching::Need NeedOf(const pipeline::Picture& picture) {
           .lane_places = picture.place ? picture.place->lane()->rows() : picture.lane_rows(),
           .joined = picture.place.has_value(),
           .preview = picture.has_preview(),
+          .helpers = picture.helpers(),
           .ahead = picture.ahead()};
 }
 

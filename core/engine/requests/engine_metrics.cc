@@ -83,6 +83,10 @@ void EngineMetrics::Evaluated(const std::string& model, const std::string& bucke
   registry_.GetCounter(metrics::kPaddingRows, {model}).Increment(computed - rows);
 }
 
+void EngineMetrics::StepSplit(const std::string& model) {
+  registry_.GetCounter(metrics::kSplitSteps, {model}).Increment();
+}
+
 void EngineMetrics::StepsDone(const std::string& model, int steps) {
   registry_.GetCounter(metrics::kSteps, {model}).Increment(steps);
 }

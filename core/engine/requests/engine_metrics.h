@@ -35,6 +35,8 @@ class EngineMetrics {
   // An evaluation by the model: `rows` are pictures', of those that were computed.
   void Evaluated(const std::string& model, const std::string& bucket, absl::Duration duration,
                  int rows, int computed);
+  // Counts an evaluation that another device helped with.
+  void StepSplit(const std::string& model);
   // Counts steps, as users count them, of one picture.
   void StepsDone(const std::string& model, int steps);
   // Rows that an evaluation of a picture had less because its guidance had stopped.

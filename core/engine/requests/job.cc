@@ -66,6 +66,14 @@ void Job::DrawOn(size_t other) {
   }
 }
 
+void Job::KeepHelpers() {
+  for (const auto& [other, there] : others) {
+    for (size_t i = 0; i < std::min(pictures.size(), there.size()); ++i) {
+      pictures[i]->AddHelper(static_cast<int>(other), *there[i]);
+    }
+  }
+}
+
 void Job::Publish(Event event) {
   absl::MutexLock lock(&publishing_);
   PublishLocked(std::move(event));

@@ -46,6 +46,10 @@ class Job {
   // From its first unit on. REQUIRES: the device may.
   void DrawOn(size_t other);
 
+  // Devices that could have begun it may help with its steps: its pictures hold their networks.
+  // REQUIRES: DrawOn, and that `others` are there.
+  void KeepHelpers();
+
   // Bytes that its pictures hold once it has begun.
   int64_t state_bytes() const { return plan->state_bytes; }
 

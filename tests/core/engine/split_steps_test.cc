@@ -1,0 +1,186 @@
+// An engine of two devices that share the steps of one image (--split). They are the tests' own.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <atomic>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "core/base/errors/error_details.h"
+#include "core/device/device_fault.h"
+#include "tests/core/engine/loop_rig.h"
+#include "tests/support/separate_device.h"
+
+namespace latentd::engine {
+namespace {
+
+using ::latentd::testing::RecordingSink;
+using ::latentd::testing::SeparateDevice;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+using ::testing::StartsWith;
+
+// A request with guidance, whose steps have two rows.
+GenerateSpec Guided(int steps = 4) {
+  GenerateSpec spec = SmallSpec(steps);
+  spec.picture.guidance_scale = 5;
+  return spec;
+}
+
+struct SplitDevice {
+  SeparateDevice device;
+  Gate gate;  // holds every run
+  std::atomic<int> runs = 0;
+  OnRun on_run = {.enqueue = [this] {
+    ++runs;
+    gate.Pass();
+  }};
+};
+
+class SplitStepsTest : public ::testing::Test {
+ protected:
+  ~SplitStepsTest() override {
+    for (SplitDevice& device : devices_) device.gate.Open();
+    engine_.reset();
+  }
+
+  void Make(Split split, std::vector<int> rows = {1, 2}) {
+    engine_.reset();
+    Config config = SmallConfig();
+    config.rows = std::move(rows);
+    config.queue_capacity = 64;
+    config.split = split;
+    config.load_waits_for_shared_steps = true;
+    std::vector<LocalEngine::Device> devices;
+    for (int i = 0; i < 2; ++i) {
+      SplitDevice& device = devices_[i];
+      devices.push_back({i, std::make_unique<RunWatch>(device.on_run, device.device)});
+    }
+    ASSERT_OK_AND_ASSIGN(engine_, LocalEngine::Create(config, std::move(devices), SystemClock()));
+    ASSERT_OK(engine_->Load());
+    ASSERT_EQ(engine_->state(), State::kReady) << engine_->status().reason;
+    for (SplitDevice& device : devices_) device.runs = 0;
+  }
+  // The image's file.
+  std::string Draw(const GenerateSpec& spec) {
+    const auto images = Only<Image>(RunOn(*engine_, spec));
+    EXPECT_THAT(images, SizeIs(1));
+    return images.empty() ? "" : images[0].bytes;
+  }
+  double SplitSteps() { return MetricOf(*engine_, metrics::kSplitSteps, "base"); }
+  // One without guidance on either device, where it waits for the gate; gives the other device.
+  size_t HoldOne(const std::shared_ptr<RecordingSink>& sink) {
+    for (SplitDevice& device : devices_) {
+      device.gate.Close();
+      device.runs = 0;
+    }
+    EXPECT_OK(engine_->Submit(SmallSpec(), sink));
+    while (devices_[0].runs + devices_[1].runs == 0) std::this_thread::yield();
+    const size_t free = devices_[0].runs > 0 ? 1 : 0;
+    devices_[free].gate.Open();
+    return free;
+  }
+
+  std::array<SplitDevice, 2> devices_;
+  std::atomic<int> helper_ = -1;
+  std::unique_ptr<LocalEngine> engine_;
+};
+
+TEST_F(SplitStepsTest, DrawsTheSameBytesOnBothDevices) {
+  ASSERT_NO_FATAL_FAILURE(Make(Split::kNever));
+  const std::string expected = Draw(Guided());
+  EXPECT_EQ(SplitSteps(), 0);
+  ASSERT_NO_FATAL_FAILURE(Make(Split::kAlways));
+  EXPECT_EQ(Draw(Guided()), expected);
+  EXPECT_EQ(SplitSteps(), 4);
+  for (SplitDevice& device : devices_) EXPECT_GE(device.runs, 4);
+  engine_->RefreshMetrics();
+  EXPECT_EQ(MetricOf(*engine_, metrics::kLaneBytes), 0);  // the helper's too
+}
+
+TEST_F(SplitStepsTest, SplitsNoStepsWithoutGuidance) {
+  ASSERT_NO_FATAL_FAILURE(Make(Split::kAlways));
+  Draw(SmallSpec());
+  EXPECT_EQ(SplitSteps(), 0);
+}
+
+// A busy one does not, and is not waited for.
+TEST_F(SplitStepsTest, OnlyADeviceWithoutWorkHelps) {
+  ASSERT_NO_FATAL_FAILURE(Make(Split::kAuto));
+  const auto held = std::make_shared<RecordingSink>();
+  const size_t free = HoldOne(held);
+  const std::string alone = Draw(Guided());
+  EXPECT_EQ(SplitSteps(), 0);
+  devices_[1 - free].gate.Open();
+  held->WaitForEnd();
+  EXPECT_EQ(Draw(Guided()), alone);
+  EXPECT_GT(SplitSteps(), 0);
+}
+
+// Images that join each other's steps, leave them and are cancelled, on devices that help each
+// other whenever one steps alone: each is what it is by itself.
+TEST_F(SplitStepsTest, AnyInterleavingDrawsTheSameBytes) {
+  std::vector<GenerateSpec> specs;
+  for (int i = 0; i < 4; ++i) {
+    specs.push_back(i == 2 ? SmallSpec(5) : Guided(3 + 2 * i));
+    specs.back().picture.seed = 10 + i;
+    if (i == 1) specs.back().picture.scheduler.name = "euler_ancestral";
+    if (i == 3) specs.back().picture.guidance_interval = pipeline::GuidanceInterval{0.2, 0.7};
+  }
+  ASSERT_NO_FATAL_FAILURE(Make(Split::kNever));
+  std::vector<std::string> expected;
+  for (const GenerateSpec& spec : specs) expected.push_back(Draw(spec));
+  ASSERT_NO_FATAL_FAILURE(Make(Split::kAlways, {1, 2, 4}));
+  std::vector<std::pair<size_t, std::shared_ptr<RecordingSink>>> drawn;
+  for (int round = 0; round < 4; ++round) {
+    for (size_t i = 0; i < specs.size(); ++i) {
+      const auto sink = std::make_shared<RecordingSink>();
+      ASSERT_OK_AND_ASSIGN(const uint64_t handle, engine_->Submit(specs[i], sink));
+      if ((round + i) % 3 == 0) engine_->Cancel(handle);
+      drawn.emplace_back(i, sink);
+    }
+    drawn.back().second->WaitForEnd();  // with what is left of others beside the next
+  }
+  int completed = 0;
+  for (const auto& [i, sink] : drawn) {
+    const auto images = Only<Image>(sink->WaitForEnd());
+    if (images.empty()) continue;
+    ++completed;
+    EXPECT_EQ(images[0].bytes, expected[i]) << i;
+  }
+  EXPECT_GE(completed, 10);
+  const double before = SplitSteps();
+  EXPECT_EQ(Draw(specs[0]), expected[0]);
+  EXPECT_EQ(SplitSteps(), before + 3);  // alone
+}
+
+// The helper has failed, and not the device that draws: which that is shows by who helps.
+TEST_F(SplitStepsTest, AFaultOfTheHelperEndsServing) {
+  ASSERT_NO_FATAL_FAILURE(Make(Split::kAlways));
+  for (int i = 0; i < 2; ++i) {
+    // A helper has no text to encode, nor an advance.
+    devices_[i].on_run.work = [this, i] {
+      const int other = 1 - i;
+      const bool helps = devices_[i].runs > 0 && devices_[other].runs > devices_[i].runs;
+      if (!helps) return absl::OkStatus();
+      helper_ = i;
+      return device::FaultError("the test's fault");
+    };
+  }
+  const auto failed = Only<Failed>(RunOn(*engine_, Guided()));
+  ASSERT_THAT(failed, SizeIs(1));
+  EXPECT_EQ(GetReason(failed[0].status), "DEVICE_FAULT");
+  EXPECT_EQ(engine_->state(), State::kFailed);
+  EXPECT_THAT(engine_->status().device_fault,
+              AllOf(StartsWith(absl::StrCat("device ", helper_.load(), ": ")),
+                    HasSubstr("the test's fault")));
+}
+
+}  // namespace
+}  // namespace latentd::engine
