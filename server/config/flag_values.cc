@@ -275,6 +275,13 @@ absl::StatusOr<std::vector<int>> ToDevices(absl::string_view flag, absl::string_
   return devices;
 }
 
+absl::StatusOr<engine::Split> ToSplit(absl::string_view flag, absl::string_view text) {
+  if (text.empty() || text == "never") return engine::Split::kNever;
+  if (text == "auto") return engine::Split::kAuto;
+  if (text == "always") return engine::Split::kAlways;
+  return WrongValue(flag, text, "never, auto or always");
+}
+
 absl::StatusOr<std::map<std::string, engine::ComponentMode>> ToModes(absl::string_view flag,
                                                                      absl::string_view text) {
   std::map<std::string, engine::ComponentMode> modes;

@@ -53,6 +53,9 @@ absl::StatusOr<std::vector<int>> ToRows(absl::string_view flag, absl::string_vie
 // "0,1"; each once. Empty text: none.
 absl::StatusOr<std::vector<int>> ToDevices(absl::string_view flag, absl::string_view text);
 
+// "auto"; empty text: never.
+absl::StatusOr<engine::Split> ToSplit(absl::string_view flag, absl::string_view text);
+
 // "vae_encoder=off,text_encoder=reference"; each component once. Empty text: none.
 absl::StatusOr<std::map<std::string, engine::ComponentMode>> ToModes(absl::string_view flag,
                                                                      absl::string_view text);

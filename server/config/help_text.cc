@@ -63,6 +63,9 @@ What to serve
                           compare with
   --devices=LIST          of --backend=cuda, the GPUs by their number, such as 0,1 (default: the first). They have to be equal;
                           each has its own weights, graphs and queue, and a request goes to the one that will be free first
+  --split=WHEN            of several --devices, whether two share the steps of one picture with guidance, a row each, so
+                          that it is drawn sooner: never (default), auto (while one has nothing else to do, and that
+                          makes steps shorter) or always. Its bytes may differ a little by that
   --components=LIST       how components run that are not compiled: vae_encoder=off,text_encoder=reference. Of
                           text_encoder, text_encoder_2, unet_base, unet_refiner, vae_decoder, vae_encoder, vae_tiny,
                           image_encoder (of --video), each is compiled, reference (op by op, slow) or off (what needs it is refused; without

@@ -126,6 +126,10 @@ absl::Status SetPrecision(const v1::ServerConfig& config, engine::Config& engine
 
 absl::Status SetDevices(const v1::ServerConfig& config, engine::Config& engine) {
   ASSIGN_OR_RETURN(engine.devices, ToDevices("devices", config.devices()));
+  ASSIGN_OR_RETURN(engine.split, ToSplit("split", config.split()));
+  if (engine.split != engine::Split::kNever && engine.devices.size() < 2) {
+    return WrongValue("split", config.split(), "given together with several --devices");
+  }
   if (engine.devices.empty() || config.backend() == v1::CUDA) return absl::OkStatus();
   return WrongValue("devices", config.devices(), "given together with --backend=cuda");
 }
