@@ -119,7 +119,7 @@ Parts RunBoth(const Rig& rig) {
 
 TEST(StepPartsTest, ComputeTheBytesOfTheStep) {
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
-    LoadOptions options = SplitDemo();
+    LoadOptions options = {.base = testing::kDemoBase};
     options.precision = {{"unet_base", dtype}};
     const Parts both = RunBoth(Rig(options, "", CpuOn(device::Host())));
     EXPECT_EQ(both.parts.state, both.whole.state) << device::Name(dtype);
@@ -130,7 +130,7 @@ TEST(StepPartsTest, ComputeTheBytesOfTheStep) {
 
 // The oracle computes rows together or one by one, and rounds as it likes.
 TEST(StepPartsTest, ComputeWhatTheStepDoesByTheReferenceBackend) {
-  const Parts both = RunBoth(Rig(SplitDemo()));
+  const Parts both = RunBoth(Rig({.base = testing::kDemoBase}));
   EXPECT_THAT(both.parts.state, Pointwise(::testing::FloatNear(1e-4), both.whole.state));
   EXPECT_THAT(both.parts.step, ElementsAreArray(both.whole.step));
 }
