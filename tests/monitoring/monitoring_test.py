@@ -147,7 +147,7 @@ class DashboardTest(unittest.TestCase):
         self.assertEqual(printed, DASHBOARD.read_text(), "run deploy/grafana/dashboard.py > deploy/grafana/latentd.json")
 
     def test_it_shows_all_that_is_known_of_requests_queue_steps_and_http(self):
-        documented = re.findall(r"^\| `(latentd_(?:requests?|deadline|time|queue|steps?|denoise|lanes?|http|api)_?\w*)` \|",
+        documented = re.findall(r"^\| `(latentd_(?:requests?|deadline|time|queue|split|steps?|denoise|lanes?|http|api)_?\w*)` \|",
                                 (PROJECT / "docs" / "metrics.md").read_text(), re.MULTILINE)
         self.assertGreater(len(documented), 15)
         recorded = rules("recording.yml")
