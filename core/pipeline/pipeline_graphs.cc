@@ -254,7 +254,7 @@ absl::StatusOr<std::vector<GraphHandle>> Pipeline::DispensableOf(const Plan& pla
 
 // A picture whose steps have more ports than the request part and the schedule give goes unsplit.
 void Pipeline::AddSplitSteps(const StepShape& shape, Plan& plan) const {
-  const bool reads_more = plan.ranks > 0 || plan.image_prompt || !plan.controls.empty();
+  const bool reads_more = plan.ranks > 0 || !plan.image_prompts.empty() || !plan.controls.empty();
   if (!rows_.split || !plan.guided() || plan.alone || reads_more) return;
   for (const PlannedStage& stage : plan.stages) {
     absl::c_move(SplitStepOf(*stage.model, shape, stage.chunks()),
