@@ -11,6 +11,7 @@
 #include "core/base/errors/status_macros.h"
 #include "core/base/threads/threads.h"
 #include "core/device/device_fault.h"
+#include "core/engine/api/serving.h"
 #include "core/engine/requests/arrival.h"
 
 namespace latentd::engine {
