@@ -303,7 +303,10 @@ std::optional<Unit> Queue::Next(bool may_begin, int device) {
   Unit unit = *std::move(next);
   unit.device = device;
   unit.helper = time.helper = HelperOf(unit, now);
-  if (unit.helper >= 0) unit.expected = SplitTime(unit.lane);
+  if (unit.helper >= 0) {
+    time.helped = unit.pictures.front();
+    unit.expected = SplitTime(unit.lane);
+  }
   BeginTurn(unit);
   Start(unit);
   absl::erase_if(time.between, [&](const auto& entry) {
@@ -345,7 +348,8 @@ int Queue::HelperOf(const Unit& unit, absl::Time now) const {
 bool Queue::MayHelp(int device, const Unit& unit, absl::Time now) const {
   if (device == unit.device || devices_[device].lost) return false;
   for (int other = 0; other < static_cast<int>(devices_.size()); ++other) {
-    if (other != unit.device && devices_[other].helper == device) return false;
+    const bool helps_it = other != unit.device && devices_[other].helper == device;
+    if (helps_it && entries_.contains(devices_[other].helped)) return false;
   }
   if (split_ == Split::kAlways) return true;
   const absl::Duration takes = SplitTime(unit.lane);

@@ -144,6 +144,7 @@ class Queue {
     PassingTime passing;
     absl::flat_hash_map<Lane, Between> between;  // for lanes that have work
     int helper = -1;                             // the helper with the unit that it was given last
+    PictureId helped = 0;                        // the picture of that
     bool lost = false;
   };
 

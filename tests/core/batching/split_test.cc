@@ -178,6 +178,16 @@ TEST_F(SplitOfThreeTest, ADeviceHelpsOneOther) {
   EXPECT_EQ(HelperOfNext(0), 1);
 }
 
+// Its step was split, and it has left before its device has asked for more.
+TEST_F(SplitOfThreeTest, ADeviceHelpsNoPictureThatHasLeft) {
+  const PictureId first = Begin(0, StepOf(/*helpers=*/4));
+  ASSERT_EQ(HelperOfNext(0), 2);
+  Begin(1, StepOf(/*helpers=*/4));
+  EXPECT_EQ(HelperOfNext(1), -1);
+  queue_.Remove(first);
+  EXPECT_EQ(HelperOfNext(1), 2);
+}
+
 TEST_F(AlwaysSplitTest, ADeviceThatHasFailedHelpsNone) {
   Begin(0);
   queue_.Lose(1);
