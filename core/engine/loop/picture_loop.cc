@@ -177,9 +177,13 @@ absl::Status PictureLoop::TryEnqueue(DeviceLoop& loop, Work& work) {
   for (const JobPicture& picture : work.pictures) {
     if (!picture.job->started) Start(*picture.job, clock_.Monotonic());
   }
-  const int helper = work.unit->helper;
-  return loop.units.Enqueue(*work.unit, work.pictures,
-                            helper < 0 ? nullptr : &loops_[static_cast<size_t>(helper)]->units);
+  if (work.unit->helper < 0) return loop.units.Enqueue(*work.unit, work.pictures);
+  const auto helper = static_cast<size_t>(work.unit->helper);
+  RETURN_IF_ERROR(loop.units.Enqueue(*work.unit, work.pictures, &loops_[helper]->units));
+  // The pictures go on without it.
+  const absl::Status& not_split = loop.units.newest().unit.not_split;
+  if (device::IsFault(not_split)) ReportFault(not_split, helper);
+  return absl::OkStatus();
 }
 
 void PictureLoop::AdvanceAll(DeviceLoop& loop) {
@@ -312,10 +316,13 @@ void PictureLoop::Fail(Job& job, absl::Status status) {
 
 void PictureLoop::FailForUnit(Job& job, absl::Status status, std::optional<size_t> helper) {
   if (!device::IsFault(status)) return Fail(job, std::move(status));
-  const size_t device = helper.value_or(job.device);
-  if (options_.on_device_fault) options_.on_device_fault(status, device);
-  EndForFault(device);
+  ReportFault(status, helper.value_or(job.device));
   if (helper) Fail(job, DeviceFaultError());
+}
+
+void PictureLoop::ReportFault(const absl::Status& fault, size_t device) {
+  if (options_.on_device_fault) options_.on_device_fault(fault, device);
+  EndForFault(device);
 }
 
 void PictureLoop::Reject(Job& job, absl::Status status) {

@@ -62,7 +62,8 @@ class PictureLoop {
     UnitsInFlight::Options units = {};
     // Each thread of a device begins with it, before the loop has been made. May be empty.
     std::function<void()> begin_thread = {};
-    // Told of a device that has failed, on its thread, before EndForFault. May be empty.
+    // Told of a device that has failed, on its thread or one that it helps, before EndForFault. May
+    // be empty.
     std::function<void(const absl::Status& fault, size_t device)> on_device_fault = {};
   };
   struct Device {
@@ -190,6 +191,7 @@ class PictureLoop {
   // For what came of a unit of the job's: all jobs, where a device has failed; the job's own, or
   // the one that helped.
   void FailForUnit(Job& job, absl::Status status, std::optional<size_t> helper = std::nullopt);
+  void ReportFault(const absl::Status& fault, size_t device);
 
   const Options options_;
   EngineMetrics& metrics_;

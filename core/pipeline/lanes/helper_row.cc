@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/algorithm/container.h"
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/errors/status_macros.h"
 #include "core/pipeline/graphs/step_graph.h"
@@ -56,16 +57,17 @@ HelperRow::~HelperRow() { *held_ -= Bytes(*network_); }
 
 absl::StatusOr<std::shared_ptr<const device::Event>> HelperRow::Evaluate(const Row& row,
                                                                          device::Stream& stream) {
-  const absl::Status enqueued = Enqueue(row, stream);
-  if (enqueued.ok()) {
-    has_run_ = true;
-    filled_of_ = row.of_picture;
-    auto done = stream.Record();
-    if (done.ok()) return done;
-  }
-  filled_of_ = -1;
-  stream.Synchronize().IgnoreError();  // the lane's next step writes what was to be read
-  return enqueued.ok() ? absl::InternalError("no event behind a row's evaluation") : enqueued;
+  // The lane's next step writes what was to be read.
+  absl::Cleanup failed = [&] {
+    filled_of_ = -1;
+    stream.Synchronize().IgnoreError();
+  };
+  RETURN_IF_ERROR(Enqueue(row, stream));
+  ASSIGN_OR_RETURN(auto done, stream.Record());
+  std::move(failed).Cancel();
+  has_run_ = true;
+  filled_of_ = row.of_picture;
+  return done;
 }
 
 absl::Status HelperRow::Enqueue(const Row& row, device::Stream& stream) {

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/algorithm/container.h"
+#include "absl/cleanup/cleanup.h"
 #include "core/base/errors/status_macros.h"
 #include "core/pipeline/graphs/step_graph.h"
 
@@ -17,6 +18,12 @@ NamedBuffers FirstRows(absl::Span<const LanePort> ports, int rows) {
   NamedBuffers first;
   for (const LanePort& port : ports) first[port.name] = port.memory.Rows(0, rows);
   return first;
+}
+
+// Waits for the helper's part, of which nothing comes: it reads what the step without it writes.
+void DropHelped(SplitPrograms::Result& result) {
+  result.helped->Wait().IgnoreError();
+  result.helped = nullptr;
 }
 
 }  // namespace
@@ -40,7 +47,7 @@ absl::Status SplitPrograms::Bind(const Split& split, absl::Span<const LanePort> 
   return absl::OkStatus();
 }
 
-absl::Status SplitPrograms::Enqueue(const Split& split, absl::Span<const LanePort> ports, int first,
+absl::Status SplitPrograms::Predict(const Split& split, absl::Span<const LanePort> ports, int first,
                                     device::Stream& stream, Result& result) {
   RETURN_IF_ERROR(Bind(split, ports));
   result.first_run = !std::exchange(has_run_, true) || !split.helper->has_run();
@@ -52,12 +59,22 @@ absl::Status SplitPrograms::Enqueue(const Split& split, absl::Span<const LanePor
                                                           .ready = result.ready,
                                                           .prediction = predictions_.Rows(1, 2)},
                                                          *split.stream));
-  const absl::Status waits = stream.WaitFor(result.helped);
-  if (!waits.ok()) {
-    result.helped->Wait().IgnoreError();  // it reads what the next step writes
-    return waits;
-  }
-  return bound_->advance.Enqueue(stream);
+  absl::Cleanup failed = [&result] { DropHelped(result); };
+  RETURN_IF_ERROR(stream.WaitFor(result.helped));
+  std::move(failed).Cancel();
+  return absl::OkStatus();
+}
+
+// An advance that there was no memory for is not on the stream.
+absl::Status SplitPrograms::Enqueue(const Split& split, absl::Span<const LanePort> ports, int first,
+                                    device::Stream& stream, Result& result) {
+  result.not_split = Predict(split, ports, first, stream, result);
+  if (!result.not_split.ok()) return absl::OkStatus();
+  const absl::Status advanced = bound_->advance.Enqueue(stream);
+  if (!absl::IsResourceExhausted(advanced)) return advanced;
+  result.not_split = advanced;
+  DropHelped(result);
+  return absl::OkStatus();
 }
 
 }  // namespace latentd::pipeline

@@ -39,13 +39,18 @@ class SplitPrograms {
   // Outcome of enqueueing a step.
   struct Result {
     // Events to be looked at: for what came before on the lane's stream, and for the helper's part.
+    // No `helped`: that part is not there.
     std::shared_ptr<const device::Event> ready, helped;
     bool first_run = false;  // one of the graphs ran first: the next may take the host long
+    // Failure before the lane would have been written: it is as before, and may make the step
+    // without help.
+    absl::Status not_split;
   };
 
   // Enqueues a step of the lane's first two rows, those of one picture, the first of which is its
   // row number `first` of two; `ports` are the lane's. Puts events into `result` as they are
-  // recorded. After an error the lane is as before, and may make the step without help.
+  // recorded, and there also says why the step is not split. An error of its own is one of the
+  // advance, behind which it is unknown what was written.
   absl::Status Enqueue(const Split& split, absl::Span<const LanePort> ports, int first,
                        device::Stream& stream, Result& result);
 
@@ -58,6 +63,9 @@ class SplitPrograms {
 
   // Binds the executables that come first: all are of the same graphs and weights.
   absl::Status Bind(const Split& split, absl::Span<const LanePort> ports);
+  // Enqueues both predictions, after which the stream waits for the helper's.
+  absl::Status Predict(const Split& split, absl::Span<const LanePort> ports, int first,
+                       device::Stream& stream, Result& result);
 
   device::Device& device_;
   device::Buffer predictions_;  // [2, N]

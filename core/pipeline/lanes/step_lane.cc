@@ -256,14 +256,15 @@ absl::Status StepLane::Enqueue(int rows, device::Stream& stream, bool& first_run
 }
 
 // A picture of two rows that steps alone has the first two of the lane.
-bool StepLane::TrySplit(const Members& members, const RowAssignment::Plan& plan, const Split& split,
+bool StepLane::TrySplit(const Members& members, const RowAssignment::Plan& plan, const Split* split,
                         device::Stream& stream, Evaluation& evaluation) {
-  if (members.size() != 1 || plan.rows != 2 || plan.taken != 2) return false;
+  const bool may_split = split != nullptr && evaluation.split.not_split.ok();
+  if (!may_split || members.size() != 1 || plan.rows != 2 || plan.taken != 2) return false;
   const Rows rows = RowsOf(*members.front());
   if (rows.size() != 2) return false;
   const int first = rows[0] == 0 ? 0 : 1;
-  evaluation.is_split = split_.Enqueue(split, ports_, first, stream, evaluation.split).ok();
-  evaluation.split_failed = !evaluation.is_split;
+  evaluation.status = split_.Enqueue(*split, ports_, first, stream, evaluation.split);
+  evaluation.is_split = evaluation.split.not_split.ok();
   evaluation.first_run = evaluation.split.first_run;
   return evaluation.is_split;
 }
@@ -277,10 +278,9 @@ absl::StatusOr<StepLane::Evaluation> StepLane::Step(device::Stream& stream, cons
     const RowAssignment::Plan plan = assignment_.PlanStep(wanted);
     for (const RowAssignment::Move& move : plan.moves) RETURN_IF_ERROR(MoveRow(move, stream));
     for (const Rows& rows : plan.moved) RETURN_IF_ERROR(CopyMembers(rows, stream));
-    const bool is_split = split != nullptr && !evaluation.split_failed &&
-                          TrySplit(members, plan, *split, stream, evaluation);
-    evaluation.status =
-        is_split ? absl::OkStatus() : Enqueue(plan.rows, stream, evaluation.first_run);
+    if (!TrySplit(members, plan, split, stream, evaluation)) {
+      evaluation.status = Enqueue(plan.rows, stream, evaluation.first_run);
+    }
     evaluation.rows = plan.taken;
     evaluation.computed_rows = plan.rows;
   } while (absl::IsResourceExhausted(evaluation.status) &&

@@ -126,8 +126,7 @@ class StepLane : public std::enable_shared_from_this<StepLane> {
     int too_many_rows = 0;   // number for which there was no memory; told once in the lane's life
     bool first_run = false;  // first of so many rows in this lane: backends may prepare the next
     bool is_split = false;   // a helper evaluates one of the rows
-    bool split_failed = false;         // it was to, and could not
-    SplitPrograms::Result split = {};  // in both cases
+    SplitPrograms::Result split = {};  // also where it was to, and could not
   };
 
   // One evaluation for `members`, the first ones first where not all can be evaluated at once;
@@ -204,8 +203,8 @@ class StepLane : public std::enable_shared_from_this<StepLane> {
   absl::Status MoveRow(const RowAssignment::Move& move, device::Stream& stream);
   absl::Status Swap(const device::Buffer& one, const device::Buffer& other, device::Stream& stream);
   absl::Status Enqueue(int rows, device::Stream& stream, bool& first_run);
-  // False: the step is to be made without.
-  bool TrySplit(const Members& members, const RowAssignment::Plan& plan, const Split& split,
+  // Enqueues the step as two devices share it. False: it is to be made without.
+  bool TrySplit(const Members& members, const RowAssignment::Plan& plan, const Split* split,
                 device::Stream& stream, Evaluation& evaluation);
   absl::StatusOr<LaneGraph*> GraphFor(int rows);
 

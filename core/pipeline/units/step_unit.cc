@@ -261,9 +261,10 @@ absl::Status TakeHelperRow(Picture& picture, const StepHelper& helper) {
 }
 
 // A picture's means to split its next step. A helper that has no memory for that is asked no more.
-std::optional<Split> SplitOf(Picture& picture, const StepHelper& helper) {
+std::optional<Split> SplitOf(Picture& picture, const StepHelper& helper, absl::Status& not_split) {
   if ((picture.helpers() >> helper.device & 1) == 0) return std::nullopt;
-  if (!TakeHelperRow(picture, helper).ok()) {
+  not_split = TakeHelperRow(picture, helper);
+  if (!not_split.ok()) {
     picture.helped_by.clear();
     return std::nullopt;
   }
@@ -279,7 +280,8 @@ void NoteSplit(const StepLane::Evaluation& evaluation, const Split& split, Pictu
   }
   unit.is_split = evaluation.is_split;
   unit.helped = evaluation.split.helped;
-  if (evaluation.split_failed) picture.helped_by.clear();
+  unit.not_split = evaluation.split.not_split;
+  if (!unit.not_split.ok()) picture.helped_by.clear();
 }
 
 }  // namespace
@@ -331,7 +333,9 @@ absl::Status EnqueueStep(absl::Span<Picture* const> pictures, Lanes& lanes, devi
   for (size_t i : stepping) places.push_back(&*pictures[i]->place);
   std::optional<Split> split;
   Picture& only = *pictures[stepping.front()];
-  if (helper != nullptr && pictures.size() == 1) split = SplitOf(only, *helper);
+  if (helper != nullptr && pictures.size() == 1) {
+    split = SplitOf(only, *helper, unit.not_split);
+  }
   ASSIGN_OR_RETURN(const StepLane::Evaluation evaluation,
                    lane->Step(stream, places, split ? &*split : nullptr));
   if (split) NoteSplit(evaluation, *split, only, unit.parts.front(), unit);

@@ -57,9 +57,10 @@ struct PendingUnit {
   int rows = 0, computed_rows = 0;
   int too_many_rows = 0;   // number that there was no memory to evaluate: some pictures rest
   bool first_run = false;  // first of its graph in this lane: the next may take the host long
-  // A helper evaluates a row of a step; and what came of that.
+  // A helper evaluates a row of a step; and what comes of that.
   bool is_split = false;
   std::shared_ptr<const device::Event> helped;
+  absl::Status not_split;  // why the helper that was given evaluates none, where that is a failure
   std::shared_ptr<const device::Event> done;
 };
 

@@ -21,6 +21,7 @@ namespace {
 
 using ::latentd::testing::RecordingSink;
 using ::latentd::testing::SeparateDevice;
+using ::latentd::testing::StatusIs;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
@@ -87,8 +88,17 @@ class SplitStepsTest : public ::testing::Test {
     return free;
   }
 
+  // True of the device that has run less of the image: a helper has no text to encode, nor an
+  // advance. Which one that is, the drawing decides.
+  bool Helps(int device) {
+    const bool helps =
+        devices_[device].runs > 0 && devices_[1 - device].runs > devices_[device].runs;
+    if (helps) helper_ = device;
+    return helps;
+  }
+
   std::array<SplitDevice, 2> devices_;
-  std::atomic<int> helper_ = -1;
+  std::atomic<int> helper_ = -1, refused_ = 0;
   std::unique_ptr<LocalEngine> engine_;
 };
 
@@ -160,17 +170,78 @@ TEST_F(SplitStepsTest, AnyInterleavingDrawsTheSameBytes) {
   EXPECT_EQ(SplitSteps(), before + 3);  // alone
 }
 
-// The helper has failed, and not the device that draws: which that is shows by who helps.
+// A helper that cannot begin: the step is made without it, and so are the image's others.
+TEST_F(SplitStepsTest, DrawsTheSameBytesWhereTheHelperRefuses) {
+  ASSERT_NO_FATAL_FAILURE(Make(Split::kAlways));
+  const std::string expected = Draw(Guided());
+  ASSERT_EQ(SplitSteps(), 4);
+  for (int i = 0; i < 2; ++i) {
+    devices_[i].runs = 0;
+    devices_[i].on_run.refuse = [this, i] {
+      if (!Helps(i)) return absl::OkStatus();
+      ++refused_;
+      return absl::InternalError("the test's");
+    };
+  }
+  EXPECT_EQ(Draw(Guided()), expected);
+  EXPECT_EQ(refused_, 1);
+  EXPECT_EQ(SplitSteps(), 4);
+  EXPECT_EQ(engine_->state(), State::kReady);
+}
+
+// The device that helps has failed before it had anything to do: the image is drawn to its end.
+TEST_F(SplitStepsTest, AFaultOfTheHelperThatCannotBeginIsReported) {
+  ASSERT_NO_FATAL_FAILURE(Make(Split::kAlways));
+  const std::string expected = Draw(Guided());
+  for (int i = 0; i < 2; ++i) {
+    devices_[i].runs = 0;
+    devices_[i].on_run.refuse = [this, i] {
+      return Helps(i) ? device::FaultError("the test's fault") : absl::OkStatus();
+    };
+  }
+  EXPECT_EQ(Draw(Guided()), expected);
+  EXPECT_EQ(engine_->state(), State::kFailed);
+  EXPECT_THAT(engine_->status().device_fault,
+              StartsWith(absl::StrCat("device ", helper_.load(), ": ")));
+}
+
+// The advance is the first of two rows that the drawing device runs.
+TEST_F(SplitStepsTest, AnAdvanceWithoutMemoryIsAStepThatIsNotSplit) {
+  ASSERT_NO_FATAL_FAILURE(Make(Split::kAlways));
+  const std::string expected = Draw(Guided());
+  for (SplitDevice& device : devices_) {
+    device.on_run.refuse_step = [this](int rows) {
+      const bool refuses = rows == 2 && refused_++ == 0;
+      return refuses ? absl::ResourceExhaustedError("the test's") : absl::OkStatus();
+    };
+  }
+  EXPECT_EQ(Draw(Guided()), expected);
+  EXPECT_GT(refused_, 1);      // the step's was not
+  EXPECT_EQ(SplitSteps(), 4);  // the first image has them
+}
+
+// It is unknown what it has written by then.
+TEST_F(SplitStepsTest, AnAdvanceThatFailsFailsTheImage) {
+  ASSERT_NO_FATAL_FAILURE(Make(Split::kAlways));
+  const std::string expected = Draw(Guided());
+  for (SplitDevice& device : devices_) {
+    device.on_run.refuse_step = [this](int rows) {
+      const bool fails = rows == 2 && refused_++ == 0;
+      return fails ? absl::InternalError("the test's") : absl::OkStatus();
+    };
+  }
+  const auto ended = Only<Failed>(RunOn(*engine_, Guided()));
+  ASSERT_THAT(ended, SizeIs(1));
+  EXPECT_THAT(ended[0].status, StatusIs(absl::StatusCode::kInternal, HasSubstr("the test's")));
+  EXPECT_EQ(Draw(Guided()), expected);
+}
+
+// The helper has failed, and not the device that draws.
 TEST_F(SplitStepsTest, AFaultOfTheHelperEndsServing) {
   ASSERT_NO_FATAL_FAILURE(Make(Split::kAlways));
   for (int i = 0; i < 2; ++i) {
-    // A helper has no text to encode, nor an advance.
     devices_[i].on_run.work = [this, i] {
-      const int other = 1 - i;
-      const bool helps = devices_[i].runs > 0 && devices_[other].runs > devices_[i].runs;
-      if (!helps) return absl::OkStatus();
-      helper_ = i;
-      return device::FaultError("the test's fault");
+      return Helps(i) ? device::FaultError("the test's fault") : absl::OkStatus();
     };
   }
   const auto failed = Only<Failed>(RunOn(*engine_, Guided()));
