@@ -1,5 +1,6 @@
 // Steps that two devices share: the parts of a step's graph, and pictures on two of the tests' own
 // devices, which have memory of their own and work as late as they may.
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "core/backends/cpu/cpu_backend.h"
+#include "core/image/encode.h"
 #include "tests/core/pipeline/rig.h"
 #include "tests/support/separate_device.h"
 
@@ -18,8 +20,10 @@ namespace {
 using backends::NamedBuffers;
 using device::Buffer;
 using device::DType;
+using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::ElementsAreArray;
+using ::testing::Gt;
 using ::testing::Pointwise;
 using testing::SeparateDevice;
 
@@ -77,6 +81,7 @@ struct Outcome {
   std::vector<float> state;
   std::vector<int64_t> step;
   std::vector<uint8_t> finite;
+  std::vector<float> contrast;
 };
 
 // A step of two rows of one picture, as one graph and as a network of one row twice and an advance.
@@ -104,8 +109,11 @@ Parts RunBoth(const Rig& rig) {
     const auto state = ports.at("state").as<float>();
     const auto at = ports.at("step").as<int64_t>();
     const auto finite = ports.at("finite").as<uint8_t>();
-    return Outcome{
-        {state.begin(), state.end()}, {at.begin(), at.end()}, {finite.begin(), finite.end()}};
+    const auto contrast = ports.at("contrast").as<float>();
+    return Outcome{{state.begin(), state.end()},
+                   {at.begin(), at.end()},
+                   {finite.begin(), finite.end()},
+                   {contrast.begin(), contrast.end()}};
   };
   NamedBuffers whole = filled(), parts = filled();
   Run(step, whole);
@@ -125,6 +133,8 @@ TEST(StepPartsTest, ComputeTheBytesOfTheStep) {
     EXPECT_EQ(both.parts.state, both.whole.state) << device::Name(dtype);
     EXPECT_THAT(both.parts.step, ElementsAre(4, 4));
     EXPECT_THAT(both.parts.finite, ElementsAre(1, 1));
+    EXPECT_EQ(both.parts.contrast, both.whole.contrast) << device::Name(dtype);
+    EXPECT_THAT(both.parts.contrast, Each(Gt(0)));
   }
 }
 
@@ -143,13 +153,14 @@ class SplitStepsTest : public ::testing::Test {
 
   struct Drawn {
     image::Image pixels;
+    int stopped_after = 0;
     int split = 0;      // steps that were
     int64_t bytes = 0;  // the helper's, at most
   };
 
   // The request's first picture, on a device of which another one helps with steps that are
   // `wanted`, by their numbers.
-  Drawn Draw(const PictureSpec& spec, const std::function<bool(size_t step)>& wanted,
+  Drawn Draw(const Asked& spec, const std::function<bool(size_t step)>& wanted,
              const Lanes::AskRoom& ask_room = {}) {
     const auto picture = suite_->here.Start(spec), other = suite_->there.Start(spec);
     if (ready_) picture->AddHelper(kHelper, *other);
@@ -179,13 +190,12 @@ class SplitStepsTest : public ::testing::Test {
     pending.clear();
     EXPECT_EQ(*helper.held, 0);
     drawn.pixels = picture->pixels;
+    drawn.stopped_after = picture->guidance_stopped_after();
     return drawn;
   }
 
   // The picture that the host draws at once.
-  static image::Image Expected(const PictureSpec& spec) {
-    return suite_->host.Finish(spec)->pixels;
-  }
+  image::Image Expected(const Asked& spec) const { return suite_->host.Finish(spec)->pixels; }
 
   static constexpr int kHelper = 1;
   struct Suite {
@@ -248,6 +258,40 @@ TEST_F(SplitStepsTest, SplitsNoStepOfOneRow) {
   const Drawn drawn = Draw(spec, [](size_t) { return true; });
   EXPECT_EQ(drawn.pixels, Expected(spec));
   EXPECT_EQ(drawn.split, 4);
+}
+
+// Decided by numbers that the steps give, which are the same.
+TEST_F(SplitStepsTest, StopsGuidanceWhereItStopsUnsplit) {
+  PictureSpec spec = Steps(9);
+  spec.guidance_scale = 1.1;
+  spec.guidance_stop = GuidanceStop::kAuto;
+  const auto expected = suite_->host.Finish(spec);
+  const int stopped_after = expected->guidance_stopped_after();
+  ASSERT_GT(stopped_after, 2);
+  ASSERT_LT(stopped_after, 9);
+  for (const bool all : {true, false}) {
+    const Drawn drawn = Draw(spec, [&](size_t step) { return all || step % 2 == 0; });
+    EXPECT_EQ(drawn.pixels, expected->pixels);
+    EXPECT_EQ(drawn.stopped_after, stopped_after);
+    EXPECT_EQ(drawn.split, all ? stopped_after : (stopped_after + 1) / 2);
+  }
+}
+
+// After each step the image is put back where the mask keeps it: the helper's row reads that.
+TEST_F(SplitStepsTest, DrawsTheSamePictureOverAMask) {
+  image::Image mask{64, 72, {}};
+  for (int i = 0; i < 64 * 72; ++i) mask.rgb.insert(mask.rgb.end(), 3, i % 64 < 32 ? 0 : 255);
+  image::Image image{64, 72, {}};
+  for (int i = 0; i < 64 * 72; ++i) {
+    image.rgb.insert(image.rgb.end(), {static_cast<uint8_t>(i % 64 * 4), 90, 30});
+  }
+  Asked asked = Steps(6);
+  asked.strength = 0.7;
+  asked.inputs.image = image::Encode(image, {}).value();
+  asked.inputs.mask_image = image::Encode(mask, {}).value();
+  const Drawn drawn = Draw(asked, [](size_t step) { return step != 1; });
+  EXPECT_EQ(drawn.pixels, Expected(asked));
+  EXPECT_EQ(drawn.split, 3);
 }
 
 TEST_F(SplitStepsTest, DrawsWithoutAHelperThatHasNoGraphs) {
