@@ -102,6 +102,7 @@ void CallTrace::NoteProgress(const engine::Progress& progress) {
   const auto picture = static_cast<size_t>(image);
   if (steps_done_.size() <= picture) steps_done_.resize(picture + 1);
   work.steps += progress.step - std::exchange(steps_done_[picture], progress.step);
+  work.split += progress.is_split ? 1 : 0;
 }
 
 CallTrace::Work& CallTrace::Extend(absl::string_view name, int image, absl::string_view model,
@@ -166,6 +167,7 @@ Span CallTrace::WorkSpan(const Work& work, absl::Time end) const {
   if (work.image != kOfRequest) Set(span, "latentd.image", work.image);
   if (!work.model.empty()) Set(span, "latentd.model", work.model);
   if (work.steps > 0) Set(span, "latentd.steps", work.steps);
+  if (work.split > 0) Set(span, "latentd.split_steps", work.split);
   return span;
 }
 

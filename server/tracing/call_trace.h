@@ -56,6 +56,7 @@ class CallTrace {
     std::string model;       // its name; empty: work of no model
     engine::Period period;
     int steps = 0;
+    int split = 0;  // evaluations that two devices shared
   };
   static constexpr int kOfRequest = -1;
 

@@ -76,6 +76,7 @@ struct Progress {
   // When the device was at it. Nothing: there was no work left, since another picture of the
   // request had it done.
   std::optional<Period> worked = {};
+  bool is_split = false;  // another device evaluated a row of the step
 };
 
 // Small image of an unfinished picture. Only where PictureSpec::previews_every asks for it, and

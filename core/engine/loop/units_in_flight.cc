@@ -65,6 +65,7 @@ Progress ProgressOf(const UnitInFlight& done, size_t index, const Period& worked
   Progress progress = {of.index, done.stage, done.unit.parts[index].steps_done,
                        of.picture().total_steps(), done.model};
   if (HadWork(done.unit)) progress.worked = worked;
+  progress.is_split = done.unit.is_split;
   return progress;
 }
 

@@ -72,6 +72,21 @@ class CallTraceTest : public ::testing::Test {
   const absl::Time arrived_ = clock_.Monotonic(), arrived_wall_ = clock_.Wall();
 };
 
+TEST_F(CallTraceTest, StepsSayHowManyTwoDevicesShared) {
+  CallTrace trace = Begin();
+  for (int step = 1; step <= 3; ++step) {
+    engine::Progress progress{0, Stage::kSteps, step, 4, "base", {{At(step), At(step + 1)}}};
+    progress.is_split = step != 2;
+    Note(trace, progress);
+  }
+  NoteUnit(trace, Stage::kSteps, 7, 9, 4, 0, "refiner");
+  const std::vector<Span> spans = End(trace, 100);
+  ASSERT_EQ(spans.size(), 3u);
+  EXPECT_EQ(AttributesOf(spans[1])["latentd.steps"], "3");
+  EXPECT_EQ(AttributesOf(spans[1])["latentd.split_steps"], "2");
+  EXPECT_EQ(AttributesOf(spans[2]).count("latentd.split_steps"), 0u);
+}
+
 TEST_F(CallTraceTest, APictureOfBaseAndRefinerIsATreeOfItsWork) {
   CallTrace trace = Begin();
   Note(trace, engine::Queued{}, 0.5);
