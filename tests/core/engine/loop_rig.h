@@ -178,11 +178,13 @@ class WatchedSink : public ::latentd::testing::RecordingSink {
 // Parts of a loop that are slow to make; shared by the tests of a suite.
 struct LoopModel {
   explicit LoopModel(device::HostDevice& device = device::Host(), std::vector<int> row_counts = {},
-                     const Config& config = SmallConfig())
+                     const Config& config = SmallConfig(), bool split = false)
       : row_counts(std::move(row_counts)), backend(on_run, device) {
-    auto loaded = pipeline::LoadPipeline(
-        {.base = config.base, .refiner = config.refiner, .row_counts = this->row_counts}, weights,
-        graphs);
+    auto loaded = pipeline::LoadPipeline({.base = config.base,
+                                          .refiner = config.refiner,
+                                          .row_counts = this->row_counts,
+                                          .split = split},
+                                         weights, graphs);
     EXPECT_OK(loaded);
     pipeline = *std::move(loaded);
   }
@@ -208,15 +210,16 @@ struct LoopModel {
     return job;
   }
 
-  // The graphs of all row counts, so that pictures of that size find them.
+  // The graphs of all row counts, so that pictures of that size find them, and of split steps.
   void MakeReady(pipeline::Size size) { MakeReady(size, row_counts); }
   void MakeReady(pipeline::Size size, const std::vector<int>& counts) {
-    for (int rows : counts) {
-      const auto needed = pipeline->GraphsOf({}, size, rows).value();
-      for (const pipeline::GraphHandle& graph : needed) {
-        EXPECT_OK(graphs.Get(graph));
-        kept.push_back(graph);
-      }
+    for (int rows : counts) MakeReady(pipeline->GraphsOf({}, size, rows).value());
+    MakeReady(pipeline->SplitStepsOf({}, size).value());
+  }
+  void MakeReady(const std::vector<pipeline::GraphHandle>& needed) {
+    for (const pipeline::GraphHandle& graph : needed) {
+      EXPECT_OK(graphs.Get(graph));
+      kept.push_back(graph);
     }
   }
 
