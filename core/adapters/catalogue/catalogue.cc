@@ -353,6 +353,7 @@ void Catalogue::ReadIpAdapter(const std::string& path, const LoraFile& file, Ent
     facts.variant = std::string(adapter->variant());
     facts.image_tokens = static_cast<int>(adapter->config.tokens);
     facts.image_bytes = adapter->image_bytes();
+    facts.image_shape = adapter->image_shape();
   }
   if (facts.models.empty()) facts.problem = ProblemOf(problems);
 }

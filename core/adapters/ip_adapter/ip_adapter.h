@@ -55,6 +55,8 @@ struct IpAdapter {
 
   // "base" or "plus".
   absl::string_view variant() const;
+  // Shape of what the encoder gives of an image: [features], or [patches, features].
+  std::vector<int64_t> image_shape() const;
   // Bytes of an image as the encoder reads it, and of what it gives.
   int64_t image_bytes() const;
 };
