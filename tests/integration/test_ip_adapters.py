@@ -110,7 +110,7 @@ class IpAdaptersTest(GraphsTestCase):
         infos = {adapter["info"]["name"]: adapter["info"] for adapter in json.loads(out)["adapters"]}
         self.assertEqual(set(infos), {"h94/sdxl/style", "h94/sdxl/style-plus"})
         self.assertEqual(infos["h94/sdxl/style-plus"]["kind"], "ADAPTER_KIND_IP_ADAPTER")
-        self.assertRegex(latent(server, "capabilities")[1], r"h94/sdxl/style-plus \(IP-Adapter, plus, 6 tokens of an image, for base")
+        self.assertRegex(latent(server, "capabilities")[1], r"h94/sdxl/style-plus \(IP-Adapter, plus, 6 tokens of an image, image_embeds of 5x32, for base")
 
     def test_scales_by_block_and_embeddings_at_the_command_line_and_over_http(self):
         """Guard: AddBlockScales and IsTensorFile of the client, BlockScalesOf of the server."""
