@@ -56,7 +56,8 @@ std::string KindWithSize(const v1::AdapterInfo& adapter) {
   if (adapter.kind() == v1::ADAPTER_KIND_CONTROLNET) return "ControlNet";
   if (adapter.kind() == v1::ADAPTER_KIND_IP_ADAPTER) {
     return absl::StrCat("IP-Adapter, ", adapter.variant(), ", ", adapter.image_tokens(),
-                        " tokens of an image");
+                        " tokens of an image, image_embeds of ",
+                        absl::StrJoin(adapter.image_embeds_shape(), "x"));
   }
   return absl::StrCat("textual inversion of ", adapter.vectors(), " tokens");
 }

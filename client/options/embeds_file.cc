@@ -1,5 +1,7 @@
 #include "client/options/embeds_file.h"
 
+#include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include "absl/algorithm/container.h"
@@ -66,19 +68,22 @@ absl::Status SetField(const NamedTensor& tensor, const std::string& path,
   return SetTensor(tensor, path, static_cast<v1::Tensor&>(*to));
 }
 
+absl::Status HasNone(const std::string& path, absl::string_view name,
+                     const std::vector<NamedTensor>& tensors) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(path, ": has no tensor ", name, "; it has ",
+                   absl::StrJoin(tensors, ", ", [](std::string* out, const NamedTensor& one) {
+                     absl::StrAppend(out, one.name);
+                   })));
+}
+
 }  // namespace
 
 absl::Status ReadEmbeds(const std::string& path, const FieldDescriptor& field, Message& request) {
   ASSIGN_OR_RETURN(const std::string file, ReadFile(path));
   ASSIGN_OR_RETURN(const std::vector<NamedTensor> tensors, ParseTensorFile(file, path));
   const NamedTensor* tensor = TensorFor(field, tensors);
-  if (tensor == nullptr) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(path, ": has no tensor ", field.name(), "; it has ",
-                     absl::StrJoin(tensors, ", ", [](std::string* out, const NamedTensor& one) {
-                       absl::StrAppend(out, one.name);
-                     })));
-  }
+  if (tensor == nullptr) return HasNone(path, field.name(), tensors);
   RETURN_IF_ERROR(SetField(*tensor, path, field, request));
   const FieldDescriptor* pooled = PooledOf(field);
   if (pooled == nullptr || request.GetReflection()->HasField(request, pooled)) {
@@ -86,6 +91,25 @@ absl::Status ReadEmbeds(const std::string& path, const FieldDescriptor& field, M
   }
   const NamedTensor* beside = TensorFor(*pooled, tensors);
   return beside == nullptr ? absl::OkStatus() : SetField(*beside, path, *pooled, request);
+}
+
+bool IsTensorFile(absl::string_view bytes) {
+  // The length of the header in eight bytes, and its object.
+  constexpr size_t kLengthBytes = 8;
+  if (bytes.size() <= kLengthBytes || bytes[kLengthBytes] != '{') return false;
+  uint64_t length = 0;
+  for (size_t i = 0; i < kLengthBytes; ++i) {
+    length |= uint64_t{static_cast<unsigned char>(bytes[i])} << (8 * i);
+  }
+  return length <= bytes.size() - kLengthBytes;
+}
+
+absl::Status ReadImageEmbeds(absl::string_view file, const std::string& path, v1::Tensor& to) {
+  constexpr char kName[] = "image_embeds";
+  ASSIGN_OR_RETURN(const std::vector<NamedTensor> tensors, ParseTensorFile(file, path));
+  const NamedTensor* named = FindTensor(tensors, kName);
+  if (named == nullptr && tensors.size() == 1) named = &tensors.front();
+  return named == nullptr ? HasNone(path, kName, tensors) : SetTensor(*named, path, to);
 }
 
 std::string EmbedsFile(const v1::EncodeResponse& response) {

@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
+#include "client/options/block_scales.h"
 #include "client/options/embeds_file.h"
 #include "client/options/files.h"
 #include "client/words/option_words.h"
@@ -176,24 +177,39 @@ absl::StatusOr<std::vector<std::string>> ReadFiles(const std::string& list) {
   return files;
 }
 
-// "ip-adapter_sdxl=cat.png", "ip-adapter_sdxl=cat.png:0.6" with the scale, or of several images
-// "ip-adapter_sdxl=cat.png,dog.png:0.6".
+// Sets what the adapter reads: images, or embeddings of them.
+absl::Status SetImages(const std::string& list, v1::IpAdapter& prompt) {
+  ASSIGN_OR_RETURN(std::vector<std::string> images, ReadFiles(list));
+  if (images.size() == 1 && IsTensorFile(images.front())) {
+    return ReadImageEmbeds(images.front(), list, *prompt.mutable_image_embeds());
+  }
+  prompt.set_image(std::move(images.front()));
+  for (size_t i = 1; i < images.size(); ++i) prompt.add_more_images(std::move(images[i]));
+  return absl::OkStatus();
+}
+
+// "ip-adapter_sdxl=cat.png", "ip-adapter_sdxl=cat.png:0.6" with the scale, of several images
+// "ip-adapter_sdxl=cat.png,dog.png:0.6", or with scales by block
+// "ip-adapter_sdxl=cat.png:{\"up\": {\"block_0\": [0, 1, 0]}}".
 absl::Status AddIpAdapter(Message& message, const FieldDescriptor& field, const std::string& text) {
   const size_t equals = text.find('=');
   std::string file = equals == std::string::npos ? "" : text.substr(equals + 1);
+  v1::IpAdapter prompt;
+  const size_t tree = file.find(":{");
+  if (tree != std::string::npos) {
+    RETURN_IF_ERROR(AddBlockScales(file.substr(tree + 1), *prompt.mutable_scales()));
+    file.resize(tree);
+  }
   const size_t colon = file.rfind(':');
   double scale = 1;
   const bool has_scale =
       colon != std::string::npos && absl::SimpleAtod(file.substr(colon + 1), &scale);
   if (has_scale) file.resize(colon);
-  if (equals == 0 || file.empty()) return Wrong("NAME=FILE or NAME=FILE:SCALE");
-  ASSIGN_OR_RETURN(std::vector<std::string> images, ReadFiles(file));
-  Message& added = *message.GetReflection()->AddMessage(&message, &field);
-  auto& prompt = static_cast<v1::IpAdapter&>(added);
+  if (equals == 0 || file.empty()) return Wrong("NAME=FILE, NAME=FILE:SCALE or NAME=FILE:TREE");
+  RETURN_IF_ERROR(SetImages(file, prompt));
   prompt.set_name(text.substr(0, equals));
-  prompt.set_image(std::move(images.front()));
-  for (size_t i = 1; i < images.size(); ++i) prompt.add_more_images(std::move(images[i]));
   if (has_scale) prompt.set_scale(scale);
+  message.GetReflection()->AddMessage(&message, &field)->CopyFrom(prompt);
   return absl::OkStatus();
 }
 

@@ -137,7 +137,7 @@ def _message_type(file: descriptor_pb2.FileDescriptorProto, message: "descriptor
         return "Union[Mapping[str, Any], str, Tuple[str, float], Tuple[str, float, float]]"
     if message.name == IP_ADAPTER:
         images = "Union[FileInput, Sequence[FileInput]]"
-        return f"Union[Mapping[str, Any], str, Tuple[str, {images}], Tuple[str, {images}, float]]"
+        return f"Union[Mapping[str, Any], str, Tuple[str, {images}], Tuple[str, {images}, Union[float, Mapping[str, Any]]]]"
     kinds = [_type(file, field) for field in message.field]
     if len(kinds) == 1:
         return f"Union[Mapping[str, Any], {kinds[0]}]"

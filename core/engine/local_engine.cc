@@ -312,16 +312,13 @@ absl::Status LocalEngine::CheckInputBytes(const pipeline::Inputs& inputs) const 
   const int64_t most = loop_.most_input_bytes();
   const auto bytes = static_cast<int64_t>(inputs.bytes());
   if (bytes <= most) return absl::OkStatus();
-  size_t controls = 0, ip_adapters = 0;
+  size_t controls = 0;
   for (const std::string& image : inputs.control_images) controls += image.size();
-  for (const std::vector<std::string>& images : inputs.ip_adapter_images) {
-    for (const std::string& image : images) ip_adapters += image.size();
-  }
   const std::pair<size_t, const char*> largest = std::max(
       {std::pair{inputs.latents.size(), "latents"},
        std::pair{inputs.prompt.bytes(), "prompt_embeds"},
        std::pair{inputs.negative.bytes(), "negative_prompt_embeds"},
-       std::pair{controls, "controls"}, std::pair{ip_adapters, "ip_adapters"},
+       std::pair{controls, "controls"}, std::pair{inputs.ip_adapter_bytes(), "ip_adapters"},
        std::pair{inputs.mask_image.size(), "mask_image"}, std::pair{inputs.image.size(), "image"}},
       [](const auto& a, const auto& b) { return a.first < b.first; });
   return InvalidFields(

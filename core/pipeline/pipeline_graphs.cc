@@ -31,6 +31,23 @@ Nets::Graphs NetOf(const std::vector<Planned>& planned, const std::vector<Nets::
   return index < brought.size() ? brought[index] : nullptr;
 }
 
+// Graphs of the networks of one kind that a request names, in order.
+template <typename KindOfNets, typename Named>
+absl::StatusOr<std::vector<Nets::Graphs>> GraphsOfNets(KindOfNets& nets, const LoadedModel& model,
+                                                       const std::vector<const Named*>& all,
+                                                       IfUnknown unknown) {
+  std::vector<Nets::Graphs> graphs;
+  for (const Named* one : all) {
+    if (unknown == IfUnknown::kBuild) {
+      ASSIGN_OR_RETURN(graphs.emplace_back(), nets.FindOrMake(model, *one));
+    } else if (graphs.emplace_back(nets.Find(model, *one)) == nullptr) {
+      return WithReason(absl::FailedPreconditionError(absl::StrCat(one->name, " is not declared")),
+                        "GRAPH_COLD");
+    }
+  }
+  return graphs;
+}
+
 // Names and shapes of tensors tell nets of one shape, as far as files go.
 void AppendShapes(const weights::TensorMap& tensors, std::string& text) {
   std::map<std::string, device::Shape> shapes;
@@ -76,39 +93,20 @@ absl::StatusOr<AdapterSets::Graphs> Pipeline::AdaptedGraphsOf(const Plan& plan,
 
 absl::StatusOr<std::vector<Nets::Graphs>> Pipeline::ControlGraphsOf(const Plan& plan,
                                                                     IfUnknown unknown) const {
-  std::vector<Nets::Graphs> graphs;
-  if (plan.controls.empty()) return graphs;
-  const LoadedModel& model = *ModelsOf(plan.spec).front();
-  ControlNets& nets = adapters_->control_nets();
-  for (const Control& control : plan.spec.controls) {
-    if (unknown == IfUnknown::kBuild) {
-      ASSIGN_OR_RETURN(graphs.emplace_back(), nets.FindOrMake(model, control));
-    } else if (graphs.emplace_back(nets.Find(model, control)) == nullptr) {
-      return WithReason(
-          absl::FailedPreconditionError(absl::StrCat(control.name, " is not declared")),
-          "GRAPH_COLD");
-    }
-  }
-  return graphs;
+  if (plan.controls.empty()) return std::vector<Nets::Graphs>();
+  std::vector<const Control*> named;
+  for (const Control& control : plan.spec.controls) named.push_back(&control);
+  return GraphsOfNets(adapters_->control_nets(), *ModelsOf(plan.spec).front(), named, unknown);
 }
 
 absl::StatusOr<std::vector<Nets::Graphs>> Pipeline::ImagePromptGraphsOf(const Plan& plan,
                                                                         IfUnknown unknown) const {
-  std::vector<Nets::Graphs> graphs;
-  if (plan.image_prompts.empty()) return graphs;
-  const LoadedModel& model = *ModelsOf(plan.spec).front();
-  IpAdapters& all = adapters_->ip_adapters();
+  if (plan.image_prompts.empty()) return std::vector<Nets::Graphs>();
+  std::vector<const ImagePrompt*> named;
   for (const PlannedImagePrompt& planned : plan.image_prompts) {
-    const ImagePrompt& prompt = plan.spec.ip_adapters[planned.index];
-    if (unknown == IfUnknown::kBuild) {
-      ASSIGN_OR_RETURN(graphs.emplace_back(), all.FindOrMake(model, prompt));
-    } else if (graphs.emplace_back(all.Find(model, prompt)) == nullptr) {
-      return WithReason(
-          absl::FailedPreconditionError(absl::StrCat(prompt.name, " is not declared")),
-          "GRAPH_COLD");
-    }
+    named.push_back(&plan.spec.ip_adapters[planned.index]);
   }
-  return graphs;
+  return GraphsOfNets(adapters_->ip_adapters(), *ModelsOf(plan.spec).front(), named, unknown);
 }
 
 std::vector<ImagePrompt> Pipeline::ImagePromptsOf(ModelId leader) const {

@@ -1,5 +1,6 @@
 #include "server/generation/adapter_conversion.h"
 
+#include <cstdint>
 #include <string>
 
 #include "core/base/text/utf8.h"
@@ -41,6 +42,7 @@ v1::AdapterInfo ToProto(const pipeline::AdapterFacts& facts) {
   proto.set_vectors(facts.vectors);
   proto.set_variant(facts.variant);
   proto.set_image_tokens(facts.image_tokens);
+  for (const int64_t side : facts.image_shape) proto.add_image_embeds_shape(side);
   proto.set_base_model(ToUtf8(facts.base_model));
   proto.set_trigger_phrase(ToUtf8(facts.trigger_phrase));
   for (const std::string& word : facts.trigger_words) proto.add_trigger_words(ToUtf8(word));

@@ -103,10 +103,22 @@ v1::Control WriteControl(const pipeline::Control& control) {
   return proto;
 }
 
-// Likewise.
+pipeline::BlockScale ReadBlockScale(const v1::BlockScale& proto) {
+  return {.block = proto.block(), .values = {proto.values().begin(), proto.values().end()}};
+}
+
+v1::BlockScale WriteBlockScale(const pipeline::BlockScale& scale) {
+  v1::BlockScale proto;
+  proto.set_block(scale.block);
+  for (const double value : scale.values) proto.add_values(value);
+  return proto;
+}
+
+// As a control without its image, and without embeddings of it.
 pipeline::ImagePrompt ReadIpAdapter(const v1::IpAdapter& proto) {
   pipeline::ImagePrompt prompt{.name = proto.name()};
   if (proto.has_scale()) prompt.scale = proto.scale();
+  for (const v1::BlockScale& scale : proto.scales()) prompt.scales.push_back(ReadBlockScale(scale));
   return prompt;
 }
 
@@ -114,6 +126,9 @@ v1::IpAdapter WriteIpAdapter(const pipeline::ImagePrompt& prompt) {
   v1::IpAdapter proto;
   proto.set_name(prompt.name);
   if (prompt.scale) proto.set_scale(*prompt.scale);
+  for (const pipeline::BlockScale& scale : prompt.scales) {
+    *proto.add_scales() = WriteBlockScale(scale);
+  }
   return proto;
 }
 

@@ -61,7 +61,7 @@ int64_t EchoBytes(const latent::v1::GenerateRequest& request) {
   size_t listed = 0;
   for (const latent::v1::Control& control : request.controls()) listed += control.image().size();
   for (const latent::v1::IpAdapter& one : request.ip_adapters()) {
-    listed += one.image().size();
+    listed += one.image().size() + one.image_embeds().data().size();
     for (const std::string& image : one.more_images()) listed += image.size();
   }
   return static_cast<int64_t>(request.ByteSizeLong() - listed - request.image().size() -

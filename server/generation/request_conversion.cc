@@ -77,6 +77,8 @@ pipeline::SharedInputs InputsOf(v1::GenerateRequest& request) {
   }
   for (v1::IpAdapter& one : *request.mutable_ip_adapters()) {
     inputs.ip_adapter_images.push_back(ImagesOf(one));
+    auto& embeds = inputs.ip_adapter_embeds.emplace_back();
+    if (one.has_image_embeds()) embeds = TakeTensor(*one.mutable_image_embeds());
   }
   inputs.image = std::move(*request.mutable_image());
   inputs.mask_image = std::move(*request.mutable_mask_image());

@@ -332,6 +332,56 @@ TEST(RequestOptionsTest, AnIpAdapterHasAnImageAndAScale) {
   }
 }
 
+TEST(RequestOptionsTest, AnIpAdapterHasScalesByBlock) {
+  const ::latentd::testing::TemporaryDirectory folder;
+  const std::string plain = folder.File("cat.png");
+  ::latentd::testing::WriteFile(plain, "cat");
+  const std::string tree = R"({"up": {"block_0": [0, 1, 0]}, "mid": -0.5})";
+  ASSERT_OK_AND_ASSIGN(const v1::GenerateRequest request,
+                       RequestOf({"--ip-adapter=plus=" + plain + ":" + tree,
+                                  "--ip-adapter=base=" + plain + ":0.6:" + tree}));
+  ASSERT_EQ(request.ip_adapters_size(), 2);
+  EXPECT_EQ(request.ip_adapters(0).image(), "cat");
+  EXPECT_FALSE(request.ip_adapters(0).has_scale());
+  EXPECT_EQ(request.ip_adapters(1).scale(), 0.6);
+  for (const v1::IpAdapter& adapter : request.ip_adapters()) {
+    ASSERT_EQ(adapter.scales_size(), 2);
+    EXPECT_EQ(adapter.scales(0).block(), "mid");
+    EXPECT_THAT(adapter.scales(0).values(), ElementsAre(-0.5));
+    EXPECT_EQ(adapter.scales(1).block(), "up.block_0");
+    EXPECT_THAT(adapter.scales(1).values(), ElementsAre(0, 1, 0));
+  }
+  for (const char* wrong : {"{", "{}", R"({"up": {}})", R"({"up": []})", R"({"up": "much"})",
+                            R"({"up": [0, "much"]})", R"({"up": {"block_0": {"1": 1}}})"}) {
+    EXPECT_THAT(RequestOf({"--ip-adapter=plus=" + plain + ":" + wrong}),
+                StatusIs(kInvalid, HasSubstr("must have scales by block as diffusers has them")))
+        << wrong;
+  }
+}
+
+TEST(RequestOptionsTest, AnIpAdapterHasEmbeddings) {
+  const ::latentd::testing::TemporaryDirectory folder;
+  const NamedTensor embeds{"image_embeds", "F16", {2, 1, 1}, std::string("\0\x3c\0\x3d", 4)};
+  const NamedTensor other{"other", "F32", {1}, std::string(4, '\0')};
+  const std::string one = folder.File("one.safetensors"), named = folder.File("two"),
+                    none = folder.File("none");
+  ::latentd::testing::WriteFile(one, TensorFile({{{"cat", "F16", {2, 1, 1}, embeds.data}}}));
+  ::latentd::testing::WriteFile(named, TensorFile({{other, embeds}}));
+  ::latentd::testing::WriteFile(none, TensorFile({{other, {"cat", "F32", {1}, other.data}}}));
+  ASSERT_OK_AND_ASSIGN(
+      const v1::GenerateRequest request,
+      RequestOf({"--ip-adapter=plus=" + one + ":0.5", "--ip-adapter=base=" + named}));
+  EXPECT_EQ(request.ip_adapters(0).scale(), 0.5);
+  for (const v1::IpAdapter& adapter : request.ip_adapters()) {
+    EXPECT_EQ(adapter.image(), "");
+    EXPECT_EQ(adapter.image_embeds().dtype(), v1::Tensor::DTYPE_FLOAT16);
+    EXPECT_THAT(adapter.image_embeds().shape(), ElementsAre(2, 1, 1));
+    EXPECT_EQ(adapter.image_embeds().data(), embeds.data);
+  }
+  EXPECT_THAT(RequestOf({"--ip-adapter=plus=" + none}),
+              StatusIs(kInvalid, HasSubstr("has no tensor image_embeds; it has ")));
+}
+
 TEST(RequestOptionsTest, FieldsAreSpelledAsTheyAreTyped) {
   EXPECT_EQ(OptionSpelling("num_inference_steps"), "--num-inference-steps");
   EXPECT_EQ(OptionSpelling("output.quality"), "--quality");

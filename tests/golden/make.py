@@ -422,9 +422,13 @@ class Checkpoints:
         """The case's IP-Adapters; without any, none of an earlier case is left."""
         adapters = [
             (SyntheticIpAdapter(self.ip_adapters[one["name"]], self.of(case).base.unet, f"{lists}/{one['name']}.parameters.json"),
-             one.get("scale", 1.0), [Image.open(f"{folder}/{name}-0.png").convert("RGB") for name in names_of(one["image"])])
+             one.get("scales", one.get("scale", 1.0)), prompt_images(one, folder))
             for one in case.get("ip_adapters", [])]
         self.of(case).set_ip_adapters(adapters, self.dtype)
+        given = {index: noise(one["embeds"]["shape"], one["embeds"]["seed"]).to(self.dtype)
+                 for index, one in enumerate(case.get("ip_adapters", [])) if "embeds" in one}
+        if given:
+            self.of(case).set_image_embeds(given, case["guidance_scale"] > 1)
 
 
 class WeightedText:
@@ -586,6 +590,7 @@ class Pipelines:
 
     def __init__(self, base, refiner=None):
         self.base, self.refiner, self.loras, self.words, self.prompt_images = base, refiner, [], [], []
+        self.image_embeds = None  # embeddings of prompt_images, in their place
         self.base_image = AutoPipelineForImage2Image.from_pipe(base)
         self.inpainting = AutoPipelineForInpainting.from_pipe(base)
         known = (base, refiner, self.base_image, self.inpainting)
@@ -692,7 +697,8 @@ class Pipelines:
         elif "guidance_stop" in case:
             hook = self.stop_guidance(pipeline, case["guidance_scale"], len(generators))
         if self.prompt_images and pipeline is not self.refiner:
-            more["ip_adapter_image"] = self.prompt_images
+            name = "ip_adapter_image" if self.image_embeds is None else "ip_adapter_image_embeds"
+            more[name] = self.prompt_images if self.image_embeds is None else self.image_embeds
         images = pipeline(
             **self.parameters(pipeline, case), **more, num_images_per_prompt=len(generators),
             generator=generators if len(generators) > 1 else generators[0], callback_on_step_end=keep).images
@@ -743,6 +749,7 @@ class Pipelines:
         """Adapters with their scales and images; diffusers has one image encoder for all."""
         if self.prompt_images:
             self.base.unload_ip_adapter()
+        self.image_embeds = None
         self.prompt_images = [images for _, _, images in adapters]
         if adapters:
             self.base.register_modules(image_encoder=adapters[0][0].encoder.to(dtype))
@@ -751,6 +758,15 @@ class Pipelines:
             self.base.set_ip_adapter_scale([scale_of for _, scale_of, _ in adapters])
         for pipeline in (self.base_image, self.inpainting):
             pipeline.register_modules(image_encoder=self.base.image_encoder, feature_extractor=self.base.feature_extractor)
+
+    @torch.no_grad()
+    def set_image_embeds(self, given, guided):
+        """Embeddings of the images in their place, those of adapters in `given` as they are there: by index, with the negative ones or
+        without."""
+        self.image_embeds = self.base.prepare_ip_adapter_image_embeds(self.prompt_images, None, "cpu", 1, guided)
+        for index, embeds in given.items():
+            negative = self.image_embeds[index][:1] if guided and len(embeds) == 1 else embeds[:0]
+            self.image_embeds[index] = torch.cat([negative, embeds])
 
     def set_words(self, case, folder):
         """The case's textual inversions as words "<NAME>"; without any, none of an earlier case is left."""
@@ -781,6 +797,13 @@ class Pipelines:
 def names_of(value):
     """One name or a list of them, as a list."""
     return value if isinstance(value, list) else [value]
+
+
+def prompt_images(adapter, folder):
+    """The images of an IP-Adapter of a case; black ones where it has embeddings of as many."""
+    if "embeds" in adapter:
+        return [Image.new("RGB", (64, 64))] * adapter["embeds"]["shape"][1]
+    return [Image.open(f"{folder}/{name}-0.png").convert("RGB") for name in names_of(adapter["image"])]
 
 
 def mask_image(folder, name):

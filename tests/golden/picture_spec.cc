@@ -67,12 +67,42 @@ void SetControls(const json& value, PictureSpec& spec) {
   }
 }
 
-// Likewise.
+// Scales of diffusers' tree.
+std::vector<pipeline::BlockScale> BlockScalesIn(const json& tree) {
+  const auto values = [](const json& value) {
+    return value.is_array() ? value.get<std::vector<double>>()
+                            : std::vector<double>{value.get<double>()};
+  };
+  std::vector<pipeline::BlockScale> scales;
+  for (const auto& [side, below] : tree.items()) {
+    if (!below.is_object()) {
+      scales.push_back({side, values(below)});
+      continue;
+    }
+    for (const auto& [block, value] : below.items()) {
+      scales.push_back({absl::StrCat(side, ".", block), values(value)});
+    }
+  }
+  return scales;
+}
+
+// Embeddings that a seed draws.
+pipeline::HostTensor DrawnEmbeds(const json& embeds) {
+  pipeline::HostTensor tensor{.shape = embeds.at("shape").get<std::vector<int64_t>>()};
+  const device::Buffer drawn =
+      noise::NoiseGenerator(embeds.at("seed").get<uint64_t>()).Normal(device::Shape(tensor.shape));
+  const auto values = drawn.as<float>();
+  tensor.data.assign(reinterpret_cast<const char*>(values.data()), drawn.bytes());
+  return tensor;
+}
+
+// As controls.
 void SetIpAdapters(const json& value, PictureSpec& spec) {
   for (const json& adapter : value) {
     pipeline::ImagePrompt& one = spec.ip_adapters.emplace_back();
     one.name = SyntheticNets::NameOfIpAdapter(adapter.value("name", ""));
     if (adapter.contains("scale")) one.scale = adapter["scale"].get<double>();
+    one.scales = BlockScalesIn(adapter.value("scales", json::object()));
   }
 }
 
@@ -225,6 +255,11 @@ absl::StatusOr<PictureRequest> ReadPictureCase(const json& picture_case,
   }
   for (const json& adapter : picture_case.value("ip_adapters", json::array())) {
     std::vector<std::string>& images = spec.inputs.ip_adapter_images.emplace_back();
+    auto& embeds = spec.inputs.ip_adapter_embeds.emplace_back();
+    if (adapter.contains("embeds")) {
+      embeds = DrawnEmbeds(adapter["embeds"]);
+      continue;
+    }
     const json names = adapter.value("image", json());
     for (const json& name : names.is_array() ? names : json::array({names})) {
       const std::string path = absl::StrCat(pictures, "/", name.get<std::string>(), "-0.png");

@@ -167,6 +167,23 @@ class FieldTest(unittest.TestCase):
             self.assertEqual(list(make_request({"ip_adapters": value}).ip_adapters), [several])
         self.assertEqual(list(make_request({"ip_adapters": {"plus": [b"cat", io.BytesIO(b"dog")], "base": [b"cow"]}}).ip_adapters),
                          [messages.IpAdapter(name="plus", image=b"cat", more_images=[b"dog"]), messages.IpAdapter(name="base", image=b"cow")])
+        tree = {"down": {"block_2": [0, 1]}, "mid": 0.5, "up": {"block_0": (0, 1, 0)}}
+        by_block = messages.IpAdapter(name="plus", image=b"cat", scales=[
+            messages.BlockScale(block="down.block_2", values=[0, 1]), messages.BlockScale(block="mid", values=[0.5]),
+            messages.BlockScale(block="up.block_0", values=[0, 1, 0])])
+        for value in ({"plus": (b"cat", tree)}, [("plus", b"cat", tree)], [{"name": "plus", "image": b"cat", "scale": tree}],
+                      [{"name": "plus", "image": b"cat", "scales": tree}], [by_block]):
+            self.assertEqual(list(make_request({"ip_adapters": value}).ip_adapters), [by_block])
+        request = make_request({"ip_adapters": [by_block]})
+        self.assertEqual(make_request(to_parameters(request)), request)
+        embeds = numpy.arange(6, dtype=numpy.float32).reshape(2, 1, 3)
+        request = make_request({"ip_adapters": [{"name": "plus", "image_embeds": Tensor(embeds, "float32"), "scale": 0.5}]})
+        self.assertEqual((request.ip_adapters[0].scale, request.ip_adapters[0].image), (0.5, b""))
+        numpy.testing.assert_array_equal(to_array(request.ip_adapters[0].image_embeds), embeds)
+        one = messages.IpAdapter(name="plus", scales=[messages.BlockScale(block="up", values=[1])])
+        self.assertEqual(list(make_request({"ip_adapters": [{"name": "plus", "scales": {"block": "up", "values": 1}}]}).ip_adapters), [one])
+        with self.assertRaisesRegex(TypeError, r"^ip_adapters\[0\].scales\[0\].values: must be a number"):
+            make_request({"ip_adapters": {"plus": (b"cat", {"up": {"block_0": ["a"]}})}})
         self.assertEqual(list(make_request({"controls": {"canny": [b"map", 0.7]}}).controls),
                          [messages.Control(name="canny", image=b"map", scale=0.7)])
         with self.assertRaisesRegex(ValueError, r"^ip_adapters: .*\(NAME, IMAGE\[, SCALE\]\).*\{NAME: \[IMAGE, \.\.\.\]\}"):

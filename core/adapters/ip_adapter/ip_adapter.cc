@@ -125,6 +125,8 @@ absl::Status SetEncoder(absl::Span<const ImageEncoderFile> encoders, IpAdapter& 
     if (config.ok()) {
       adapter.encoder = *config;
       adapter.encoder_tensors = file.tensors;
+      adapter.encoder_path = file.path;
+      adapter.encoder_stamp = file.stamp;
       adapter.encoder_config = file.config;
       return absl::OkStatus();
     }
@@ -140,10 +142,17 @@ absl::Status SetEncoder(absl::Span<const ImageEncoderFile> encoders, IpAdapter& 
 
 absl::string_view IpAdapter::variant() const { return ReadsPatches(config) ? "plus" : "base"; }
 
+std::vector<int64_t> IpAdapter::image_shape() const {
+  const int64_t features = FeaturesOf(encoder, config);
+  if (ReadsPatches(config)) return {encoder.tokens(), features};
+  return {features};
+}
+
 int64_t IpAdapter::image_bytes() const {
+  int64_t given = 1;
+  for (const int64_t side : image_shape()) given *= side;
   const int64_t pixels = encoder.num_channels * encoder.image_size * encoder.image_size;
-  const int64_t rows = ReadsPatches(config) ? encoder.tokens() : 1;
-  return (pixels + rows * FeaturesOf(encoder, config)) * int64_t{sizeof(float)};
+  return (pixels + given) * int64_t{sizeof(float)};
 }
 
 std::vector<std::string> ImageEncoderFolders(const std::string& path, const std::string& root) {

@@ -46,7 +46,8 @@ std::string Hashable(const std::vector<pipeline::Control>& controls) {
 std::string Hashable(const std::vector<pipeline::ImagePrompt>& prompts) {
   std::string text;
   for (const pipeline::ImagePrompt& prompt : prompts) {
-    absl::StrAppend(&text, prompt.name, "\n", prompt.scale.value_or(1), "\n");
+    absl::StrAppend(&text, prompt.name, "\n", prompt.scale.value_or(1), "\n", TextOf(prompt.scales),
+                    "\n");
   }
   return text;
 }
@@ -64,6 +65,10 @@ void Add(const std::optional<pipeline::HostTensor>& tensor, uint64_t& content) {
 uint64_t ContentOf(const pipeline::Inputs& inputs, uint64_t content) {
   content = absl::HashOf(content, inputs.image, inputs.mask_image, inputs.latents,
                          inputs.control_images, inputs.ip_adapter_images);
+  for (const std::optional<pipeline::HostTensor>& embeds : inputs.ip_adapter_embeds) {
+    content = absl::HashOf(content, embeds.has_value());
+    Add(embeds, content);
+  }
   for (const pipeline::Embeds* embeds : {&inputs.prompt, &inputs.negative}) {
     content = absl::HashOf(content, embeds->states.has_value(), embeds->pooled.has_value());
     Add(embeds->states, content);

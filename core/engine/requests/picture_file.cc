@@ -39,13 +39,22 @@ std::string AdaptersText(const std::vector<pipeline::Adapter>& adapters) {
   return text;
 }
 
-// "ip-adapter_sdxl:0.6 (0123abcd), plus:0.5 of 2 images (4567cdef)".
+// Text of what it reads, but for one image: " of 2 images", " of embeddings".
+std::string ImagesText(const pipeline::ImagePrompt& prompt) {
+  if (!prompt.reads_embeds) {
+    return prompt.images > 1 ? absl::StrCat(" of ", prompt.images, " images") : "";
+  }
+  return prompt.images > 1 ? absl::StrCat(" of embeddings of ", prompt.images, " images")
+                           : " of embeddings";
+}
+
+// "ip-adapter_sdxl:0.6 (0123abcd), plus:0.5 at up.block_0=0/1/0 of 2 images (4567cdef)".
 std::string IpAdaptersText(const std::vector<pipeline::ImagePrompt>& prompts) {
   std::string text;
   for (const pipeline::ImagePrompt& prompt : prompts) {
     absl::StrAppend(&text, text.empty() ? "" : ", ", prompt.name, ":", *prompt.scale);
-    if (prompt.images > 1) absl::StrAppend(&text, " of ", prompt.images, " images");
-    absl::StrAppend(&text, DigestText(prompt.digest));
+    if (!prompt.scales.empty()) absl::StrAppend(&text, " at ", TextOf(prompt.scales));
+    absl::StrAppend(&text, ImagesText(prompt), DigestText(prompt.digest));
   }
   return text;
 }

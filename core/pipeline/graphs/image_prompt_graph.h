@@ -1,7 +1,8 @@
 // The graphs of an IP-Adapter (core/networks/ip_adapter.h) over a model, and the port by which the
 // model's steps read what they give.
 //
-// The image encoder, once a request, and once more for a negative row that reads states of patches:
+// The image encoder, once a request, and once more for a negative row that reads states of patches;
+// not for what the request brings embeddings of:
 //   pixels f32 [1, 3, s, s]   normed as CLIP's are -> image f32 [1, features], or [1, patches,
 //                             features]
 // The prompt, once for each row:

@@ -39,12 +39,6 @@ absl::string_view NameOf(Type type) {
   return type == Type::kBFloat16 ? "bfloat16" : "float32";
 }
 
-std::string ShapeText(const std::vector<int64_t>& shape) {
-  const size_t shown = std::min(shape.size(), kShownDims);
-  return absl::StrCat("[", absl::StrJoin(shape.begin(), shape.begin() + shown, ", "),
-                      shown < shape.size() ? ", ..." : "", "]");
-}
-
 // Without the dimensions of 1 that a batch of one has.
 std::vector<int64_t> Squeezed(const std::vector<int64_t>& shape, size_t rank) {
   size_t ones = 0;
@@ -80,22 +74,6 @@ float ElementAt(const HostTensor& tensor, int64_t index) {
   if (tensor.type == Type::kFloat32) return std::bit_cast<float>(BitsAt<uint32_t>(tensor, index));
   const auto bits = BitsAt<uint16_t>(tensor, index);
   return tensor.type == Type::kFloat16 ? FromFloat16(bits) : FromBFloat16(bits);
-}
-
-// Checks the bytes of a tensor whose shape is right.
-absl::Status CheckNumbers(absl::string_view field, const HostTensor& tensor) {
-  const int64_t elements = ElementsOf(tensor), bytes = elements * BytesOf(tensor.type);
-  if (static_cast<int64_t>(tensor.data.size()) != bytes) {
-    return BadField(
-        field, absl::StrCat(ShapeText(tensor.shape), " of ", NameOf(tensor.type), " takes ", bytes,
-                            " bytes of data, there are ", tensor.data.size()));
-  }
-  for (int64_t i = 0; i < elements; ++i) {
-    const float value = ElementAt(tensor, i);
-    if (std::isfinite(value)) continue;
-    return BadField(field, absl::StrCat("all numbers must be finite, number ", i, " is ", value));
-  }
-  return absl::OkStatus();
 }
 
 int64_t TokensOf(const LoadedModel& model) {
@@ -199,6 +177,27 @@ absl::Status PlanChunks(const Inputs& inputs, PlannedStage& stage) {
       return TooShort(row, chunks, tokens);
     }
     families::PadChunks(stage.model->configs(), chunks, row);
+  }
+  return absl::OkStatus();
+}
+
+std::string ShapeText(const std::vector<int64_t>& shape) {
+  const size_t shown = std::min(shape.size(), kShownDims);
+  return absl::StrCat("[", absl::StrJoin(shape.begin(), shape.begin() + shown, ", "),
+                      shown < shape.size() ? ", ..." : "", "]");
+}
+
+absl::Status CheckNumbers(absl::string_view field, const HostTensor& tensor) {
+  const int64_t elements = ElementsOf(tensor), bytes = elements * BytesOf(tensor.type);
+  if (static_cast<int64_t>(tensor.data.size()) != bytes) {
+    return BadField(
+        field, absl::StrCat(ShapeText(tensor.shape), " of ", NameOf(tensor.type), " takes ", bytes,
+                            " bytes of data, there are ", tensor.data.size()));
+  }
+  for (int64_t i = 0; i < elements; ++i) {
+    const float value = ElementAt(tensor, i);
+    if (std::isfinite(value)) continue;
+    return BadField(field, absl::StrCat("all numbers must be finite, number ", i, " is ", value));
   }
   return absl::OkStatus();
 }

@@ -6,8 +6,11 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "core/pipeline/plan/plan.h"
 #include "core/pipeline/spec/inputs.h"
@@ -26,7 +29,14 @@ absl::Status CheckEmbeds(const LoadedModel& model, const Inputs& inputs);
 // has. INVALID_ARGUMENT: a row of embeddings has fewer. REQUIRES: CheckEmbeds is OK.
 absl::Status PlanChunks(const Inputs& inputs, PlannedStage& stage);
 
-// Elements of the tensor. REQUIRES, as the next: CheckEmbeds is OK.
+// INVALID_ARGUMENT names the field: the tensor has other bytes than its shape, which is right, or
+// numbers that are not finite.
+absl::Status CheckNumbers(absl::string_view field, const HostTensor& tensor);
+
+// "[2, 1, 1024]"; of a shape of many dimensions the first.
+std::string ShapeText(const std::vector<int64_t>& shape);
+
+// Elements of the tensor. REQUIRES, as the next: its shape is right.
 int64_t ElementsOf(const HostTensor& tensor);
 
 // Elements from `begin` on, as floats, without rounding.

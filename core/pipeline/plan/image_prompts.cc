@@ -1,6 +1,7 @@
 #include "core/pipeline/plan/image_prompts.h"
 
 #include <algorithm>
+#include <optional>
 #include <tuple>
 
 #include "absl/algorithm/container.h"
@@ -9,8 +10,12 @@
 #include "core/base/errors/status_macros.h"
 #include "core/base/text/text.h"
 #include "core/image/decode.h"
+#include "core/networks/cross_attentions.h"
 #include "core/pipeline/graphs/image_prompt_graph.h"
 #include "core/pipeline/graphs/ip_adapters.h"
+#include "core/pipeline/plan/block_scales.h"
+#include "core/pipeline/plan/embeds.h"
+#include "core/pipeline/plan/image_embeds.h"
 #include "core/pipeline/plan/refusals.h"
 #include "core/pipeline/spec/limits.h"
 
@@ -43,12 +48,17 @@ absl::Status CheckImage(const std::string& field, const std::string& image) {
                                              kMostImageRatio, " times the other")}});
 }
 
-// Checks the images of one adapter.
-absl::Status CheckImages(const Inputs& inputs, size_t adapter) {
-  static const auto& none = *new std::vector<std::string>(1);
-  const bool has_images =
-      adapter < inputs.ip_adapter_images.size() && !inputs.ip_adapter_images[adapter].empty();
-  const std::vector<std::string>& images = has_images ? inputs.ip_adapter_images[adapter] : none;
+const std::vector<std::string>& ImagesOf(const Inputs& inputs, size_t adapter) {
+  static const auto& none = *new std::vector<std::string>();
+  return adapter < inputs.ip_adapter_images.size() ? inputs.ip_adapter_images[adapter] : none;
+}
+
+// Checks the images of one adapter, and counts them.
+absl::Status CheckImages(const Inputs& inputs, size_t adapter, ImagePrompt& prompt) {
+  static const auto& missing = *new std::vector<std::string>(1);
+  const bool has_images = !ImagesOf(inputs, adapter).empty();
+  const std::vector<std::string>& images = has_images ? ImagesOf(inputs, adapter) : missing;
+  prompt.images = static_cast<int>(images.size());
   if (images.size() > kMaxImagesOfIpAdapter) {
     return InvalidFields({{absl::StrCat("ip_adapters[", adapter, "].more_images"),
                            absl::StrCat("with image must be at most ", kMaxImagesOfIpAdapter,
@@ -61,13 +71,31 @@ absl::Status CheckImages(const Inputs& inputs, size_t adapter) {
   return refusals.Join();
 }
 
-// Sets what each reads. REQUIRES: ResolveImagePrompt and CheckImages are OK for all.
-absl::Status CountTokens(const Inputs& inputs, std::vector<ImagePrompt>& prompts) {
+// Checks the embeddings in place of these, likewise.
+absl::Status CheckEmbedsOfImages(const Inputs& inputs, size_t adapter, bool guided,
+                                 ImagePrompt& prompt, std::vector<std::string>& warnings) {
+  const std::string field = absl::StrCat("ip_adapters[", adapter, "].image_embeds");
+  prompt.reads_embeds = true;
+  if (!ImagesOf(inputs, adapter).empty()) {
+    return InvalidFields({{field, "stand in place of image: unset one of them"}});
+  }
+  if (prompt.image_shape.empty()) return absl::OkStatus();  // no adapter of it is known
+  ASSIGN_OR_RETURN(const ImageEmbedsLayout layout,
+                   CheckImageEmbeds(field, prompt, *ImageEmbedsOf(inputs, adapter)));
+  prompt.images = layout.images;
+  if (layout.sides == 2 && !guided) {
+    warnings.push_back(absl::StrCat(
+        field, ": its first half, of the negative prompt, has no effect without guidance"));
+  }
+  return absl::OkStatus();
+}
+
+// Sets what all read. REQUIRES: ResolveImagePrompt and the checks of its images are OK.
+absl::Status CountTokens(std::vector<ImagePrompt>& prompts) {
   int all = 0;
-  for (size_t i = 0; i < prompts.size(); ++i) {
-    prompts[i].images = static_cast<int>(inputs.ip_adapter_images[i].size());
-    prompts[i].tokens *= prompts[i].images;
-    if (*prompts[i].scale != 0) all += prompts[i].tokens;
+  for (ImagePrompt& prompt : prompts) {
+    prompt.tokens *= prompt.images;
+    if (prompt.has_effect()) all += prompt.tokens;
   }
   if (all <= kMaxImageTokensOfRequest) return absl::OkStatus();
   return InvalidFields(
@@ -79,8 +107,8 @@ absl::Status CountTokens(const Inputs& inputs, std::vector<ImagePrompt>& prompts
 absl::Status CheckPixels(const Inputs& inputs, const std::vector<ImagePrompt>& prompts) {
   int64_t pixels = 0;
   for (size_t i = 0; i < prompts.size(); ++i) {
-    if (*prompts[i].scale == 0) continue;
-    for (const std::string& image : inputs.ip_adapter_images[i]) {
+    if (!prompts[i].has_effect()) continue;
+    for (const std::string& image : ImagesOf(inputs, i)) {
       ASSIGN_OR_RETURN(const image::Dimensions size, image::ReadDimensions(image));
       pixels += int64_t{size.width} * size.height;
     }
@@ -89,6 +117,23 @@ absl::Status CheckPixels(const Inputs& inputs, const std::vector<ImagePrompt>& p
   return InvalidFields(
       {{"ip_adapters", absl::StrCat("their images have ", pixels, " pixels together, and at most ",
                                     kMostPixelsOfRequest, " are read")}});
+}
+
+// Sets the factors of attentions.
+absl::Status ResolveScales(const networks::Unet2dConditionConfig& unet, const std::string& field,
+                           ImagePrompt& prompt, std::vector<std::string>& warnings) {
+  const double scale = prompt.scale.value_or(1);
+  prompt.scale = scale;
+  const size_t attentions = networks::CrossAttentionsOf(unet).size();
+  prompt.attention_scales.assign(attentions, scale);
+  if (prompt.scales.empty()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const std::vector<double> factors,
+                   AttentionScales(unet, prompt.scales, field + ".scales", warnings));
+  for (size_t i = 0; i < attentions; ++i) prompt.attention_scales[i] *= factors[i];
+  if (scale != 0 && !prompt.has_effect()) {
+    warnings.push_back(absl::StrCat(field, " has no effect: its scales are 0 for all attentions"));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status ResolveImagePrompt(adapters::Catalogue* catalogue, const LoadedModel& model,
@@ -109,11 +154,28 @@ absl::Status ResolveImagePrompt(adapters::Catalogue* catalogue, const LoadedMode
   prompt.digest = facts->digest;
   prompt.tokens = facts->image_tokens;
   prompt.image_bytes = facts->image_bytes;
-  prompt.scale = prompt.scale.value_or(1);
+  prompt.image_shape = facts->image_shape;
   for (const std::string& warning : facts->warnings) {
     warnings.push_back(absl::StrCat("IP-Adapter ", prompt.name, ": ", warning));
   }
-  return absl::OkStatus();
+  return ResolveScales(model.configs().unet, field, prompt, warnings);
+}
+
+// True if an image encoder runs: for images, or for the black one that a negative row reads where
+// the request's embeddings have none for it and the adapter reads patches.
+bool Encodes(const PictureSpec& spec, const Inputs& inputs, size_t adapter) {
+  const HostTensor* embeds = ImageEmbedsOf(inputs, adapter);
+  if (embeds == nullptr) return true;
+  const ImagePrompt& prompt = spec.ip_adapters[adapter];
+  int64_t own = prompt.images;
+  for (const int64_t side : prompt.image_shape) own *= side;
+  return UsesGuidance(spec) && prompt.image_shape.size() > 1 && ElementsOf(*embeds) == own;
+}
+
+// Bytes by which embeddings of equal adapters have an order; empty: there are none.
+absl::string_view DataOf(const Inputs& inputs, size_t adapter) {
+  const HostTensor* embeds = ImageEmbedsOf(inputs, adapter);
+  return embeds == nullptr ? "" : absl::string_view(embeds->data);
 }
 
 }  // namespace
@@ -123,18 +185,18 @@ absl::Status ResolveImagePrompts(adapters::Catalogue* catalogue, const LoadedMod
                                  std::vector<std::string>& warnings) {
   Refusals refusals;
   for (size_t i = 0; i < spec.ip_adapters.size(); ++i) {
-    const std::string field = absl::StrCat("ip_adapters[", i, "]");
-    for (const absl::Status& status :
-         {ResolveImagePrompt(catalogue, model, field, spec.ip_adapters[i], warnings),
-          CheckImages(inputs, i)}) {
-      refusals.Add(status);
-    }
+    ImagePrompt& prompt = spec.ip_adapters[i];
+    refusals.Add(ResolveImagePrompt(catalogue, model, absl::StrCat("ip_adapters[", i, "]"), prompt,
+                                    warnings));
+    refusals.Add(ImageEmbedsOf(inputs, i) != nullptr
+                     ? CheckEmbedsOfImages(inputs, i, UsesGuidance(spec), prompt, warnings)
+                     : CheckImages(inputs, i, prompt));
   }
   if (spec.refine && !spec.ip_adapters.empty()) {
     warnings.emplace_back("ip_adapters have no effect on the refiner: they are for the base alone");
   }
   RETURN_IF_ERROR(refusals.Join());
-  RETURN_IF_ERROR(CountTokens(inputs, spec.ip_adapters));
+  RETURN_IF_ERROR(CountTokens(spec.ip_adapters));
   return CheckPixels(inputs, spec.ip_adapters);
 }
 
@@ -143,20 +205,30 @@ std::string ImagePromptField(size_t adapter, size_t image) {
   return image == 0 ? own + "image" : absl::StrCat(own, "more_images[", image - 1, "]");
 }
 
+const HostTensor* ImageEmbedsOf(const Inputs& inputs, size_t adapter) {
+  if (adapter >= inputs.ip_adapter_embeds.size()) return nullptr;
+  const std::optional<HostTensor>& embeds = inputs.ip_adapter_embeds[adapter];
+  return embeds ? &*embeds : nullptr;
+}
+
 std::vector<PlannedImagePrompt> PlanImagePrompts(const PictureSpec& spec, const Inputs& inputs) {
   std::vector<PlannedImagePrompt> planned;
   for (size_t i = 0; i < spec.ip_adapters.size(); ++i) {
     const ImagePrompt& prompt = spec.ip_adapters[i];
-    if (*prompt.scale == 0) continue;
+    if (!prompt.has_effect()) continue;
     planned.push_back({.id = IpAdapters::IdOf(prompt),
                        .index = i,
                        .images = prompt.images,
-                       .tokens = prompt.tokens});
+                       .tokens = prompt.tokens,
+                       .encodes = Encodes(spec, inputs, i)});
   }
+  const auto order = [&](const PlannedImagePrompt& one) {
+    const ImagePrompt& prompt = spec.ip_adapters[one.index];
+    return std::tie(one.tokens, prompt.name, prompt.attention_scales, ImagesOf(inputs, one.index));
+  };
   absl::c_stable_sort(planned, [&](const PlannedImagePrompt& a, const PlannedImagePrompt& b) {
-    const ImagePrompt &of_a = spec.ip_adapters[a.index], &of_b = spec.ip_adapters[b.index];
-    return std::tie(a.tokens, of_a.name, *of_a.scale, inputs.ip_adapter_images[a.index]) <
-           std::tie(b.tokens, of_b.name, *of_b.scale, inputs.ip_adapter_images[b.index]);
+    const auto of_a = order(a), of_b = order(b);
+    return of_a == of_b ? DataOf(inputs, a.index) < DataOf(inputs, b.index) : of_a < of_b;
   });
   return planned;
 }
@@ -175,15 +247,18 @@ std::vector<ImagePrompt> ImagePromptsFor(const adapters::Catalogue& catalogue,
   return prompts;
 }
 
-std::vector<PlannedGraph> GraphsOfIpAdapter(ModelId model, uint64_t net, int images) {
-  return {{model, {.kind = GraphKind::kImageEncoder}, net},
-          {model, {.kind = GraphKind::kImagePrompt, .shape = {.rows = images}}, net}};
+std::vector<PlannedGraph> GraphsOfIpAdapter(ModelId model, uint64_t net, int images, bool encodes) {
+  std::vector<PlannedGraph> graphs;
+  if (encodes) graphs.push_back({model, {.kind = GraphKind::kImageEncoder}, net});
+  graphs.push_back({model, {.kind = GraphKind::kImagePrompt, .shape = {.rows = images}}, net});
+  return graphs;
 }
 
 void AddImagePromptGraphs(Plan& plan) {
   const ModelId model = plan.stages.front().model->row().id;
   for (const PlannedImagePrompt& prompt : plan.image_prompts) {
-    for (const PlannedGraph& graph : GraphsOfIpAdapter(model, prompt.id, prompt.images)) {
+    for (const PlannedGraph& graph :
+         GraphsOfIpAdapter(model, prompt.id, prompt.images, prompt.encodes)) {
       if (!absl::c_linear_search(plan.graphs, graph)) plan.graphs.push_back(graph);
     }
   }

@@ -93,7 +93,8 @@ struct PlannedImagePrompt {
   uint64_t id = 0;   // IpAdapters::IdOf
   size_t index = 0;  // among the spec's
   int images = 1;
-  int tokens = 0;  // tokens that its images become
+  int tokens = 0;       // tokens that its images become
+  bool encodes = true;  // false: the request brings all that an image encoder would give
 };
 
 struct Plan {

@@ -46,11 +46,14 @@ struct AdapterFacts {
   int path_rank = 0;
   int changes = 0;
   int vectors = 0;  // tokens that a textual inversion's word stands for
-  // An IP-Adapter's: "base" or "plus", the tokens that an image becomes, and the bytes that its
-  // encoder reads and gives of one.
+  // An IP-Adapter's: "base" or "plus", the tokens that an image becomes, the bytes that its encoder
+  // reads and gives of one, and the shape of what it gives: [1024], or [257, 1280] of patches.
   std::string variant;
   int image_tokens = 0;
   int64_t image_bytes = 0;
+  std::vector<int64_t> image_shape;
+  // Path of the encoder's tensors below the folder of adapters; empty: none fits.
+  std::string image_encoder;
 
   // Texts that its files say of themselves, for people; empty: they do not.
   std::string base_model;

@@ -18,6 +18,36 @@ void IsScale(const std::string& name, double scale, double most, Violations& fou
   found.Add(name, "must be ", -most, " to ", most, ", is ", scale);
 }
 
+void IsBlockScale(const std::string& name, const BlockScale& scale, double most,
+                  Violations& found) {
+  if (!IsBlockName(scale.block)) {
+    found.Add(name + ".block", "must be down, mid, up or such as down.block_1 and up.block_0, is ",
+              Excerpt(scale.block));
+  }
+  if (scale.values.empty() || scale.values.size() > kMaxBlockScales) {
+    found.Add(name + ".values",
+              "must be one number, or one for each transformer of the block, are ",
+              scale.values.size());
+    return;
+  }
+  for (const double value : scale.values) IsScale(name + ".values", value, most, found);
+}
+
+void AreBlockScales(const std::string& name, const std::vector<BlockScale>& scales, double most,
+                    Violations& found) {
+  if (scales.size() > kMaxBlockScales) {
+    return found.Add(name, "must be at most ", kMaxBlockScales, ", are ", scales.size());
+  }
+  for (size_t i = 0; i < scales.size(); ++i) {
+    const std::string own = absl::StrCat(name, "[", i, "]");
+    IsBlockScale(own, scales[i], most, found);
+    for (size_t other = 0; other < i; ++other) {
+      if (scales[other].block != scales[i].block) continue;
+      found.Add(own + ".block", "is there twice: ", Excerpt(scales[i].block));
+    }
+  }
+}
+
 }  // namespace
 
 void AreAdapters(const Field& field, const AskedSpec& asked, Violations& found) {
@@ -57,8 +87,9 @@ void AreImagePrompts(const Field& field, const AskedSpec& asked, Violations& fou
     found.Add(field.name, "must be at most ", kMaxIpAdapters, ", are ", prompts.size());
   }
   for (size_t i = 0; i < prompts.size() && i < kMaxIpAdapters; ++i) {
-    IsScale(absl::StrCat(field.name, "[", i, "].scale"), prompts[i].scale.value_or(1),
-            kMaxIpAdapterScale, found);
+    const std::string own = absl::StrCat(field.name, "[", i, "].");
+    IsScale(own + "scale", prompts[i].scale.value_or(1), kMaxIpAdapterScale, found);
+    AreBlockScales(own + "scales", prompts[i].scales, kMaxIpAdapterScale, found);
   }
 }
 

@@ -10,7 +10,7 @@ namespace latentd::pipeline {
 void AreAdapters(const Field& field, const AskedSpec& asked, Violations& found);
 // At most kMaxControls, each with a part of the evaluations.
 void AreControls(const Field& field, const AskedSpec& asked, Violations& found);
-// At most kMaxIpAdapters.
+// At most kMaxIpAdapters, with scales of blocks that some UNet has.
 void AreImagePrompts(const Field& field, const AskedSpec& asked, Violations& found);
 
 }  // namespace latentd::pipeline

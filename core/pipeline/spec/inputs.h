@@ -36,11 +36,18 @@ struct Inputs {
   size_t bytes() const {
     size_t others = 0;
     for (const std::string& control : control_images) others += control.size();
-    for (const std::vector<std::string>& images : ip_adapter_images) {
-      for (const std::string& prompt : images) others += prompt.size();
-    }
     return image.size() + mask_image.size() + latents.size() + prompt.bytes() + negative.bytes() +
-           others;
+           others + ip_adapter_bytes();
+  }
+  size_t ip_adapter_bytes() const {
+    size_t all = 0;
+    for (const std::vector<std::string>& images : ip_adapter_images) {
+      for (const std::string& prompt : images) all += prompt.size();
+    }
+    for (const std::optional<HostTensor>& embeds : ip_adapter_embeds) {
+      if (embeds) all += embeds->data.size();
+    }
+    return all;
   }
 
   // Image-to-image: a PNG, JPEG or WebP. Empty: none.
@@ -51,6 +58,9 @@ struct Inputs {
   std::vector<std::string> control_images = {};
   // Images that are prompts, of each of the spec's ip_adapters: likewise.
   std::vector<std::vector<std::string>> ip_adapter_images = {};
+  // Embeddings in the place of these (core/pipeline/plan/image_embeds.h). Of adapters beyond the
+  // end of either list there are none.
+  std::vector<std::optional<HostTensor>> ip_adapter_embeds = {};
   // Text-to-image starts from these instead of what the seeds draw: a safetensors file
   // (latents_file.h), of all images or one for all. Empty: none.
   std::string latents = {};

@@ -32,5 +32,6 @@ inline constexpr size_t kMaxIpAdapters = 4;
 inline constexpr size_t kMaxImagesOfIpAdapter = 16;
 inline constexpr int kMaxImageTokensOfRequest = 256;  // sum over its IP-Adapters
 inline constexpr double kMaxIpAdapterScale = 10;      // or below 0
+inline constexpr size_t kMaxBlockScales = 64;         // scales of an adapter; numbers of one
 
 }  // namespace latentd::pipeline

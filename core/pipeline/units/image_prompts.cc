@@ -5,11 +5,13 @@
 #include <string>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/errors/error_details.h"
 #include "core/base/errors/status_macros.h"
 #include "core/image/pixels/resize.h"
 #include "core/pipeline/graphs/image_prompt_graph.h"
+#include "core/pipeline/plan/image_embeds.h"
 #include "core/pipeline/plan/image_prompts.h"
 #include "core/pipeline/units/pixels.h"
 
@@ -101,12 +103,12 @@ absl::StatusOr<Buffer> EncodeImages(const RequestImagePrompt& prompt,
 
 // The images of the row of the negative prompt: zeros in place of embeddings, but of states of
 // patches those of pixels that are zeros once they are normed, as diffusers has it.
-absl::StatusOr<Buffer> NegativeImages(const RequestImagePrompt& prompt,
-                                      const std::vector<Buffer>& pixels, device::Stream& stream,
+absl::StatusOr<Buffer> NegativeImages(const RequestImagePrompt& prompt, device::Stream& stream,
                                       PendingWork& work) {
   const backends::Port& port = PortOf(*prompt.prompt, "image");
   if (port.shape.rank() == 2) return Buffer::Allocate(port.dtype, port.shape);
-  const std::vector<Buffer> black = {Buffer::Allocate(DType::kF32, pixels.front().shape())};
+  const backends::Port& pixels = PortOf(*prompt.encoder, "pixels");
+  const std::vector<Buffer> black = {Buffer::Allocate(pixels.dtype, pixels.shape)};
   ASSIGN_OR_RETURN(const Buffer all, EncodeImages(prompt, black, stream, work));
   for (int64_t row = 1; row < port.shape[0]; ++row) {
     RETURN_IF_ERROR(prompt.encoder->device().Copy(all.Rows(0, 1), all.Rows(row, row + 1), stream));
@@ -114,32 +116,62 @@ absl::StatusOr<Buffer> NegativeImages(const RequestImagePrompt& prompt,
   return all;
 }
 
-// The same for every attention.
-Buffer ScalesOf(const RequestImagePrompt& prompt, double scale) {
+Buffer ScalesOf(const RequestImagePrompt& prompt, const std::vector<double>& factors) {
   Buffer scales = Buffer::Allocate(DType::kF32, PortOf(*prompt.prompt, "scales").shape);
-  const absl::Span<float> values = scales.as<float>();
-  std::fill(values.begin(), values.end(), static_cast<float>(scale));
+  absl::c_transform(factors, scales.as<float>().begin(),
+                    [](double factor) { return static_cast<float>(factor); });
   return scales;
+}
+
+// Embeddings that the request brings for a row in place of what the encoder would give.
+absl::StatusOr<Buffer> GivenImages(const RequestImagePrompt& prompt, const HostTensor& embeds,
+                                   bool is_negative, device::Stream& stream, PendingWork& work) {
+  ASSIGN_OR_RETURN(Buffer given,
+                   prompt.prompt->device().Allocate(
+                       DType::kF32, PortOf(*prompt.prompt, "image").shape, Place::kPinned));
+  if (ReadImageEmbeds(embeds, is_negative, given.as<float>())) return given;
+  return NegativeImages(prompt, stream, work);
+}
+
+// Inputs of the prompt graph for each of the picture's rows, the negative prompt's first.
+absl::StatusOr<std::vector<Buffer>> ImagesOfRows(Request& request, size_t index, int64_t rows,
+                                                 device::Stream& stream, PendingWork& work) {
+  const RequestImagePrompt& prompt = request.image_prompts[index];
+  const size_t in_spec = request.plan->image_prompts[index].index;
+  const HostTensor* embeds = ImageEmbedsOf(*request.inputs, in_spec);
+  std::vector<Buffer> pixels, all;
+  if (embeds == nullptr) {
+    const auto side = static_cast<int>(PortOf(*prompt.encoder, "pixels").shape[3]);
+    ASSIGN_OR_RETURN(pixels, PixelsOf(request, in_spec, side));
+  }
+  for (int64_t row = 0; row < rows; ++row) {
+    const bool is_negative = row + 1 < rows;
+    if (embeds != nullptr) {
+      ASSIGN_OR_RETURN(all.emplace_back(), GivenImages(prompt, *embeds, is_negative, stream, work));
+    } else {
+      ASSIGN_OR_RETURN(all.emplace_back(), is_negative
+                                               ? NegativeImages(prompt, stream, work)
+                                               : EncodeImages(prompt, pixels, stream, work));
+    }
+  }
+  return all;
 }
 
 absl::StatusOr<Buffer> EncodeRows(Request& request, size_t index, device::Stream& stream,
                                   PendingWork& work) {
   const RequestImagePrompt& prompt = request.image_prompts[index];
   const size_t in_spec = request.plan->image_prompts[index].index;
-  const auto side = static_cast<int>(PortOf(*prompt.encoder, "pixels").shape[3]);
-  ASSIGN_OR_RETURN(const std::vector<Buffer> pixels, PixelsOf(request, in_spec, side));
   const auto rows = static_cast<int64_t>(request.plan->stages.front().most_rows());
   const backends::Port& packed = prompt.prompt->outputs().front();
   ASSIGN_OR_RETURN(const Buffer all, prompt.prompt->device().Allocate(
                                          packed.dtype, {rows, packed.shape[1]}, Place::kDevice));
-  const Buffer scales = ScalesOf(prompt, *request.spec().ip_adapters[in_spec].scale);
+  const Buffer scales = ScalesOf(prompt, request.spec().ip_adapters[in_spec].attention_scales);
+  ASSIGN_OR_RETURN(const std::vector<Buffer> images,
+                   ImagesOfRows(request, index, rows, stream, work));
   for (int64_t row = 0; row < rows; ++row) {
-    const bool is_negative = row + 1 < rows;
-    ASSIGN_OR_RETURN(const Buffer encoded, is_negative
-                                               ? NegativeImages(prompt, pixels, stream, work)
-                                               : EncodeImages(prompt, pixels, stream, work));
-    const NamedBuffers ports = {
-        {"image", encoded}, {"scales", scales}, {kImagePromptPort, all.Rows(row, row + 1)}};
+    const NamedBuffers ports = {{"image", images[static_cast<size_t>(row)]},
+                                {"scales", scales},
+                                {kImagePromptPort, all.Rows(row, row + 1)}};
     RETURN_IF_ERROR(EnqueueGraph(prompt.prompt, ports, /*to_host=*/{}, stream, work).status());
   }
   return all;

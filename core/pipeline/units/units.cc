@@ -101,7 +101,7 @@ absl::Status BlameAdapters(const absl::Status& status, const PictureSpec& spec) 
     if (control.scale != 0) names.push_back(control.name);
   }
   for (const ImagePrompt& prompt : spec.ip_adapters) {
-    if (prompt.scale != 0) names.push_back(prompt.name);
+    if (prompt.has_effect()) names.push_back(prompt.name);
   }
   if (names.empty()) return status;
   return WithFacts(

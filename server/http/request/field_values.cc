@@ -16,6 +16,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "core/base/text/utf8.h"
+#include "server/http/request/block_scales.h"
 #include "server/http/request/picture_text.h"
 
 namespace latentd::server::http {
@@ -147,6 +148,21 @@ bool ReadFilesOf(const FieldDescriptor& field, json& list,
   return violations.size() == before;
 }
 
+// Gives scales by block in the objects of a list the form that protobuf's JSON has.
+void ReadScalesOf(const FieldDescriptor& field, json& list) {
+  if (!field.is_repeated() || field.message_type() == nullptr || !list.is_array()) return;
+  for (json& object : list) {
+    if (!object.is_object()) continue;
+    for (int number = 0; number < field.message_type()->field_count(); ++number) {
+      const FieldDescriptor& part = *field.message_type()->field(number);
+      const Descriptor* type = part.message_type();
+      if (type == nullptr || type->full_name() != "latent.v1.BlockScale") continue;
+      const auto found = object.find(part.name());
+      if (found != object.end()) *found = BlockScalesOf(*found);
+    }
+  }
+}
+
 }  // namespace
 
 bool IsField(const Descriptor& type, absl::string_view name) { return Find(type, name) != nullptr; }
@@ -157,6 +173,7 @@ void SetField(absl::string_view name, const json& value, Message& request,
   if (value.is_null() || SetBytes(field, value, request, violations)) return;
   json read = ToProtoJson(field, value);
   if (!ReadFilesOf(field, read, violations)) return;
+  ReadScalesOf(field, read);
   const json object = {{field.name(), std::move(read)}};
   const std::unique_ptr<Message> one(request.New());
   const auto parsed = google::protobuf::util::JsonStringToMessage(

@@ -112,6 +112,7 @@ TEST(RequestConversionTest, EveryFieldReachesTheSpecAndComesBackInTheParameters)
   expected.mutable_controls(0)->clear_image();
   expected.mutable_ip_adapters(0)->clear_image();
   expected.mutable_ip_adapters(0)->clear_more_images();
+  expected.mutable_ip_adapters(0)->clear_image_embeds();
   expected.clear_prompt_embeds();
   expected.clear_pooled_prompt_embeds();
   expected.clear_negative_prompt_embeds();
@@ -131,6 +132,8 @@ TEST(RequestConversionTest, EveryFieldReachesTheSpecAndComesBackInTheParameters)
   EXPECT_THAT(converted.spec.inputs->ip_adapter_images,
               ElementsAre(ElementsAre(request.ip_adapters(0).image(),
                                       request.ip_adapters(0).more_images(0))));
+  ExpectTensor(converted.spec.inputs->ip_adapter_embeds.front(),
+               request.ip_adapters(0).image_embeds());
   ExpectTensor(converted.spec.inputs->prompt.states, request.prompt_embeds());
   ExpectTensor(converted.spec.inputs->prompt.pooled, request.pooled_prompt_embeds());
   ExpectTensor(converted.spec.inputs->negative.states, request.negative_prompt_embeds());

@@ -147,6 +147,34 @@ TEST_F(FieldValuesTest, FilesInListsAreAsFieldsAre) {
   EXPECT_EQ(violations.back().field, "ip_adapters[0].more_images[1]");
 }
 
+// diffusers' tree, or the list that the API has.
+TEST_F(FieldValuesTest, ScalesByBlockAreATreeOrAList) {
+  const json tree = {{"mid", 0.5}, {"up", {{"block_0", {0, 1, 0}}}}};
+  const json list = json::array(
+      {{{"block", "mid"}, {"values", {0.5}}}, {{"block", "up.block_0"}, {"values", {0, 1, 0}}}});
+  for (const json& scales : {tree, list}) {
+    request_.Clear();
+    EXPECT_EQ(Set("ip_adapters", json::array({{{"name", "plus"}, {"scales", scales}}})), "");
+    ASSERT_EQ(request_.ip_adapters(0).scales_size(), 2);
+    EXPECT_EQ(request_.ip_adapters(0).scales(0).block(), "mid");
+    EXPECT_THAT(request_.ip_adapters(0).scales(0).values(), ElementsAre(0.5));
+    EXPECT_EQ(request_.ip_adapters(0).scales(1).block(), "up.block_0");
+    EXPECT_THAT(request_.ip_adapters(0).scales(1).values(), ElementsAre(0, 1, 0));
+  }
+  EXPECT_THAT(Set("ip_adapters", json::array({{{"scales", {{"mid", "a"}}}}})),
+              HasSubstr("must be a list of objects"));
+  EXPECT_THAT(Set("ip_adapters", json::array({{{"scales", 0.5}}})),
+              HasSubstr("must be a list of objects"));
+}
+
+TEST_F(FieldValuesTest, EmbeddingsInListsAreAsFieldsAre) {
+  const json embeds = {{"dtype", "DTYPE_FLOAT16"}, {"shape", {2, 1, 1}}, {"data", "ADwAPQ=="}};
+  EXPECT_EQ(Set("ip_adapters", json::array({{{"name", "plus"}, {"image_embeds", embeds}}})), "");
+  EXPECT_EQ(request_.ip_adapters(0).image_embeds().dtype(), v1::Tensor::DTYPE_FLOAT16);
+  EXPECT_THAT(request_.ip_adapters(0).image_embeds().shape(), ElementsAre(2, 1, 1));
+  EXPECT_EQ(request_.ip_adapters(0).image_embeds().data(), std::string("\0\x3c\0\x3d", 4));
+}
+
 TEST_F(FieldValuesTest, FilesAreBase64) {
   const std::string bytes("\0\xff picture", 10);
   EXPECT_EQ(Set("image", absl::Base64Escape(bytes)), "");

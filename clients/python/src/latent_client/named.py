@@ -1,16 +1,20 @@
 """LoRAs, ControlNets and IP-Adapters of a request, in the ways that people write them: {"film": 0.8}, ("film", 0.8), "film:0.8"
-as `latent generate` has it; {"canny": image}, ("canny", image, 0.7); {"plus": [image, other]} and {"plus": ([image, other], 0.7)} of an IP-Adapter."""
+as `latent generate` has it; {"canny": image}, ("canny", image, 0.7); {"plus": [image, other]} and {"plus": ([image, other], 0.7)} of an IP-Adapter,
+whose scale may be diffusers' tree of scales by block, {"up": {"block_0": [0, 1, 0]}}."""
 
 from typing import Any, Dict, Iterable, List, Mapping, Sequence
 
 _ADAPTER = "latent.v1.Adapter"
 _IP_ADAPTER = "latent.v1.IpAdapter"
+_BLOCK_SCALE = "latent.v1.BlockScale"
 _FIELDS = {_ADAPTER: ("name", "weight", "text_encoder_weight"),
            "latent.v1.Control": ("name", "image", "scale", "start", "end"),
-           _IP_ADAPTER: ("name", "image", "scale")}
+           _IP_ADAPTER: ("name", "image", "scale"),
+           _BLOCK_SCALE: ("block", "values")}
 _FORMS = {_ADAPTER: '"NAME[:WEIGHT[:TEXT_ENCODER_WEIGHT]]", a tuple',
           "latent.v1.Control": "(NAME, IMAGE[, SCALE[, START, END]])",
-          _IP_ADAPTER: "(NAME, IMAGE[, SCALE]), (NAME, [IMAGE, ...][, SCALE]), {NAME: [IMAGE, ...]}"}
+          _IP_ADAPTER: "(NAME, IMAGE[, SCALE]), (NAME, [IMAGE, ...][, SCALE]), {NAME: [IMAGE, ...]}",
+          _BLOCK_SCALE: "(BLOCK, VALUES)"}
 
 
 def is_named(message: str) -> bool:
@@ -20,8 +24,10 @@ def is_named(message: str) -> bool:
 
 def named_list(message: str, values: Any) -> Any:
     """A mapping by names as a list of tuples; all else as it is, so a mapping of one message's fields too."""
-    if not isinstance(values, Mapping) or isinstance(values.get("name"), str):
+    if not isinstance(values, Mapping) or isinstance(values.get(_FIELDS[message][0]), str):
         return values
+    if message == _BLOCK_SCALE:
+        return _blocks(values)
     parts = (tuple,) if message == _IP_ADAPTER else (list, tuple)  # a list of an IP-Adapter is its images
     return [(name, *(rest if isinstance(rest, parts) else (rest,))) for name, rest in values.items()]
 
@@ -37,7 +43,23 @@ def named_parts(message: str, value: Any) -> Dict[str, Any]:
     images = named.get("image")
     if message == _IP_ADAPTER and isinstance(images, (list, tuple)) and images:
         named["image"], *named["more_images"] = images
+    return named_fields(message, named)
+
+
+def named_fields(message: str, fields: Mapping[str, Any]) -> Dict[str, Any]:
+    """Fields of a message by their names; diffusers' tree in the place of an IP-Adapter's scale is that of its scales."""
+    named = dict(fields)
+    if message == _IP_ADAPTER and isinstance(named.get("scale"), Mapping):
+        named["scales"] = named.pop("scale")
     return named
+
+
+def _blocks(tree: Mapping[str, Any]) -> List[Any]:
+    """The blocks of diffusers' tree with their values: "up.block_0" of {"up": {"block_0": [0, 1, 0]}}."""
+    blocks: List[Any] = []
+    for side, below in tree.items():
+        blocks += [(f"{side}.{block}", values) for block, values in below.items()] if isinstance(below, Mapping) else [(side, below)]
+    return blocks
 
 
 def _split(text: str) -> List[Any]:

@@ -134,7 +134,7 @@ def _parts(order: Tuple[str, ...], value: Any, message: Any) -> Dict[str, Any]:
     if isinstance(value, type(message)):
         return {field.name: part for field, part in value.ListFields()}
     if isinstance(value, Mapping):
-        return dict(value)
+        return named.named_fields(message.DESCRIPTOR.full_name, value)
     if message.DESCRIPTOR.full_name == tensors.TENSOR:
         return tensors.tensor_parts(value)
     if named.is_named(message.DESCRIPTOR.full_name):
