@@ -125,6 +125,11 @@ def stack_latents(files: "Sequence[bytes]") -> Any:
     return _import_numpy().concatenate([decode_latents(data) for data in files])
 
 
+def stack_videos(videos: "Sequence[Sequence[PIL.Image.Image]]") -> Any:
+    """A numpy array of n x frames x height x width x 3 numbers from 0 to 1, as diffusers' output_type="np"."""
+    return _import_numpy().stack([stack_pictures(frames) for frames in videos])
+
+
 def stack_pictures(pictures: "Sequence[PIL.Image.Image]") -> Any:
     """A numpy array of n x height x width x 3 numbers from 0 to 1, as diffusers' output_type="np"."""
     numpy = _import_numpy()
