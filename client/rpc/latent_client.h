@@ -49,7 +49,7 @@ struct VideoFrame {
 
 // As GenerateCallbacks.
 struct VideoCallbacks {
-  // queued, started, progress, completed; from the beginning after a retry
+  // queued, started, progress, preview, completed; from the beginning after a retry
   std::function<void(const v1::VideoEvent&)> on_event;
   std::function<void(VideoFrame)> on_frame;
   // The next part of a video's file, where output.file asks for one: those of one file come in

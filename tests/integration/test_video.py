@@ -194,6 +194,23 @@ class VideoTest(VideoTestCase):
             self.assertEqual((data[:4], data[8:12]), (b"RIFF", b"WEBP"))
         self.assertEqual(events[-1].completed.parameters.output.quality, 50)
 
+    def test_previews_show_all_frames_and_change_none(self):
+        given = {"num_inference_steps": 40, "fps": 10}
+        events = self.draw(self.api, previews={"every_n_steps": 10}, **given)
+        self.assertEqual(frames_of(events), frames_of(self.draw(self.api, **given)))
+        kinds = [event.WhichOneof("event") for event in events]
+        previews = [event.preview for event in events if event.HasField("preview")]
+        self.assertTrue(previews)
+        self.assertLess(len(kinds) - 1 - kinds[::-1].index("preview"), kinds.index("frame_chunk"))
+        for preview in previews:
+            self.assertIn(preview.step, (10, 20, 30, 40))
+            self.assertEqual((preview.total_steps, preview.mime_type), (40, "image/webp"))
+            self.assertEqual((preview.size.width, preview.size.height, preview.size.num_frames), (32, 32, 5))
+            frames, durations = animation(preview.data)
+            self.assertEqual(([len(frame) for frame in frames], durations), ([32 * 32 * 3] * 5, [100] * 5))
+        self.assertEqual(events[-1].completed.parameters.previews.every_n_steps, 10)
+        self.assertEqual(list(events[-1].completed.warnings), [])
+
     def test_operators_name_its_bucket_with_its_frames(self):
         sizes = [(bucket.size.width, bucket.size.num_frames, bucket.model)
                  for bucket in self.api.call("Admin", "GetServerStatus").buckets]
@@ -290,7 +307,7 @@ class VideoTest(VideoTestCase):
                             ({"image": image()[:60]}, "image"),
                             ({"sigmas": [5.0, 1.0, 0.0], "num_inference_steps": 2}, "sigmas"),
                             ({"seeds": [1, 2]}, "seeds"), ({"noise_aug_strength": float("nan")}, "noise_aug_strength"),
-                            ({"bucket_policy": SNAP}, "bucket_policy"), ({"output": output(format=LATENT)}, "output.format"),
+                            ({"bucket_policy": SNAP}, "bucket_policy"), ({"previews": {"every_n_steps": 0}}, "previews.every_n_steps"), ({"output": output(format=LATENT)}, "output.format"),
                             ({"output": output(format=PNG, quality=50)}, "output.quality"),
                             ({"output": output(file=AVI_FILE, quality=101)}, "output.quality"),
                             ({"output": output(file=RAW_FILE, format=PNG)}, "output.format"),
@@ -357,8 +374,8 @@ class VideoTest(VideoTestCase):
         listed = self.api.graphs(components=["image_encoder"])
         self.assertEqual([list(graph.users) for graph in listed], [["video"]])
 
-    def animate(self, *arguments):
-        small = ("--width=64", "--height=64", "--num-frames=5", "--num-inference-steps=3", "-s7")
+    def animate(self, *arguments, steps=3):
+        small = ("--width=64", "--height=64", "--num-frames=5", f"--num-inference-steps={steps}", "-s7")
         return latent(self.server, "animate", *arguments, *small)
 
     def test_latent_writes_the_frames(self):
@@ -398,6 +415,20 @@ class VideoTest(VideoTestCase):
         self.assertEqual(sorted(file.name for file in self.folder.glob("two*")), ["two-1.png", "two-2.png"])
         self.assertEqual(len(out.splitlines()), 3)
         self.assertNotIn(b"parameters", (self.folder / "two-2.png").read_bytes())
+
+    def test_latent_writes_previews_beside_the_video(self):
+        photo = self.folder / "photo.png"
+        photo.write_bytes(image())
+        for output, beside in (("clip.avi", "clip.preview.webp"), ("clip-%02d.png", "clip-preview.webp"),
+                               ("frames/", "frames/7-preview.webp")):
+            with self.subTest(output):
+                code, _, err = self.animate(str(photo), f"--output={self.folder}/{output}", "--previews=1", steps=40)
+                self.assertEqual(code, 0, err)
+                self.assertIn(f"previews: {self.folder}/{beside}\n", err)
+                self.assertEqual(len(animation((self.folder / beside).read_bytes())[0]), 5)
+        code, _, err = self.animate(str(photo), "--output=-", "--previews=1")
+        self.assertEqual(code, 2)
+        self.assertIn("--previews", err)
 
     def test_latent_says_what_is_wrong(self):
         text = self.folder / "text.png"

@@ -63,6 +63,12 @@ def video_step(number, total=4, video=0):
                                                              total_steps=total, model="video"))
 
 
+def video_preview(number, data, video=0):
+    return video_event(preview=video_messages.VideoPreview(
+        video_index=video, step=number, total_steps=4, size={"width": 8, "height": 8, "num_frames": 2}, mime_type="image/webp",
+        data=data))
+
+
 def frame_chunk(data, frame, begin=0, end=None, video=0):
     return video_event(frame_chunk=video_messages.FrameChunk(
         video_index=video, frame=frame, seed=7 + video, size={"width": 8, "height": 8}, mime_type="image/png", offset=begin,

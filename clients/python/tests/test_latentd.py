@@ -203,6 +203,13 @@ class VideoTest(SharedServerTestCase):
         self.assertEqual((again.frames.tobytes(), again.seeds), (first.frames.tobytes(), [7, 8]))
         self.assertNotEqual(self.animate(output_type="np").frames.tobytes(), first.frames[:1].tobytes())
 
+    def test_previews_on_the_way(self):
+        events = list(self.pipe.stream_video(self.image(), previews=1, **{**self.SMALL, "num_inference_steps": 20}))
+        previews = [event for event in events if isinstance(event, latent_client.VideoPreview)]
+        self.assertTrue(previews)
+        for preview in previews:
+            self.assertEqual([frame.size for frame in preview.frames], [preview.size] * preview.num_frames)
+
     def test_the_same_with_asyncio(self):
         async def run():
             async with AsyncLatentPipeline(self.server.address) as pipe:

@@ -1,5 +1,6 @@
 """Calls of animate() of both pipelines against a server that does what the test says."""
 
+import io
 import sys
 import types
 import unittest
@@ -7,13 +8,15 @@ from unittest import mock
 
 import grpc
 import numpy
+import PIL.Image
 
 from scripted_server import (
-    ScriptedServer, drawing, failing, file_part, frame_chunk, png, queued, video_completed, video_event, video_step)
+    ScriptedServer, drawing, failing, file_part, frame_chunk, png, queued, video_completed, video_event, video_preview,
+    video_step)
 from test_calls import Tasks, Threads, broken
 
 import latent_client
-from latent_client import Frame, VideoCompleted, VideoFile, VideoProgress, VideoStarted, messages, video_messages
+from latent_client import Frame, VideoCompleted, VideoFile, VideoPreview, VideoProgress, VideoStarted, messages, video_messages
 from latent_client.animation import prepare_video
 
 Code = grpc.StatusCode
@@ -120,6 +123,21 @@ class Cases:
         script = drawing(file_part(b"clip"), video_completed())
         file, _ = self.events(self.server(script), method="stream_video", first=IMAGE)
         self.assertEqual(file, VideoFile("", 0, 7, (8, 8), 2, "image/webp", b"clip"))
+
+    def test_previews_are_frames(self):
+        file = io.BytesIO()
+        frames = [PIL.Image.new("RGB", (8, 8), color) for color in ((250, 0, 0), (0, 0, 250))]
+        frames[0].save(file, "WEBP", save_all=True, append_images=frames[1:], lossless=True)
+        script = (video_step(1), video_preview(1, file.getvalue()), video_step(2), video_step(3, video=1), video_completed())
+        _, preview, *_ = self.events(self.server(drawing(*script)), method="stream_video", first=IMAGE, previews=1)
+        self.assertEqual(preview, VideoPreview("", 0, 1, 4, (8, 8), 2, "image/webp", file.getvalue()))
+        self.assertEqual([frame.getpixel((0, 0)) for frame in preview.frames], [(250, 0, 0), (0, 0, 250)])
+        seen = []
+        server = self.server(drawing(*script))
+        self.animate(server, IMAGE, previews=1, callback_on_step_end=lambda pipe, step, time, values: seen.append(values))
+        self.assertEqual([values["preview"] and [frame.size for frame in values["preview"]] for values in seen],
+                         [None, [(8, 8), (8, 8)], None])
+        self.assertEqual(server.calls[0][1].previews.every_n_steps, 1)
 
     def test_parts_that_do_not_fit_are_no_video(self):
         for parts in ((frame_chunk(RED, 0, 0, 10), frame_chunk(RED, 0, 11)), (frame_chunk(RED, 0, 0, 10), frame_chunk(RED, 1, 10)),

@@ -72,6 +72,33 @@ TEST_F(VideoCallTest, SendsFramesAsTheyCome) {
   EXPECT_EQ(spec.inputs->image, "image");
 }
 
+TEST_F(VideoCallTest, SendsPreviewsAsTheyCome) {
+  v1::GenerateVideoRequest request = VideoRequest();
+  request.mutable_previews()->set_every_n_steps(2);
+  std::vector<v1::VideoEvent> events;
+  std::thread client([&] { EXPECT_TRUE(Draw(request, events).ok()); });
+  EXPECT_EQ(engine_.WaitForSpec().picture.previews_every, 2);
+  EXPECT_TRUE(engine_.WaitForSpec().picture.takes_previews);
+  engine_.Send(engine::Preview{.image_index = 1,
+                               .step = 2,
+                               .total_steps = 9,
+                               .size = {16, 8, 5},
+                               .bytes = "animation",
+                               .video_format = image::VideoFormat::kWebp});
+  engine_.Send(engine::Completed{.effective = {.video = pipeline::VideoSpec()}});
+  client.join();
+  ASSERT_THAT(events, SizeIs(2));
+  const v1::VideoPreview& preview = events[0].preview();
+  EXPECT_EQ(preview.video_index(), 1);
+  EXPECT_EQ(preview.step(), 2);
+  EXPECT_EQ(preview.total_steps(), 9);
+  EXPECT_EQ(preview.size().width(), 16);
+  EXPECT_EQ(preview.size().height(), 8);
+  EXPECT_EQ(preview.size().num_frames(), 5);
+  EXPECT_EQ(preview.mime_type(), "image/webp");
+  EXPECT_EQ(preview.data(), "animation");
+}
+
 // The log line counts frames, however few parts they come in.
 TEST_F(VideoCallTest, SendsAFileAsItsPartsCome) {
   v1::GenerateVideoRequest request = VideoRequest();

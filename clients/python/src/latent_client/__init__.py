@@ -18,7 +18,7 @@ from .errors import (
 from .events import Completed, Event, Image, Preview, Progress, Queued, Started
 from .pipeline import EventStream, LatentPipeline
 from .tensors import PromptEmbeds
-from .video_events import Frame, VideoCompleted, VideoEvent, VideoFile, VideoProgress, VideoStarted
+from .video_events import Frame, VideoCompleted, VideoEvent, VideoFile, VideoPreview, VideoProgress, VideoStarted
 
 if TYPE_CHECKING:
     from .aio import AsyncEventStream, AsyncLatentPipeline
@@ -29,7 +29,7 @@ __all__ = [
     "LatentPipeline", "NoSuchBucket", "NoVideoModel", "NotFound", "OutOfMemory", "PermissionDenied", "PredictedOverrun",
     "Preview", "Progress", "PromptEmbeds", "QueueFull", "Queued", "ResourceExhausted", "ServerError", "Started",
     "StreamExists", "Tls", "Unauthenticated", "Unavailable", "VideoCompleted", "VideoEvent", "VideoFile", "VideoOutput",
-    "VideoProgress", "VideoStarted", "Violation", "__version__"]
+    "VideoPreview", "VideoProgress", "VideoStarted", "Violation", "__version__"]
 
 
 def __getattr__(name: str) -> Any:

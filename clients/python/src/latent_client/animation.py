@@ -53,6 +53,9 @@ class VideoCollector(Collector):
 
     _index_name = "video_index"
 
+    def _shown(self, preview: Any) -> Any:
+        return preview.frames
+
     def output(self) -> Any:
         """The VideoOutput, or with return_dict=False diffusers' tuple."""
         completed = self._completed

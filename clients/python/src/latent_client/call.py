@@ -12,7 +12,7 @@ from .events import Completed, Image, Preview, Progress, Size, Timings
 from .messages import FORMAT_LATENT  # type: ignore[attr-defined,unused-ignore]
 from .progress import ProgressBar
 from .request import CALL_KEYWORDS, PROMPT, make_request, seed_parameters
-from .video_events import Frame, VideoCompleted, VideoFile, VideoProgress
+from .video_events import Frame, VideoCompleted, VideoFile, VideoPreview, VideoProgress
 
 _LOG = logging.getLogger("latent_client")
 
@@ -136,7 +136,7 @@ class Collector:
         self._bar.show(event)
         if isinstance(event, (Image, Frame, VideoFile)):
             self._results.append(event)
-        elif isinstance(event, Preview):
+        elif isinstance(event, (Preview, VideoPreview)):
             self._preview = event
         elif isinstance(event, (Completed, VideoCompleted)):
             self._completed = event

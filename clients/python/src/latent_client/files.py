@@ -4,7 +4,7 @@ import io
 import json
 import os
 import struct
-from typing import TYPE_CHECKING, Any, BinaryIO, Dict, Sequence, Tuple, Union, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, Dict, List, Sequence, Tuple, Union, cast
 
 if TYPE_CHECKING:
     import PIL.Image
@@ -118,6 +118,15 @@ def decode_picture(data: bytes, mime_type: str, size: Tuple[int, int]) -> "PIL.I
     if len(data) != width * height * 3:
         raise ValueError('these are latents and no picture: take output_type="latent" or "bytes"')
     return PIL.Image.frombytes("RGB", (width, height), data)
+
+
+def decode_frames(data: bytes) -> "List[PIL.Image.Image]":
+    """The frames of an animation as PIL images."""
+    import PIL.Image
+    import PIL.ImageSequence
+
+    with PIL.Image.open(io.BytesIO(data)) as animation:
+        return [frame.convert("RGB") for frame in PIL.ImageSequence.Iterator(animation)]
 
 
 def stack_latents(files: "Sequence[bytes]") -> Any:

@@ -99,13 +99,15 @@ class LatentPipeline(PipelineBase):
     def animate(self, image: FileInput, **parameters: "Unpack[GenerateVideoParameters]") -> VideoOutput:
         """Draws a video that begins with an image, and gives a VideoOutput. Keywords are the fields of
         latent.v1.GenerateVideoRequest and those of a call for pictures; output_type is "pil" (default), "np" or "bytes". With
-        output={"file": "webp"} each video is a file. A callback gets {"video_index": n}. Errors as a call for pictures.
+        output={"file": "webp"} each video is a file. A callback gets {"preview": frames as PIL images
+        or None, "video_index": n}. Errors as a call for pictures.
         """
         call = prepare_video(image, parameters, self._timeout)
         return cast(VideoOutput, self._draw(VIDEOS, call, VideoCollector(self, call, self._bar_settings)))
 
     def stream_video(self, image: FileInput, **parameters: "Unpack[GenerateVideoParameters]") -> EventStream[VideoEvent]:
-        """The events of a request for videos as they come: frames as soon as they are decoded. Keywords and errors as animate()."""
+        """The events of a request for videos as they come: frames as soon as they are decoded, and with
+        `previews` small ones before. Keywords and errors as animate()."""
         return self._stream(VIDEOS, prepare_video(image, parameters, self._timeout))
 
     def _draw(self, service: Service, call: PreparedCall, collector: Collector) -> Any:

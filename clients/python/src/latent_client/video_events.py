@@ -1,5 +1,5 @@
-"""Events of a request for videos, in the order in which they come: Queued, VideoStarted and VideoProgress as they happen, a Frame for
-each frame, or a VideoFile for each video where `output` asks for files, and VideoCompleted as the last."""
+"""Events of a request for videos, in the order in which they come: Queued, VideoStarted, VideoProgress and VideoPreview as they
+happen, a Frame for each frame, or a VideoFile for each video where `output` asks for files, and VideoCompleted as the last."""
 
 import dataclasses
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Union
@@ -36,6 +36,29 @@ class VideoProgress:
     @property
     def index(self) -> int:
         return self.video_index
+
+
+@dataclasses.dataclass(frozen=True)
+class VideoPreview:
+    """A small animated WebP of how a video looks after a step."""
+
+    request_id: str
+    video_index: int
+    step: int
+    total_steps: int
+    size: Size
+    num_frames: int
+    mime_type: str
+    data: bytes = dataclasses.field(repr=False)
+
+    @property
+    def index(self) -> int:
+        return self.video_index
+
+    @property
+    def frames(self) -> "List[PIL.Image.Image]":
+        """The preview's frames as PIL images, decoded anew each time."""
+        return files.decode_frames(self.data)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,7 +104,7 @@ class VideoCompleted:
     num_frames: int
 
 
-VideoEvent = Union[Queued, VideoStarted, VideoProgress, Frame, VideoFile, VideoCompleted]
+VideoEvent = Union[Queued, VideoStarted, VideoProgress, VideoPreview, Frame, VideoFile, VideoCompleted]
 
 
 def _started(request_id: str, started: Any) -> VideoStarted:
@@ -93,13 +116,18 @@ def _progress(request_id: str, progress: Any) -> VideoProgress:
                          progress.model)
 
 
+def _preview(request_id: str, preview: Any) -> VideoPreview:
+    return VideoPreview(request_id, preview.video_index, preview.step, preview.total_steps, size_of(preview.size),
+                        preview.size.num_frames, preview.mime_type, preview.data)
+
+
 def _completed(request_id: str, completed: Any) -> VideoCompleted:
     return VideoCompleted(request_id, to_parameters(completed.parameters), read_timings(completed.timings),
                           list(completed.warnings), size_of(completed.executed_size), completed.executed_size.num_frames)
 
 
 _READERS: Dict[str, Callable[[str, Any], VideoEvent]] = {
-    "queued": read_queued, "started": _started, "progress": _progress, "completed": _completed}
+    "queued": read_queued, "started": _started, "progress": _progress, "preview": _preview, "completed": _completed}
 
 
 class VideoReader:
