@@ -133,14 +133,15 @@ def picture():
 
 
 class ScriptedServer:
-    """`script` has a function (request, context) -> events for each call of GenerateStream, ResumeStream or GenerateVideo, in order;
+    """`script` has a function (request, context) -> events for each call of GenerateStream, GenerateVideo and those that
+    resume them, in order;
     for one of Encode its answer.
 
     `calls` are (method, request) of all of them; `metadata` and `remaining` (seconds) belong to the last one."""
 
     def __init__(self, *script, credentials=None):
         self.calls = []
-        self.cancelled = []  # request_ids of CancelGeneration
+        self.cancelled = []  # request_ids of CancelGeneration and CancelVideo
         self.was_cancelled = threading.Event()
         self.ended = threading.Event()  # a call of the script has been left by its client
         self.metadata = {}
@@ -165,12 +166,14 @@ class ScriptedServer:
             SERVICE, {**streams, "Encode": encode, "CancelGeneration": cancel, "GetCapabilities": capabilities})
 
     def _video_handlers(self):
-        video = grpc.unary_stream_rpc_method_handler(
-            self._streaming("GenerateVideo"), video_messages.GenerateVideoRequest.FromString, _serialize)
+        streams = {method: grpc.unary_stream_rpc_method_handler(self._streaming(method), request.FromString, _serialize)
+                   for method, request in (("GenerateVideo", video_messages.GenerateVideoRequest),
+                                           ("ResumeVideo", video_messages.ResumeVideoRequest))}
+        cancel = grpc.unary_unary_rpc_method_handler(self._cancel, messages.CancelGenerationRequest.FromString, _serialize)
         capabilities = grpc.unary_unary_rpc_method_handler(
             lambda request, context: video_messages.GetVideoCapabilitiesResponse(models=[{"name": "video"}]),
             video_messages.GetVideoCapabilitiesRequest.FromString, _serialize)
-        return grpc.method_handlers_generic_handler(VIDEO_SERVICE, {"GenerateVideo": video, "GetVideoCapabilities": capabilities})
+        return grpc.method_handlers_generic_handler(VIDEO_SERVICE, {**streams, "CancelVideo": cancel, "GetVideoCapabilities": capabilities})
 
     def _health_handlers(self):
         answer = message_class("grpc.health.v1.HealthCheckResponse")

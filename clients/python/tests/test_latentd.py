@@ -222,6 +222,14 @@ class VideoTest(SharedServerTestCase):
         self.assertEqual([self.animate(output_type="bytes").frames, len(frames)], [output.frames, 5])
         self.assertIsInstance(events[-1], latent_client.VideoCompleted)
 
+    def test_a_connection_that_is_cut_changes_no_byte(self):
+        for output in ({"format": "raw_rgb8"}, {"file": "apng"}):
+            whole = self.animate(output=output, num_videos_per_prompt=2, output_type="bytes")
+            with CutConnection(self.server.address, 64 * 64 * 3 + 2000) as proxy, LatentPipeline(proxy.address) as pipe:
+                cut = pipe.animate(self.image(), **self.SMALL, output=output, num_videos_per_prompt=2, output_type="bytes")
+                self.assertEqual(proxy.connections, 2)
+            self.assertEqual((cut.frames, cut.files, cut.seeds), (whole.frames, whole.files, whole.seeds))
+
     def test_its_keywords_are_the_servers_fields(self):
         told = self.pipe.video_capabilities()
         fields = {path.partition(".")[0] for path in told.request_fields}

@@ -39,7 +39,7 @@ class KeywordTest(unittest.TestCase):
         request = prepare_video(IMAGE, dict(
             width=576, height=1024, num_frames=25, fps=12, motion_bucket_id=200, noise_aug_strength=0.1, decode_chunk_size=7,
             min_guidance_scale=1, max_guidance_scale=3, num_inference_steps=20, seed=7, num_videos_per_prompt=2,
-            bucket_policy="cold_ok", output={"file": "webp", "playback_fps": 24}), None).request
+            bucket_policy="cold_ok", resumable=False, output={"file": "webp", "playback_fps": 24}), None).request
         self.assertEqual(request, video_messages.GenerateVideoRequest(
             image=IMAGE, width=576, height=1024, num_frames=25, fps=12, motion_bucket_id=200, noise_aug_strength=0.1,
             decode_chunk_size=7, min_guidance_scale=1, max_guidance_scale=3, num_inference_steps=20, seed=7,
@@ -162,6 +162,38 @@ class Cases:
         self.animate(server, IMAGE)
         self.assertEqual(server.methods(), ["GenerateVideo"] * 2)
         self.assertEqual(server.calls[0][1], server.calls[1][1])  # the same seed and name
+
+    def test_a_broken_stream_is_taken_up_where_it_broke(self):
+        server = self.server(broken(video_step(1), frame_chunk(BLUE, 1), frame_chunk(RED, 0, 0, 10)), broken(),
+                             drawing(frame_chunk(RED, 0, 10), video_completed()))
+        self.assertEqual(self.animate(server, IMAGE, output_type="bytes").frames, [[RED, BLUE]])
+        self.assertEqual(server.methods(), ["GenerateVideo", "ResumeVideo", "ResumeVideo"])
+        for _, request in server.calls[1:]:
+            self.assertEqual((request.request_id, request.received_bytes), (server.calls[0][1].request_id, len(BLUE) + 10))
+        server = self.server(broken(file_part(b"first", 0, 2), file_part(b"second", 0, 3, video=1)),
+                             drawing(file_part(b"second", 3, video=1), file_part(b"first", 2), video_completed()))
+        self.assertEqual(self.animate(server, IMAGE, output={"file": "apng"}).files, [b"first", b"second"])
+        self.assertEqual(server.calls[1][1].received_bytes, 5)
+
+    def test_a_server_that_does_not_know_it_begins_again(self):
+        gone = failing(Code.NOT_FOUND, reason="NO_SUCH_STREAM")
+        server = self.server(broken(frame_chunk(RED, 0, 0, 10)), gone, clip())
+        self.assertEqual(self.animate(server, IMAGE, output_type="bytes").frames, [[RED, BLUE]])
+        self.assertEqual(server.methods(), ["GenerateVideo", "ResumeVideo", "GenerateVideo"])
+        self.fails(latent_client.NotFound, broken(frame_chunk(RED, 0)), gone)  # a frame is there: it is not drawn twice
+
+    def test_one_that_is_not_resumable_is_not_taken_up(self):
+        server = self.server(broken(video_step(1)), clip())
+        self.animate(server, IMAGE, resumable=False)
+        self.assertEqual(server.methods(), ["GenerateVideo", "GenerateVideo"])
+
+    def test_leaving_cancels(self):
+        server = self.server(clip())
+        self.events(server, 2, method="stream_video", first=IMAGE, request_id="clip")
+        self.assertEqual(server.cancelled, ["clip"])
+        server = self.server(clip())
+        self.events(server, 2, method="stream_video", first=IMAGE, resumable=False)
+        self.assertEqual(server.cancelled, [])
 
     def test_warnings_are_logged(self):
         with self.assertLogs("latent_client", "WARNING") as logged:

@@ -27,7 +27,8 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
 // Fields of the call, and files.
-const std::set<std::string> kVideoWithoutRow = {"request_id", "image", "output", "priority"};
+const std::set<std::string> kVideoWithoutRow = {"request_id", "image", "output", "priority",
+                                                "resumable"};
 
 v1::GenerateVideoRequest FullVideo() {
   v1::GenerateVideoRequest request;

@@ -69,11 +69,7 @@ class CallKind(NamedTuple):
     output_types: Sequence[str]
 
 
-def _make_resumable(fields: Mapping[str, Any]) -> Any:
-    return make_request({"resumable": True, **fields})
-
-
-_KIND = CallKind(_make_resumable, PROMPT, "num_images_per_prompt", ("pil", "np", "bytes", "latent"))
+_KIND = CallKind(make_request, PROMPT, "num_images_per_prompt", ("pil", "np", "bytes", "latent"))
 
 
 def prepare(prompt: Optional[str], parameters: Mapping[str, Any], default_timeout: Optional[float]) -> PreparedCall:
@@ -93,7 +89,7 @@ def prepare_call(kind: CallKind, first: Any, parameters: Mapping[str, Any], defa
     output_type = own.get("output_type") or kind.output_types[0]
     if output_type not in kind.output_types:
         raise ValueError(f"output_type: must be one of {', '.join(kind.output_types)}, not {output_type!r}")
-    request = kind.make_request(fields)
+    request = kind.make_request({"resumable": True, **fields})
     number = int(getattr(request, kind.number))
     if own.get("generator") is not None:
         _add_generator(request, own["generator"], number)

@@ -31,20 +31,20 @@ class Call(NamedTuple):
 
 
 class Service(NamedTuple):
-    """One of latent.v1's, by its methods, and what reads its events. Without `resume` nothing is taken up again."""
+    """One of latent.v1's, by its methods, and what reads its events."""
 
     name: str
     start: str
+    resume: str
+    cancel: str
     reader: Callable[[], Any]
-    resume: str = ""
-    cancel: str = ""
 
     def path(self, method: str) -> str:
         return f"/latent.v1.{self.name}/{method}"
 
 
-PICTURES = Service("ImageGeneration", "GenerateStream", PictureReader, "ResumeStream", "CancelGeneration")
-VIDEOS = Service("VideoGeneration", "GenerateVideo", VideoReader)
+PICTURES = Service("ImageGeneration", "GenerateStream", "ResumeStream", "CancelGeneration", PictureReader)
+VIDEOS = Service("VideoGeneration", "GenerateVideo", "ResumeVideo", "CancelVideo", VideoReader)
 
 
 class Generation:
@@ -55,7 +55,6 @@ class Generation:
         self._made_id = not request.request_id
         self._service = service
         self.request = _complete(request)
-        self._is_resumable = bool(service.resume and request.resumable)
         self.completed = False
         self._clock = clock
         self._deadline = None if timeout is None else clock() + timeout
@@ -98,7 +97,7 @@ class Generation:
             return 0.0
         self._detoured = False
         # An error with a reason has ended the stream on the server too.
-        self._resumes = self._is_resumable and self._has_begun and not error.reason
+        self._resumes = bool(self.request.resumable) and self._has_begun and not error.reason
         pause = None if self._is_final(error) else self._schedule.pause_after(error, self._left())
         if pause is None:
             self._error = error
@@ -122,7 +121,7 @@ class Generation:
         Before its first event, work of that request_id may be another call's, unless the name was made here."""
         is_over = self.completed or self._calls == 0 or (self._error is not None and self._error.reason)
         may_run = self._has_begun or (self._made_id and self._error is None)
-        if is_over or not may_run or not self._is_resumable:
+        if is_over or not may_run or not self.request.resumable:
             return None
         return self._call(self._service.cancel, CancelGenerationRequest(request_id=self.request_id), CANCEL_SECONDS)
 

@@ -22,7 +22,8 @@ _ENCODE = PICTURES.path("Encode")
 _CAPABILITIES = {PICTURES: "GetCapabilities", VIDEOS: "GetVideoCapabilities"}
 _RESPONSES = {
     PICTURES.path(PICTURES.start): "latent.v1.GenerateEvent", PICTURES.path(PICTURES.resume): "latent.v1.GenerateEvent",
-    PICTURES.path(PICTURES.cancel): "latent.v1.CancelGenerationResponse", VIDEOS.path(VIDEOS.start): "latent.v1.VideoEvent",
+    VIDEOS.path(VIDEOS.start): "latent.v1.VideoEvent", VIDEOS.path(VIDEOS.resume): "latent.v1.VideoEvent",
+    **{service.path(service.cancel): "latent.v1.CancelGenerationResponse" for service in (PICTURES, VIDEOS)},
     _ENCODE: "latent.v1.EncodeResponse", _HEALTH: "grpc.health.v1.HealthCheckResponse",
     **{service.path(method): f"latent.v1.{method}Response" for service, method in _CAPABILITIES.items()},
 }

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Union
 from . import files
 from .events import Queued, Size, Timings, broken, enum_name, read_queued, read_timings, size_of
 from .request import to_parameters
+from .video_messages import ResumeVideoRequest  # type: ignore[attr-defined,unused-ignore]
 
 if TYPE_CHECKING:
     import PIL.Image
@@ -135,9 +136,14 @@ class VideoReader:
 
     def __init__(self) -> None:
         self.has_result = False  # a frame or a file is whole
+        self._received = 0  # bytes of all chunks
         self._frame = bytearray()
         self._first: Any = None  # chunk of that frame
         self._files: Dict[int, bytearray] = {}  # by video
+
+    def rest(self, request_id: str) -> Any:
+        """The request for what has not come yet."""
+        return ResumeVideoRequest(request_id=request_id, received_bytes=self._received)
 
     def read(self, message: Any) -> Optional[VideoEvent]:
         """The event; None for a chunk that is not the last of its frame or file, and for a kind that this client does not know.
@@ -153,6 +159,7 @@ class VideoReader:
         return _READERS[kind](message.request_id, getattr(message, kind)) if kind in _READERS else None
 
     def _add_frame(self, request_id: str, chunk: Any) -> Optional[Frame]:
+        self._received += len(chunk.data)
         held = self._frame
         if not held:
             self._first = chunk
@@ -169,6 +176,7 @@ class VideoReader:
         return Frame(request_id, chunk.video_index, chunk.frame, chunk.seed, size_of(chunk.size), chunk.mime_type, bytes(held))
 
     def _add_part(self, request_id: str, chunk: Any) -> Optional[VideoFile]:
+        self._received += len(chunk.data)
         held = self._files.setdefault(chunk.video_index, bytearray())
         _check_place(chunk, held, request_id)
         _check_size(chunk, held, _MOST_FILE_BYTES, request_id)
