@@ -4,6 +4,7 @@
 #include <iostream>
 #include <map>
 #include <memory>
+#include <set>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -99,8 +100,10 @@ class Animation {
   void OnEvent(const v1::VideoEvent& event) {
     connected_ = true;
     if (event.has_started() && files_.frames) {
-      Check(files_.frames->Prepare(event.started().executed_size().num_frames()));
+      Check(files_.frames->Prepare(event.started().executed_size().num_frames(),
+                                   options_.request.has_previews()));
     }
+    if (event.has_preview()) return OnPreview(event.preview());
     if (!event.has_completed()) return display_.Show(ShownOf(event));
     display_.Clear();
     const v1::VideoCompleted& completed = event.completed();
@@ -112,6 +115,16 @@ class Animation {
     const auto& total = completed.timings().total();
     std::cerr << absl::StrFormat("%.1f s\n",
                                  static_cast<double>(total.seconds()) + total.nanos() / 1e9);
+  }
+
+  void OnPreview(const v1::VideoPreview& preview) {
+    const absl::StatusOr<std::string> name =
+        files_.frames ? files_.frames->WritePreview(preview) : files_.videos->WritePreview(preview);
+    Check(name.status());
+    const bool first = previewed_.insert(preview.video_index()).second;
+    if (!name.ok() || !first || options_.quiet) return;
+    display_.Clear();
+    std::cerr << "previews: " << *name << std::endl;
   }
 
   void OnFrame(const VideoFrame& frame) {
@@ -179,6 +192,7 @@ class Animation {
   Interrupt interrupt_;
   ProgressDisplay display_;
   std::map<int, std::unique_ptr<PartFile>> open_;  // by video
+  std::set<int> previewed_;                        // videos
   absl::Status file_error_;
   bool connected_ = false;  // the server has answered something
 };

@@ -119,7 +119,8 @@ absl::StatusOr<PictureFiles> PlanVideos(AnimateOptions& options) {
                        .extension = VideoExtensionOf(format),
                        .seed = FirstSeedOf(options.request),
                        .pictures = videos,
-                       .total = videos},
+                       .total = videos,
+                       .preview_extension = "webp"},
                       OverwriteOf(options));
 }
 
@@ -191,6 +192,7 @@ absl::StatusOr<AnimateFiles> PlanFiles(AnimateOptions& options) {
   } else {
     ASSIGN_OR_RETURN(files.videos, PlanVideos(options));
     RETURN_IF_ERROR(files.videos->Check());
+    if (request.has_previews()) RETURN_IF_ERROR(files.videos->CheckPreviews());
   }
   return files;
 }

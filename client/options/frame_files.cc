@@ -65,7 +65,7 @@ FrameFiles::FrameFiles(std::string before, int digits, std::string after, FrameN
       names_(std::move(names)),
       overwrite_(overwrite) {}
 
-absl::Status FrameFiles::Prepare(int frames) const {
+absl::Status FrameFiles::Prepare(int frames, bool previews) const {
   const bool makes = names_.output.empty() || names_.output.back() == '/';
   const fs::path folder = fs::path(before_).parent_path();
   std::error_code error;
@@ -75,6 +75,7 @@ absl::Status FrameFiles::Prepare(int frames) const {
     for (int frame = 0; frame < frames; ++frame) {
       RETURN_IF_ERROR(CheckWritable(Name(video, frame), overwrite_));
     }
+    if (previews) RETURN_IF_ERROR(CheckWritable(PreviewName(video), overwrite_));
   }
   return absl::OkStatus();
 }
@@ -86,9 +87,24 @@ absl::StatusOr<std::string> FrameFiles::Write(int video, int frame,
   return name;
 }
 
+absl::StatusOr<std::string> FrameFiles::WritePreview(
+    const ::latent::v1::VideoPreview& preview) const {
+  std::string name = PreviewName(preview.video_index());
+  RETURN_IF_ERROR(WriteFile(name, preview.data(), Overwrite::kReplace));
+  return name;
+}
+
 std::string FrameFiles::Name(int video, int frame) const {
+  return NameOf(video, absl::StrFormat("%0*d", digits_, frame));
+}
+
+std::string FrameFiles::PreviewName(int video) const {
+  return fs::path(NameOf(video, "preview")).replace_extension(".webp");
+}
+
+std::string FrameFiles::NameOf(int video, const std::string& what) const {
   const std::string of_video = names_.videos == 1 ? "" : absl::StrCat(video + 1, "-");
-  return absl::StrCat(before_, of_video, absl::StrFormat("%0*d", digits_, frame), after_);
+  return absl::StrCat(before_, of_video, what, after_);
 }
 
 }  // namespace latentd::client

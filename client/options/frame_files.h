@@ -7,6 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/options/files.h"
+#include "latent/v1/video_generation.pb.h"
 
 namespace latentd::client {
 
@@ -29,18 +30,26 @@ class FrameFiles {
   // INVALID_ARGUMENT: what follows a "%" of the name is no number's place. REQUIRES: NamesFrames.
   static absl::StatusOr<FrameFiles> Create(FrameNames names, Overwrite overwrite);
 
-  // Makes the folder where one is to be made, and is OK if all frames of all videos can be written.
-  absl::Status Prepare(int frames) const;
+  // Makes the folder where one is to be made, and is OK if all frames of all videos can be written,
+  // and with `previews` these.
+  absl::Status Prepare(int frames, bool previews = false) const;
 
   // Returns where it went.
   absl::StatusOr<std::string> Write(int video, int frame, const std::string& bytes) const;
 
+  // Instead of the one before of that video. Where it went.
+  absl::StatusOr<std::string> WritePreview(const ::latent::v1::VideoPreview& preview) const;
+
   // Both count from 0.
   std::string Name(int video, int frame) const;
+  // "clip-preview.webp" of "clip-%02d.png", SEED-preview.webp in a folder.
+  std::string PreviewName(int video) const;
 
  private:
   FrameFiles(std::string before, int digits, std::string after, FrameNames names,
              Overwrite overwrite);
+
+  std::string NameOf(int video, const std::string& what) const;
 
   std::string before_;  // text before the number
   int digits_;          // with zeros in front

@@ -50,8 +50,17 @@ absl::StatusOr<std::string> PictureFiles::Write(const v1::Image& image) const {
 }
 
 absl::StatusOr<std::string> PictureFiles::WritePreview(const v1::Preview& preview) const {
-  std::string name = PreviewName(preview.image_index());
-  RETURN_IF_ERROR(WriteFile(name, preview.data(), Overwrite::kReplace));
+  return WritePreviewOf(preview.image_index(), preview.data());
+}
+
+absl::StatusOr<std::string> PictureFiles::WritePreview(const v1::VideoPreview& preview) const {
+  return WritePreviewOf(preview.video_index(), preview.data());
+}
+
+absl::StatusOr<std::string> PictureFiles::WritePreviewOf(int index,
+                                                         const std::string& bytes) const {
+  std::string name = PreviewName(index);
+  RETURN_IF_ERROR(WriteFile(name, bytes, Overwrite::kReplace));
   return name;
 }
 
@@ -67,7 +76,8 @@ std::string PictureFiles::Name(int index) const {
 }
 
 std::string PictureFiles::PreviewName(int index) const {
-  return fs::path(Name(index)).replace_extension(".preview.jpg");
+  return fs::path(Name(index))
+      .replace_extension(absl::StrCat(".preview.", names_.preview_extension));
 }
 
 bool IsFolder(const std::string& path) {

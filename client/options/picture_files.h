@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "client/options/files.h"
 #include "latent/v1/image_generation.pb.h"
+#include "latent/v1/video_generation.pb.h"
 
 namespace latentd::client {
 
@@ -21,6 +22,7 @@ struct PictureNames {
   int before = 0;     // pictures of the prompts before this one
   int pictures = 1;   // images of this prompt
   int total = 1;      // images of all prompts
+  std::string preview_extension = "jpg";
 };
 
 class PictureFiles {
@@ -38,6 +40,7 @@ class PictureFiles {
 
   // Instead of the one before of that picture. Where it went.
   absl::StatusOr<std::string> WritePreview(const ::latent::v1::Preview& preview) const;
+  absl::StatusOr<std::string> WritePreview(const ::latent::v1::VideoPreview& preview) const;
 
   // The name of the prompt's picture with this index (from 0), and of its previews: star.png,
   // star.preview.jpg.
@@ -48,6 +51,8 @@ class PictureFiles {
   int pictures() const { return names_.pictures; }
 
  private:
+  absl::StatusOr<std::string> WritePreviewOf(int index, const std::string& bytes) const;
+
   PictureNames names_;
   Overwrite overwrite_;
 };

@@ -11,7 +11,6 @@
 #include "client/rpc/channel.h"
 #include "client/rpc/error_details.h"
 #include "client/rpc/image_assembler.h"
-#include "client/rpc/video_parts.h"
 #include "core/base/clock.h"
 
 namespace latentd::client {
@@ -78,6 +77,15 @@ v1::ResumeStreamRequest RestOf(const v1::GenerateRequest& request, int images,
   return rest;
 }
 
+// True if the server may go on with a resumable request that has ended here. An error with a reason
+// ends this call's work on the server. Before its first event, work of that name may be another
+// call's, unless the name was made here.
+bool MayRun(const grpc::Status& status, bool has_begun, bool has_own_name) {
+  const bool is_cancelled = status.error_code() == grpc::StatusCode::CANCELLED;
+  const bool may_run = has_begun || (is_cancelled && has_own_name);
+  return !status.ok() && ErrorReason(status).empty() && may_run;
+}
+
 // True if the server's answer shows that the known buckets are outdated.
 bool SaysOtherBuckets(const grpc::Status& status) {
   const std::string reason = ErrorReason(status);
@@ -111,12 +119,7 @@ grpc::Status Client::Generate(const v1::GenerateRequest& request,
   Reception reception;
   const grpc::Status status =
       loop.Run(deadline, [&] { return TryGenerate(seeded, callbacks, deadline, reception); });
-  // An error with a reason ends this call's work on the server. Before its first event, work of
-  // that name may be another call's, unless the name was made here.
-  const bool has_own_name = request.request_id().empty();
-  const bool is_cancelled = status.error_code() == grpc::StatusCode::CANCELLED;
-  const bool may_run = reception.has_begun || (is_cancelled && has_own_name);
-  const bool is_left = !status.ok() && ErrorReason(status).empty() && may_run;
+  const bool is_left = MayRun(status, reception.has_begun, request.request_id().empty());
   if (seeded.resumable() && is_left) CancelOnServer(seeded);
   return status;
 }
@@ -134,41 +137,76 @@ grpc::Status Client::GenerateVideo(const v1::GenerateVideoRequest& request,
                                    std::optional<std::chrono::milliseconds> timeout) {
   v1::GenerateVideoRequest seeded = request;
   if (!seeded.has_seed() && seeded.seeds().empty()) seeded.set_seed(RandomSeed());
+  if (seeded.resumable() && seeded.request_id().empty()) seeded.set_request_id(RandomId());
   const absl::Time deadline = DeadlineOf(timeout);
-  return LoopOf(callbacks.on_retry).Run(deadline, [&] {
-    return TryVideo(seeded, callbacks, deadline);
-  });
+  const RetryLoop loop = LoopOf(callbacks.on_retry);
+  VideoReception reception;
+  const grpc::Status status =
+      loop.Run(deadline, [&] { return TryVideo(seeded, callbacks, deadline, reception); });
+  const bool is_left = MayRun(status, reception.has_begun, request.request_id().empty());
+  if (seeded.resumable() && is_left) CancelVideoOnServer(seeded.request_id());
+  return status;
 }
 
 Attempt Client::TryVideo(const v1::GenerateVideoRequest& request, const VideoCallbacks& callbacks,
-                         absl::Time deadline) {
+                         absl::Time deadline, VideoReception& reception) {
+  const auto has_part = [&] { return reception.has_frame || !reception.parts.empty(); };
+  ++reception.tries;
+  grpc::Status status = CallVideoOnce(request, callbacks, deadline, reception);
+  // As in TryGenerate.
+  const std::string reason = ErrorReason(status);
+  const bool is_gone = reason == "NO_SUCH_STREAM" && !has_part();
+  const bool is_there = reason == "STREAM_EXISTS" && reception.tries > 1;
+  if (is_gone || is_there) {
+    reception.is_resumed = is_there;
+    status = CallVideoOnce(request, callbacks, deadline, reception);
+  }
+  reception.is_resumed = request.resumable() && reception.has_begun && ErrorReason(status).empty();
+  return {status, has_part() && !reception.is_resumed};
+}
+
+grpc::Status Client::CallVideoOnce(const v1::GenerateVideoRequest& request,
+                                   const VideoCallbacks& callbacks, absl::Time deadline,
+                                   VideoReception& reception) {
   grpc::ClientContext context;
   Prepare(context, deadline);
   const Cancellation::Scope scope(cancellation_, context);
-  const auto reader = videos_->GenerateVideo(&context, request);
-  ImageAssembler assembler;
-  VideoParts parts;
-  bool has_frame = false;
+  if (!reception.is_resumed) reception = {.tries = reception.tries};
+  v1::ResumeVideoRequest rest;
+  rest.set_request_id(request.request_id());
+  rest.set_received_bytes(reception.bytes);
+  const auto reader = reception.is_resumed ? videos_->ResumeVideo(&context, rest)
+                                           : videos_->GenerateVideo(&context, request);
   grpc::Status added;
   const grpc::Status status = ReadStream(context, *reader, [&](v1::VideoEvent& event) {
-    if (event.has_video_chunk()) {
-      added = parts.Add(event.video_chunk());
-      if (added.ok() && callbacks.on_part) callbacks.on_part(event.video_chunk());
-      return added.ok();
-    }
-    if (!event.has_frame_chunk()) {
-      if (callbacks.on_event) callbacks.on_event(event);
-      return true;
-    }
-    added = assembler.Add(ImageChunkOf(*event.mutable_frame_chunk()));
-    if (!added.ok() || !assembler.complete()) return added.ok();
-    has_frame = true;
-    VideoFrame frame = FrameOf(assembler.Take());
-    if (callbacks.on_frame) callbacks.on_frame(std::move(frame));
-    return true;
+    reception.has_begun = true;
+    added = AddToVideo(event, callbacks, reception);
+    return added.ok();
   });
-  if (added.ok() && status.ok()) added = parts.CheckComplete();
-  return {added.ok() ? status : added, has_frame || !parts.empty()};
+  if (added.ok() && status.ok()) added = reception.parts.CheckComplete();
+  return added.ok() ? status : added;
+}
+
+grpc::Status Client::AddToVideo(v1::VideoEvent& event, const VideoCallbacks& callbacks,
+                                VideoReception& reception) {
+  if (event.has_video_chunk()) {
+    const v1::VideoChunk& part = event.video_chunk();
+    reception.bytes += static_cast<int64_t>(part.data().size());
+    const grpc::Status added = reception.parts.Add(part);
+    if (added.ok() && callbacks.on_part) callbacks.on_part(part);
+    return added;
+  }
+  if (!event.has_frame_chunk()) {
+    if (callbacks.on_event) callbacks.on_event(event);
+    return grpc::Status::OK;
+  }
+  reception.bytes += static_cast<int64_t>(event.frame_chunk().data().size());
+  const grpc::Status added = reception.assembler.Add(ImageChunkOf(*event.mutable_frame_chunk()));
+  if (!added.ok() || !reception.assembler.complete()) return added;
+  reception.has_frame = true;
+  VideoFrame frame = FrameOf(reception.assembler.Take());
+  if (callbacks.on_frame) callbacks.on_frame(std::move(frame));
+  return added;
 }
 
 Attempt Client::TryGenerate(const v1::GenerateRequest& request, const GenerateCallbacks& callbacks,
@@ -241,6 +279,15 @@ void Client::CancelOnServer(const v1::GenerateRequest& request) {
   cancel.set_request_id(request.request_id());
   v1::CancelGenerationResponse response;
   images_->CancelGeneration(&context, cancel, &response);
+}
+
+void Client::CancelVideoOnServer(const std::string& request_id) {
+  grpc::ClientContext context;
+  Prepare(context, SystemClock().Monotonic() + kCancelCall);
+  v1::CancelGenerationRequest cancel;
+  cancel.set_request_id(request_id);
+  v1::CancelGenerationResponse response;
+  videos_->CancelVideo(&context, cancel, &response);
 }
 
 std::optional<std::string> Client::FindBucket(const v1::GenerateRequest& request,

@@ -24,6 +24,7 @@
 #include "client/rpc/channel.h"
 #include "client/rpc/image_assembler.h"
 #include "client/rpc/retry.h"
+#include "client/rpc/video_parts.h"
 #include "grpc/health/v1/health.grpc.pb.h"
 #include "latent/v1/image_generation.grpc.pb.h"
 #include "latent/v1/video_generation.grpc.pb.h"
@@ -49,7 +50,7 @@ struct VideoFrame {
 
 // As GenerateCallbacks.
 struct VideoCallbacks {
-  // queued, started, progress, completed; from the beginning after a retry
+  // queued, started, progress, preview, completed; from the beginning after a retry
   std::function<void(const v1::VideoEvent&)> on_event;
   std::function<void(VideoFrame)> on_frame;
   // The next part of a video's file, where output.file asks for one: those of one file come in
@@ -76,8 +77,8 @@ class Client {
   grpc::Status Generate(const v1::GenerateRequest& request, const GenerateCallbacks& callbacks,
                         std::optional<std::chrono::milliseconds> timeout = std::nullopt);
 
-  // GenerateVideo, to its end; the same, but for balancers and `resumable`. DATA_LOSS where the
-  // last part of a file is missing.
+  // GenerateVideo, to its end; the same, but for balancers. DATA_LOSS where the last part of a file
+  // is missing.
   grpc::Status GenerateVideo(const v1::GenerateVideoRequest& request,
                              const VideoCallbacks& callbacks,
                              std::optional<std::chrono::milliseconds> timeout = std::nullopt);
@@ -106,12 +107,29 @@ class Client {
     ImageAssembler assembler;
   };
 
+  // The same of one for videos.
+  struct VideoReception {
+    int tries = 0;
+    bool has_begun = false;
+    bool is_resumed = false;
+    bool has_frame = false;  // a frame is whole
+    int64_t bytes = 0;       // bytes of all chunks
+    ImageAssembler assembler;
+    VideoParts parts;
+  };
+
   Attempt TryGenerate(const v1::GenerateRequest& request, const GenerateCallbacks& callbacks,
                       absl::Time deadline, Reception& reception);
   grpc::Status CallOnce(const v1::GenerateRequest& request, const GenerateCallbacks& callbacks,
                         absl::Time deadline, Reception& reception);
   Attempt TryVideo(const v1::GenerateVideoRequest& request, const VideoCallbacks& callbacks,
-                   absl::Time deadline);
+                   absl::Time deadline, VideoReception& reception);
+  grpc::Status CallVideoOnce(const v1::GenerateVideoRequest& request,
+                             const VideoCallbacks& callbacks, absl::Time deadline,
+                             VideoReception& reception);
+  // As AddChunk, of frames and files.
+  static grpc::Status AddToVideo(v1::VideoEvent& event, const VideoCallbacks& callbacks,
+                                 VideoReception& reception);
   RetryLoop LoopOf(const std::function<void(const Retry&)>& on_retry);
   // `deadline` is on the monotonic clock.
   void Prepare(grpc::ClientContext& context, absl::Time deadline) const;
@@ -119,6 +137,7 @@ class Client {
                                Reception& reception);
   // Cancels a resumable request, whose work would go on for a minute. Takes at most a second.
   void CancelOnServer(const v1::GenerateRequest& request);
+  void CancelVideoOnServer(const std::string& request_id);
   // Nothing where the server does not answer now. Asks it where the request alone does not say it.
   std::optional<std::string> FindBucket(const v1::GenerateRequest& request, absl::Time deadline)
       ABSL_LOCKS_EXCLUDED(mutex_);

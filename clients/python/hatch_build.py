@@ -1,11 +1,10 @@
 """Adds latentd's interface, as its protos describe it, to a wheel of latent-client.
 
-The build makes three files of the protos, so that none of them is kept by hand or in the repository: the descriptors that the client
-loads (_interface.bin), the keywords of a request (_parameters.pyi) and the messages (messages.pyi) for type checkers. It takes the
-protoc of the machine, or without a sound one the protoc that pip fetches with grpcio-tools.
+The build makes four files of the protos, so that none of them is kept by hand or in the repository: the descriptors that the client
+loads (_interface.bin), the keywords of a request (_parameters.pyi) and the messages (messages.pyi, video_messages.pyi) for type
+checkers. It takes the protoc of the machine, or without a sound one the protoc that pip fetches with grpcio-tools.
 """
 
-import os
 import pathlib
 import shutil
 import subprocess
@@ -16,8 +15,8 @@ from typing import Any, Dict, List
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 HERE = pathlib.Path(__file__).resolve().parent
-PROTOS = ("latent/v1/image_generation.proto", "google/rpc/status.proto", "google/rpc/error_details.proto",
-          "grpc/health/v1/health.proto")
+PROTOS = ("latent/v1/image_generation.proto", "latent/v1/video_generation.proto", "google/rpc/status.proto",
+          "google/rpc/error_details.proto", "grpc/health/v1/health.proto")
 PACKAGE = "latent_client"
 
 
@@ -78,13 +77,13 @@ class InterfaceBuildHook(BuildHookInterface):  # type: ignore[misc]
 
 
 def write_interface(folder: pathlib.Path) -> List[pathlib.Path]:
-    """Makes the three files in `folder`. RuntimeError where no compiler takes the protos: it has the compiler's words."""
+    """Makes the four files in `folder`. RuntimeError where no compiler takes the protos: it has the compiler's words."""
     said = ["there is no protoc; install it, or grpcio-tools"]
     for command in compilers():
         done = compile_protos(command, folder)
         if done.returncode == 0:
             sys.path.insert(0, str(HERE))
             import interface_stubs
-            return interface_stubs.write(folder / "descriptors", folder / f"{os.path.splitext(PROTOS[0])[0]}_pb2.pyi", folder)
+            return interface_stubs.write(folder / "descriptors", folder)
         said.append(done.stderr)
     raise RuntimeError("the protos do not compile: " + "\n".join(said))

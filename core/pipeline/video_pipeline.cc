@@ -10,8 +10,24 @@
 #include "core/base/text/text.h"
 #include "core/pipeline/pipeline.h"
 #include "core/pipeline/plan/video_plan.h"
+#include "core/pipeline/units/latent_colors.h"
 
 namespace latentd::pipeline {
+namespace {
+
+// Leaves out previews that cannot be, and says so.
+void CheckPreviews(const PictureSpec& asked, const LoadedModel& model, Plan& plan) {
+  if (!asked.previews_every) return;
+  const bool has_colors = KnownColors(model.vae()).has_value();
+  if (asked.takes_previews && has_colors) return;
+  plan.spec.previews_every.reset();
+  plan.warnings.push_back(
+      absl::StrCat("previews.every_n_steps has no effect: ",
+                   has_colors ? "they come while a stream is read"
+                              : "the colours of the checkpoint's latents are not known"));
+}
+
+}  // namespace
 
 absl::StatusOr<const LoadedModel*> Pipeline::VideoModelOf(const PictureSpec& asked) const {
   std::vector<std::string> names;
@@ -40,10 +56,15 @@ absl::StatusOr<SharedPlan> Pipeline::ResolveVideo(const PictureSpec& asked, cons
   ASSIGN_OR_RETURN(plan->executed_size, choose(plan->spec));
   plan->executed_size.frames = *plan->spec.video->num_frames;
   CompleteVideoPlan(*model, RowCountsAt(plan->executed_size), *plan);
+  CheckPreviews(asked, *model, *plan);
   const Size size = plan->executed_size;
   const int side_by_side =
       std::min(static_cast<int>(plan->spec.seeds.size()), MostRows(size, plan->rows) / plan->rows);
-  plan->state_bytes = VideoRequestBytes(*model, ShapeOf(size, plan->rows), size, side_by_side);
+  const StepShape shape = ShapeOf(size, plan->rows);
+  plan->state_bytes = VideoRequestBytes(*model, shape, size, side_by_side);
+  if (plan->spec.previews_every) {
+    plan->state_bytes += side_by_side * VideoPreviewBytes(*model, shape);
+  }
   return plan;
 }
 

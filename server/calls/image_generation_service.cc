@@ -40,7 +40,7 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* ImageGenerationService::GenerateStre
 
 grpc::ServerWriteReactor<grpc::ByteBuffer>* ImageGenerationService::ResumeStream(
     grpc::CallbackServerContext* context, const grpc::ByteBuffer* request) {
-  return StreamCall::Resume(environment_, *context, *request);
+  return StreamCall::Resume(kResumeStream, environment_, *context, *request);
 }
 
 grpc::ServerUnaryReactor* ImageGenerationService::CancelGeneration(

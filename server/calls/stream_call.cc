@@ -8,6 +8,7 @@
 #include "server/calls/received_bytes.h"
 #include "server/calls/refused_stream.h"
 #include "server/calls/request_parser.h"
+#include "server/generation/request_form.h"
 
 namespace latentd::server::calls {
 namespace {
@@ -16,14 +17,18 @@ absl::Status ReadGenerate(const grpc::ByteBuffer& bytes, generation::ParsedReque
   return ParseRequest(bytes, parsed.request);
 }
 
-// ResumeStream, whose request is none for pictures that could be parsed as one.
-const StreamMethod kResume = {generation::kResumeMethod, generation::Results::kPictures, nullptr,
-                              Serialize};
+absl::Status ReadResume(const grpc::ByteBuffer& bytes, generation::Resumption& asked) {
+  ASSIGN_OR_RETURN(const auto request, ReadRequest<latent::v1::ResumeStreamRequest>(bytes));
+  asked = {request.request_id(), request.received_images(), request.received_bytes()};
+  return generation::CheckForm(request);
+}
 
 }  // namespace
 
 const StreamMethod kGenerateStream = {"GenerateStream", generation::Results::kPictures,
                                       ReadGenerate, Serialize};
+const StreamMethod kResumeStream = {generation::kResumeMethod, generation::Results::kPictures,
+                                    nullptr, Serialize, ReadResume};
 
 grpc::ServerWriteReactor<grpc::ByteBuffer>* StreamCall::Start(
     const StreamMethod& method, generation::CallEnvironment environment,
@@ -40,14 +45,14 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* StreamCall::Start(
 }
 
 grpc::ServerWriteReactor<grpc::ByteBuffer>* StreamCall::Resume(
-    generation::CallEnvironment environment, grpc::CallbackServerContext& context,
-    const grpc::ByteBuffer& request) {
+    const StreamMethod& method, generation::CallEnvironment environment,
+    grpc::CallbackServerContext& context, const grpc::ByteBuffer& request) {
   return StartOrRefuseWrite([&]() -> absl::StatusOr<WriteReactor*> {
     RETURN_IF_ERROR(CheckKey(environment, context));
-    const auto call = std::make_shared<StreamCall>(kResume, environment, context);
+    const auto call = std::make_shared<StreamCall>(method, environment, context);
     RETURN_IF_ERROR(call->TryEnter());
     const absl::Status resumed = call->Generation::Resume(
-        [&] { return ReadRequest<latent::v1::ResumeStreamRequest>(request); });
+        [&](generation::Resumption& asked) { return method.read_resume(request, asked); });
     if (!resumed.ok()) call->End(resumed);
     return call.get();
   });

@@ -1,4 +1,4 @@
-// GenerateStream, ResumeStream and GenerateVideo: events as messages.
+// GenerateStream, GenerateVideo and what resumes them: events as messages.
 #pragma once
 
 #include <grpcpp/server_context.h>
@@ -18,8 +18,13 @@ struct StreamMethod {
   absl::Status (*parse)(const grpc::ByteBuffer& bytes, generation::ParsedRequest& parsed);
   // As of event_bytes.h.
   grpc::ByteBuffer (*serialize)(const generation::OutgoingEvent& event);
+  // Reads, for a method that resumes, in place of `parse`, as much as can be read. INVALID_ARGUMENT
+  // says what is wrong.
+  absl::Status (*read_resume)(const grpc::ByteBuffer& bytes,
+                              generation::Resumption& asked) = nullptr;
 };
 extern const StreamMethod kGenerateStream;
+extern const StreamMethod kResumeStream;
 
 class StreamCall final : public generation::Generation, public MessageStream {
  public:
@@ -29,8 +34,9 @@ class StreamCall final : public generation::Generation, public MessageStream {
                                                            grpc::CallbackServerContext& context,
                                                            const grpc::ByteBuffer& request);
 
-  // The same for a ResumeStreamRequest.
-  static grpc::ServerWriteReactor<grpc::ByteBuffer>* Resume(generation::CallEnvironment environment,
+  // The same of a method that resumes.
+  static grpc::ServerWriteReactor<grpc::ByteBuffer>* Resume(const StreamMethod& method,
+                                                            generation::CallEnvironment environment,
                                                             grpc::CallbackServerContext& context,
                                                             const grpc::ByteBuffer& request);
 

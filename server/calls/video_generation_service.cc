@@ -8,6 +8,8 @@
 #include "server/calls/stream_call.h"
 #include "server/calls/unary_answer.h"
 #include "server/calls/video_method.h"
+#include "server/generation/kept_streams.h"
+#include "server/generation/request_form.h"
 #include "server/generation/video_conversion.h"
 
 namespace latentd::server::calls {
@@ -21,6 +23,24 @@ VideoGenerationService::VideoGenerationService(generation::CallEnvironment envir
 grpc::ServerWriteReactor<grpc::ByteBuffer>* VideoGenerationService::GenerateVideo(
     grpc::CallbackServerContext* context, const grpc::ByteBuffer* request) {
   return StreamCall::Start(kGenerateVideo, environment_, *context, *request);
+}
+
+grpc::ServerWriteReactor<grpc::ByteBuffer>* VideoGenerationService::ResumeVideo(
+    grpc::CallbackServerContext* context, const grpc::ByteBuffer* request) {
+  return StreamCall::Resume(kResumeVideo, environment_, *context, *request);
+}
+
+grpc::ServerUnaryReactor* VideoGenerationService::CancelVideo(grpc::CallbackServerContext* context,
+                                                              const grpc::ByteBuffer* request,
+                                                              grpc::ByteBuffer* response) {
+  return AnswerNow<v1::CancelGenerationRequest, v1::CancelGenerationResponse>(
+      *context, *request, *response,
+      [&](const v1::CancelGenerationRequest& cancel, v1::CancelGenerationResponse&) {
+        RETURN_IF_ERROR(CheckKey(environment_, *context));
+        RETURN_IF_ERROR(generation::CheckForm(cancel));
+        return environment_.kept.Cancel(CallerOf(environment_, *context), cancel.request_id(),
+                                        generation::Results::kVideos);
+      });
 }
 
 grpc::ServerUnaryReactor* VideoGenerationService::GetVideoCapabilities(

@@ -11,8 +11,10 @@
 namespace latentd::server::calls {
 
 using VideoGenerationBase = latent::v1::VideoGeneration::WithRawCallbackMethod_GenerateVideo<
-    latent::v1::VideoGeneration::WithRawCallbackMethod_GetVideoCapabilities<
-        latent::v1::VideoGeneration::Service>>;
+    latent::v1::VideoGeneration::WithRawCallbackMethod_ResumeVideo<
+        latent::v1::VideoGeneration::WithRawCallbackMethod_CancelVideo<
+            latent::v1::VideoGeneration::WithRawCallbackMethod_GetVideoCapabilities<
+                latent::v1::VideoGeneration::Service>>>>;
 
 // Referents of `environment` outlive the grpc::Server that this is registered with.
 class VideoGenerationService final : public VideoGenerationBase {
@@ -21,6 +23,11 @@ class VideoGenerationService final : public VideoGenerationBase {
 
   grpc::ServerWriteReactor<grpc::ByteBuffer>* GenerateVideo(
       grpc::CallbackServerContext* context, const grpc::ByteBuffer* request) override;
+  grpc::ServerWriteReactor<grpc::ByteBuffer>* ResumeVideo(grpc::CallbackServerContext* context,
+                                                          const grpc::ByteBuffer* request) override;
+  grpc::ServerUnaryReactor* CancelVideo(grpc::CallbackServerContext* context,
+                                        const grpc::ByteBuffer* request,
+                                        grpc::ByteBuffer* response) override;
   grpc::ServerUnaryReactor* GetVideoCapabilities(grpc::CallbackServerContext* context,
                                                  const grpc::ByteBuffer* request,
                                                  grpc::ByteBuffer* response) override;

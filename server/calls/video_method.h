@@ -1,4 +1,4 @@
-// GenerateVideo: a stream whose events are a video's.
+// GenerateVideo and ResumeVideo: streams whose events are a video's.
 #pragma once
 
 #include "server/calls/stream_call.h"
@@ -6,5 +6,6 @@
 namespace latentd::server::calls {
 
 extern const StreamMethod kGenerateVideo;
+extern const StreamMethod kResumeVideo;
 
 }  // namespace latentd::server::calls

@@ -77,12 +77,16 @@ std::string TraceIdOf(const Client& client) {
   return parent ? parent->trace_id : "";
 }
 
+// True of calls that take up another's work.
+bool IsResume(absl::string_view method) {
+  return method == kResumeMethod || method == kResumeVideoMethod;
+}
+
 std::optional<tracing::CallTrace> BeginTrace(const CallEnvironment& environment,
                                              const Client& client, absl::string_view method,
                                              Results results) {
   if (environment.spans == nullptr) return std::nullopt;
-  tracing::CallTrace::Call call = {std::string(method), method != kResumeMethod,
-                                   client.trace_state};
+  tracing::CallTrace::Call call = {std::string(method), !IsResume(method), client.trace_state};
   if (results == Results::kVideos) call.service = "latent.v1.VideoGeneration";
   return tracing::CallTrace::Begin(tracing::ParseTraceParent(client.trace_parent), std::move(call),
                                    environment.clock);
@@ -174,14 +178,15 @@ absl::Status Generation::Resume(absl::FunctionRef<ReadResume> read) {
 }
 
 absl::Status Generation::TryResume(absl::FunctionRef<ReadResume> read) {
-  const auto request = read();
-  NoteId(request.ok() ? request->request_id() : "");
-  RETURN_IF_ERROR(request.status());
-  RETURN_IF_ERROR(CheckForm(*request));
+  Resumption asked;
+  const absl::Status was_read = read(asked);
+  NoteId(asked.request_id);
+  RETURN_IF_ERROR(was_read);
   ASSIGN_OR_RETURN(const std::shared_ptr<KeptStream> kept,
-                   environment_.kept.Find(caller_, request->request_id()));
-  const Outbox::Position position = {request->received_images(),
-                                     static_cast<size_t>(request->received_bytes())};
+                   environment_.kept.Find(caller_, asked.request_id, results_));
+  KeptStream::Place place = {asked.pictures, asked.bytes};
+  if (results_ == Results::kVideos) place = kept->PlaceOf(asked.bytes);
+  const Outbox::Position position = {place.pictures, static_cast<size_t>(place.bytes)};
   {
     absl::MutexLock lock(&mutex_);
     outbox_.emplace(record_.id, kept->output, position);
@@ -191,7 +196,7 @@ absl::Status Generation::TryResume(absl::FunctionRef<ReadResume> read) {
   if (attached.ok()) return attached;
   // The client cannot have the rest of the stream: the name is free to begin again.
   environment_.kept.Drop(*kept);
-  return WithFacts(attached, {{"request_id", request->request_id()}});
+  return WithFacts(attached, {{"request_id", asked.request_id}});
 }
 
 absl::StatusOr<engine::GenerateSpec> Generation::Read(ReceivedRequest& received) {
@@ -203,12 +208,12 @@ absl::StatusOr<engine::GenerateSpec> Generation::Read(ReceivedRequest& received)
   RETURN_IF_ERROR(engine::CheckServing(environment_.engine.status()));
   RETURN_IF_ERROR(read);
   const int64_t echo_bytes = EchoBytes(request);
-  const bool resumable = request.resumable();
+  const bool resumable = request.resumable() || (parsed.video && parsed.video->resumable());
   ConvertedRequest converted = ToSpec(std::move(parsed));
   converted.spec.caller = caller_;
   request_.DropReceived();
   if (resumable && !CanBeResumed()) {
-    converted.violations.push_back({"resumable", "is for GenerateStream only"});
+    converted.violations.push_back({"resumable", "is for GenerateStream and GenerateVideo only"});
   }
   if (!converted.violations.empty()) {
     AddViolations(environment_.engine.Validate(converted.spec), converted.violations);
@@ -230,7 +235,7 @@ absl::StatusOr<engine::GenerateSpec> Generation::Read(ReceivedRequest& received)
 
 absl::Status Generation::OpenKept(const engine::GenerateSpec& spec) {
   ASSIGN_OR_RETURN(std::shared_ptr<KeptStream> kept,
-                   environment_.kept.Open(caller_, spec.request_id, spec.output));
+                   environment_.kept.Open(caller_, spec.request_id, spec.output, results_));
   absl::MutexLock lock(&mutex_);
   kept_ = std::move(kept);
   return absl::OkStatus();
@@ -365,7 +370,7 @@ void Generation::Account(const absl::Status& status) {
     code = EndCode(status);
     record = record_;
     // A request is counted once, by the call that asked for it.
-    if (record.method != kResumeMethod) {
+    if (!IsResume(record.method)) {
       CountEnded(environment_.engine.metrics(),
                  {record.method, code, handle_.has_value(), record.bucket, now - record.arrived});
     }

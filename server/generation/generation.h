@@ -38,6 +38,15 @@
 namespace latentd::server::generation {
 
 inline constexpr char kResumeMethod[] = "ResumeStream";
+inline constexpr char kResumeVideoMethod[] = "ResumeVideo";
+
+// A request to go on with a stream.
+struct Resumption {
+  std::string request_id;
+  int64_t pictures = 0;  // pictures that the client has, whole
+  // Bytes of the next picture; of videos of the whole stream, whose `pictures` is not read.
+  int64_t bytes = 0;
+};
 
 class Generation : public engine::EventSink, public ActiveCall {
  public:
@@ -65,9 +74,9 @@ class Generation : public engine::EventSink, public ActiveCall {
   // error, RESOURCE_EXHAUSTED if there is no memory for any of it, no event comes: the transport
   // finishes with it.
   absl::Status Submit(ReceivedRequest& request);
-  // The same of a ResumeStreamRequest, which `read` reads: sends what is kept of a request, and
-  // what comes of it. NOT_FOUND: its caller has none of that name.
-  using ReadResume = absl::StatusOr<latent::v1::ResumeStreamRequest>();
+  // The same of a request to resume, which `read` reads as far as it can: sends what is kept of a
+  // request, and what comes of it. NOT_FOUND: its caller has none of that name.
+  using ReadResume = absl::Status(Resumption& asked);
   absl::Status Resume(absl::FunctionRef<ReadResume> read);
 
   // The client has gone away, or takes nothing any more.

@@ -11,7 +11,7 @@ namespace latentd::server::generation {
 namespace {
 
 absl::Status TakenOver() {
-  return WithReason(absl::AbortedError("another call of ResumeStream reads this stream now"),
+  return WithReason(absl::AbortedError("another call that resumes it reads this stream now"),
                     "TAKEN_OVER");
 }
 
@@ -21,8 +21,8 @@ absl::Status NoSuchStream(absl::string_view message) {
 
 // Tells a reader that the connection has not merely broken.
 absl::Status StreamDropped() {
-  return WithReason(absl::CancelledError("CancelGeneration ended the request, or its pictures were "
-                                         "not read while others waited for the memory"),
+  return WithReason(absl::CancelledError("the request was cancelled, or its pictures were not read "
+                                         "while others waited for the memory"),
                     "STREAM_DROPPED");
 }
 
@@ -68,7 +68,8 @@ std::shared_ptr<const KeptStream::Reader> KeptStream::Add(const Kept& kept) {
   absl::MutexLock lock(&mutex_);
   if (dropped_) return reader_;
   if (const auto* image = std::get_if<engine::Image>(kept.event.get())) {
-    use_.bytes += static_cast<int64_t>(image->bytes.size());
+    sizes_.push_back(static_cast<int64_t>(image->bytes.size()));
+    use_.bytes += sizes_.back();
     use_.oldest_picture = std::min(use_.oldest_picture, kept.came);
     // Drops its previews: a client that resumes gets the picture itself.
     std::erase_if(events_, [&](const Kept& older) {
@@ -184,6 +185,17 @@ void KeptStream::Drop() {
     if (!use_.ended) handle = handle_;
   }
   if (handle) engine_.Cancel(*handle);
+}
+
+KeptStream::Place KeptStream::PlaceOf(int64_t bytes) const {
+  absl::MutexLock lock(&mutex_);
+  Place place{0, bytes};
+  for (const int64_t size : sizes_) {
+    if (place.bytes < size) return place;
+    ++place.pictures;
+    place.bytes -= size;
+  }
+  return {place.pictures, 0};
 }
 
 KeptStream::Use KeptStream::use() const {

@@ -1,5 +1,6 @@
-// The events of one resumable request, kept for its readers: the call of GenerateStream that
-// asked for it, then calls of ResumeStream, one at a time. The work goes on without a reader.
+// The events of one resumable request, kept for its readers: the call of GenerateStream or
+// GenerateVideo that asked for it, then calls of ResumeStream or ResumeVideo, one at a time. The
+// work goes on without a reader. Frames of videos, and parts of their files, are pictures here.
 //
 // Pictures are kept by the pointer that their readers have, and count as unread (engine::Image)
 // until it is dropped, though a reader has sent them; of everything else the newest of its kind is
@@ -19,6 +20,7 @@
 #include "core/engine/api/events.h"
 #include "core/engine/engine.h"
 #include "core/image/format.h"
+#include "server/generation/field_limits.h"
 
 namespace latentd::server::generation {
 
@@ -31,8 +33,9 @@ class KeptStream final : public engine::EventSink {
   using Reader = std::function<void(SharedEvent, absl::Time)>;
 
   // `output` is the request's. Both others outlive what the engine does for it.
-  KeptStream(engine::Engine& engine, const Clock& clock, image::EncodeOptions output)
-      : output(output), engine_(engine), clock_(clock) {}
+  KeptStream(engine::Engine& engine, const Clock& clock, image::EncodeOptions output,
+             Results results = Results::kPictures)
+      : output(output), results(results), engine_(engine), clock_(clock) {}
 
   // From the engine.
   void OnEvent(engine::Event event) override ABSL_LOCKS_EXCLUDED(delivery_, mutex_);
@@ -70,7 +73,16 @@ class KeptStream final : public engine::EventSink {
   };
   Use use() const ABSL_LOCKS_EXCLUDED(mutex_);
 
+  // Place of a client that has so many bytes of pictures: whole ones, and bytes of the next. Of
+  // more bytes than have come, all pictures are whole.
+  struct Place {
+    int64_t pictures = 0;
+    int64_t bytes = 0;
+  };
+  Place PlaceOf(int64_t bytes) const ABSL_LOCKS_EXCLUDED(mutex_);
+
   const image::EncodeOptions output;
+  const Results results;
 
  private:
   struct Kept {
@@ -90,7 +102,8 @@ class KeptStream final : public engine::EventSink {
   absl::Mutex delivery_;
   mutable absl::Mutex mutex_;
   std::vector<Kept> events_ ABSL_GUARDED_BY(mutex_);
-  int64_t sent_ ABSL_GUARDED_BY(mutex_) = 0;      // pictures that the client has
+  std::vector<int64_t> sizes_ ABSL_GUARDED_BY(mutex_);  // bytes of all pictures that have come
+  int64_t sent_ ABSL_GUARDED_BY(mutex_) = 0;            // pictures that the client has
   int64_t released_ ABSL_GUARDED_BY(mutex_) = 0;  // the number of these, from the first, released
   Use use_ ABSL_GUARDED_BY(mutex_);
   std::optional<uint64_t> handle_ ABSL_GUARDED_BY(mutex_);

@@ -25,15 +25,16 @@ bool GivesWay(const KeptStream::Use& use) { return use.ended && (use.failed || u
 
 absl::StatusOr<std::shared_ptr<KeptStream>> KeptStreams::Open(const std::string& caller,
                                                               const std::string& request_id,
-                                                              image::EncodeOptions output) {
-  auto stream = std::make_shared<KeptStream>(engine_, clock_, output);
+                                                              image::EncodeOptions output,
+                                                              Results results) {
+  auto stream = std::make_shared<KeptStream>(engine_, clock_, output, results);
   std::shared_ptr<KeptStream> gone;  // once nothing is locked
   absl::MutexLock lock(&mutex_);
   Place& place = places_[{caller, request_id}];
   if (place.stream != nullptr && !GivesWay(place.stream->use())) {
     return Named(absl::AlreadyExistsError(absl::StrCat("the resumable request ", request_id,
-                                                       " is still there: ResumeStream reads it, "
-                                                       "CancelGeneration ends it")),
+                                                       " is still there: it can be resumed, or "
+                                                       "cancelled")),
                  "STREAM_EXISTS", request_id);
   }
   gone = std::exchange(place.before, std::exchange(place.stream, stream));
@@ -69,18 +70,22 @@ void KeptStreams::Refuse(const KeptStream& stream) {
 }
 
 absl::StatusOr<std::shared_ptr<KeptStream>> KeptStreams::Find(const std::string& caller,
-                                                              const std::string& request_id) const {
+                                                              const std::string& request_id,
+                                                              Results results) const {
   absl::MutexLock lock(&mutex_);
   const auto found = places_.find({caller, request_id});
-  if (found != places_.end()) return found->second.stream;
+  if (found != places_.end() && found->second.stream->results == results) {
+    return found->second.stream;
+  }
   return Named(absl::NotFoundError(absl::StrCat(
                    "this server keeps no stream of a request ", request_id,
                    " of this caller: it was not resumable, or nobody read it for a minute")),
                "NO_SUCH_STREAM", request_id);
 }
 
-absl::Status KeptStreams::Cancel(const std::string& caller, const std::string& request_id) {
-  ASSIGN_OR_RETURN(const std::shared_ptr<KeptStream> stream, Find(caller, request_id));
+absl::Status KeptStreams::Cancel(const std::string& caller, const std::string& request_id,
+                                 Results results) {
+  ASSIGN_OR_RETURN(const std::shared_ptr<KeptStream> stream, Find(caller, request_id, results));
   Drop(*stream);
   return absl::OkStatus();
 }

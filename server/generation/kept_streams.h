@@ -40,7 +40,8 @@ class KeptStreams {
   // was read gives way.
   absl::StatusOr<std::shared_ptr<KeptStream>> Open(const std::string& caller,
                                                    const std::string& request_id,
-                                                   image::EncodeOptions output)
+                                                   image::EncodeOptions output,
+                                                   Results results = Results::kPictures)
       ABSL_LOCKS_EXCLUDED(mutex_);
 
   // The engine has accepted it: what gave way to it is dropped, and the oldest of too many.
@@ -48,14 +49,15 @@ class KeptStreams {
   // The engine has refused it: what gave way is back.
   void Refuse(const KeptStream& stream) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // NOT_FOUND, reason NO_SUCH_STREAM.
+  // NOT_FOUND, reason NO_SUCH_STREAM: there is none of such results.
   absl::StatusOr<std::shared_ptr<KeptStream>> Find(const std::string& caller,
-                                                   const std::string& request_id) const
+                                                   const std::string& request_id,
+                                                   Results results = Results::kPictures) const
       ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Its work stops and nothing of it is kept. NOT_FOUND as Find.
-  absl::Status Cancel(const std::string& caller, const std::string& request_id)
-      ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status Cancel(const std::string& caller, const std::string& request_id,
+                      Results results = Results::kPictures) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // The same of one that was found.
   void Drop(KeptStream& stream) ABSL_LOCKS_EXCLUDED(mutex_);

@@ -81,6 +81,9 @@ std::vector<FieldViolation> CheckForm(const v1::GenerateVideoRequest& request) {
   CheckRequestId(request.request_id(), violations);
   CheckTypes(request, violations);
   CheckVideoOutput(request.output(), violations);
+  if (request.resumable() && request.request_id().empty()) {
+    violations.push_back({"resumable", "needs a request_id, by which ResumeVideo finds it"});
+  }
   return violations;
 }
 
@@ -88,6 +91,13 @@ absl::Status CheckForm(const v1::ResumeStreamRequest& request) {
   std::vector<FieldViolation> violations;
   CheckKnownId(request.request_id(), violations);
   CheckNotNegative("received_images", request.received_images(), violations);
+  CheckNotNegative("received_bytes", request.received_bytes(), violations);
+  return ToStatus(violations);
+}
+
+absl::Status CheckForm(const v1::ResumeVideoRequest& request) {
+  std::vector<FieldViolation> violations;
+  CheckKnownId(request.request_id(), violations);
   CheckNotNegative("received_bytes", request.received_bytes(), violations);
   return ToStatus(violations);
 }

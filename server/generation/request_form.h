@@ -29,6 +29,7 @@ std::vector<FieldViolation> CheckForm(const latent::v1::GenerateVideoRequest& re
 
 // INVALID_ARGUMENT with all that is wrong with the form. Thread-safe.
 absl::Status CheckForm(const latent::v1::ResumeStreamRequest& request);
+absl::Status CheckForm(const latent::v1::ResumeVideoRequest& request);
 absl::Status CheckForm(const latent::v1::CancelGenerationRequest& request);
 
 }  // namespace latentd::server::generation

@@ -38,6 +38,20 @@ v1::VideoProgress ToVideoProgress(const engine::Progress& progress) {
   return proto;
 }
 
+v1::VideoPreview ToVideoPreview(const engine::Preview& preview) {
+  v1::VideoPreview proto;
+  proto.set_video_index(preview.image_index);
+  proto.set_step(preview.step);
+  proto.set_total_steps(preview.total_steps);
+  *proto.mutable_size() = ToVideoSize(preview.size);
+  if (preview.video_format) {
+    const absl::string_view mime_type = image::TypeOf(*preview.video_format).mime_type;
+    proto.set_mime_type(mime_type.data(), mime_type.size());
+  }
+  proto.set_data(preview.bytes);
+  return proto;
+}
+
 v1::FrameChunk ToFrameChunk(const engine::Image& frame, int64_t offset) {
   v1::FrameChunk proto;
   proto.set_video_index(frame.index);
@@ -69,7 +83,7 @@ v1::VideoCompleted ToVideoCompleted(const engine::Completed& completed, const v1
   return proto;
 }
 
-// Sets the member of `event` that is of this kind; a failure is no message, a preview of no video.
+// Sets the member of `event` that is of this kind; a failure is no message.
 struct VideoEventSetter {
   void operator()(const engine::Queued& queued) const { *event.mutable_queued() = ToProto(queued); }
   void operator()(const engine::Started& started) const {
@@ -77,6 +91,9 @@ struct VideoEventSetter {
   }
   void operator()(const engine::Progress& progress) const {
     *event.mutable_progress() = ToVideoProgress(progress);
+  }
+  void operator()(const engine::Preview& preview) const {
+    *event.mutable_preview() = ToVideoPreview(preview);
   }
   void operator()(const engine::Image& image) const {
     const int64_t offset = message.image_chunk().offset();
@@ -89,8 +106,7 @@ struct VideoEventSetter {
   void operator()(const engine::Completed& completed) const {
     *event.mutable_completed() = ToVideoCompleted(completed, message.completed());
   }
-  template <typename Other>
-  void operator()(const Other&) const {}
+  void operator()(const engine::Failed&) const {}
 
   const v1::GenerateEvent& message;
   v1::VideoEvent& event;

@@ -94,6 +94,16 @@ TEST_F(PictureFilesTest, PreviewsAreBesideTheirPictureAndReplaceEachOther) {
   EXPECT_THAT(files.CheckPreviews(), StatusIs(absl::StatusCode::kAlreadyExists, _));
 }
 
+TEST_F(PictureFilesTest, PreviewsOfAVideoAreAnimations) {
+  const PictureFiles files({.output = Path("clip.avi"), .preview_extension = "webp"},
+                           Overwrite::kNever);
+  v1::VideoPreview preview;
+  preview.set_data("animation");
+  ASSERT_OK_AND_ASSIGN(const std::string name, files.WritePreview(preview));
+  EXPECT_EQ(name, Path("clip.preview.webp"));
+  EXPECT_EQ(Read("clip.preview.webp"), "animation");
+}
+
 TEST_F(PictureFilesTest, StandardOutputHasNoPlaceForPreviews) {
   EXPECT_THAT(Files("-").CheckPreviews(),
               StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("--previews")));

@@ -48,18 +48,43 @@ class VideoServer final : public v1::VideoGeneration::Service {
         scripts_.pop_front();
       }
     }
+    return Send(script, *writer);
+  }
+
+  grpc::Status ResumeVideo(grpc::ServerContext*, const v1::ResumeVideoRequest* request,
+                           grpc::ServerWriter<v1::VideoEvent>* writer) override {
+    VideoScript script;
+    {
+      absl::MutexLock lock(&mutex_);
+      resumed_.push_back(absl::StrCat(request->request_id(), " ", request->received_bytes()));
+      if (!scripts_.empty()) {
+        script = std::move(scripts_.front());
+        scripts_.pop_front();
+      }
+    }
+    return Send(script, *writer);
+  }
+
+  grpc::Status CancelVideo(grpc::ServerContext*, const v1::CancelGenerationRequest* request,
+                           v1::CancelGenerationResponse*) override {
+    absl::MutexLock lock(&mutex_);
+    cancelled_.push_back(request->request_id());
+    return grpc::Status::OK;
+  }
+
+  static grpc::Status Send(const VideoScript& script, grpc::ServerWriter<v1::VideoEvent>& writer) {
     v1::VideoEvent started;
     started.mutable_started();
-    writer->Write(started);
+    writer.Write(started);
     for (const v1::FrameChunk& chunk : script.chunks) {
       v1::VideoEvent event;
       *event.mutable_frame_chunk() = chunk;
-      writer->Write(event);
+      writer.Write(event);
     }
     for (const v1::VideoChunk& part : script.parts) {
       v1::VideoEvent event;
       *event.mutable_video_chunk() = part;
-      writer->Write(event);
+      writer.Write(event);
     }
     return script.status;
   }
@@ -69,11 +94,21 @@ class VideoServer final : public v1::VideoGeneration::Service {
     absl::MutexLock lock(&mutex_);
     return requests_;
   }
+  // Calls of ResumeVideo: the name, and the bytes that the client has.
+  std::vector<std::string> resumed() const {
+    absl::MutexLock lock(&mutex_);
+    return resumed_;
+  }
+  std::vector<std::string> cancelled() const {
+    absl::MutexLock lock(&mutex_);
+    return cancelled_;
+  }
 
  private:
   mutable absl::Mutex mutex_;
   std::deque<VideoScript> scripts_ ABSL_GUARDED_BY(mutex_);
   std::vector<v1::GenerateVideoRequest> requests_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::string> resumed_ ABSL_GUARDED_BY(mutex_), cancelled_ ABSL_GUARDED_BY(mutex_);
   int port_ = 0;
   std::unique_ptr<grpc::Server> server_;
 };
@@ -106,10 +141,10 @@ grpc::Status Unavailable() { return {grpc::StatusCode::UNAVAILABLE, "loading"}; 
 class VideoClientTest : public ::testing::Test {
  protected:
   // Frames as "VIDEO.FRAME=DATA", parts as "VIDEO+DATA" and the last with ".".
-  grpc::Status Draw(const VideoServer& server) {
+  grpc::Status Draw(const VideoServer& server, const v1::GenerateVideoRequest& request = {}) {
     Client client(server.address(), {.retries = 2, .first_pause = absl::Milliseconds(1)});
     return client.GenerateVideo(
-        v1::GenerateVideoRequest(),
+        request,
         {.on_event = [this](const v1::VideoEvent& event) { events_ += event.has_started(); },
          .on_frame =
              [this](const VideoFrame& frame) {
@@ -174,6 +209,42 @@ TEST_F(VideoClientTest, DoesNotTryAgainOnceAPartHasCome) {
   EXPECT_EQ(Draw(server).error_code(), grpc::StatusCode::UNAVAILABLE);
   EXPECT_EQ(retries_, 0);
   EXPECT_THAT(frames_, ElementsAre("0+a"));
+}
+
+v1::GenerateVideoRequest ResumableVideo(const std::string& id = "mine") {
+  v1::GenerateVideoRequest request;
+  request.set_resumable(true);
+  request.set_request_id(id);
+  return request;
+}
+
+grpc::Status Gone() { return {grpc::StatusCode::UNAVAILABLE, "Socket closed"}; }
+
+TEST_F(VideoClientTest, TakesFramesUpWhereTheyBroke) {
+  const VideoServer server({{{ChunkOf(0, 1, 0, "abc", 3), ChunkOf(0, 0, 0, "d", 3)}, Gone()},
+                            {{ChunkOf(0, 0, 1, "e", 3)}, Gone()},
+                            {{ChunkOf(0, 0, 2, "f", 3)}, grpc::Status::OK}});
+  EXPECT_TRUE(Draw(server, ResumableVideo()).ok());
+  EXPECT_THAT(frames_, ElementsAre("0.1=abc", "0.0=def"));
+  EXPECT_THAT(server.resumed(), ElementsAre("mine 4", "mine 5"));
+  EXPECT_THAT(server.requests(), SizeIs(1));
+  EXPECT_THAT(server.cancelled(), SizeIs(0));
+}
+
+TEST_F(VideoClientTest, TakesFilesUpWhereTheyBroke) {
+  const VideoServer server({{{}, Gone(), {PartOf(0, 0, "ab", 0), PartOf(1, 0, "A", 0)}},
+                            {{}, grpc::Status::OK, {PartOf(0, 2, "c", 3), PartOf(1, 1, "B", 2)}}});
+  EXPECT_TRUE(Draw(server, ResumableVideo("")).ok());
+  EXPECT_THAT(frames_, ElementsAre("0+ab", "1+A", "0+c.", "1+B."));
+  ASSERT_THAT(server.requests(), SizeIs(1));
+  EXPECT_THAT(server.resumed(), ElementsAre(absl::StrCat(server.requests()[0].request_id(), " 3")));
+}
+
+TEST_F(VideoClientTest, WhatItGivesUpIsCancelled) {
+  const VideoServer server({{{ChunkOf(0, 0, 0, "a", 1)}, Gone()}, {{}, Gone()}, {{}, Gone()}});
+  EXPECT_EQ(Draw(server, ResumableVideo()).error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_EQ(retries_, 2);
+  EXPECT_THAT(server.cancelled(), ElementsAre("mine"));
 }
 
 // Every try draws the same: with one seed.

@@ -220,7 +220,8 @@ class ForeignVideosTest(test_video.VideoTestCase):
         for fields, bad in (({"num_frames": 4}, "num_frames"), ({"fps": 0}, "fps"), ({"motion_bucket_id": 1024}, "motion_bucket_id"),
                             ({"noise_aug_strength": -1}, "noise_aug_strength"), ({"max_guidance_scale": 31}, "max_guidance_scale"),
                             ({"decode_chunk_size": 0}, "decode_chunk_size"), ({"output_format": "mp4"}, "output_format"),
-                            ({"nonsense": 1}, "nonsense"), ({"num_videos_per_prompt": 2}, "num_videos_per_prompt")):
+                            ({"nonsense": 1}, "nonsense"), ({"resumable": True}, "resumable"),
+                            ({"num_videos_per_prompt": 2}, "num_videos_per_prompt")):
             with self.subTest(fields), self.assertRaises(openai.BadRequestError) as caught:
                 self.create(**fields)
             named = [violation["field"] for violation in caught.exception.body["latentd"]["violations"]]

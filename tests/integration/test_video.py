@@ -4,6 +4,7 @@ import io
 import json
 import pathlib
 import struct
+import subprocess
 import tempfile
 import unittest
 import zlib
@@ -13,16 +14,17 @@ import PIL.Image
 
 import ldm_file
 import png
+import server_process
 import video_checkpoint
 import video_file
-from metrics import compilations
-from server_process import DEADLINE, Api, Server, facts, reason, violations
+from metrics import METRICS, compilations, scrape
+from server_process import DEADLINE, Api, Server, facts, reason, violations, wait_until
 from test_graphs import latent
+from test_resume import CutConnection
 
 PNG, JPEG, WEBP, RAW_RGB8, LATENT = range(1, 6)  # latent.v1.Format
 WEBP_FILE, APNG_FILE, AVI_FILE, Y4M_FILE, RAW_FILE = range(1, 6)  # latent.v1.VideoFormat
 SNAP, COLD_OK = 2, 3  # latent.v1.BucketPolicy
-METHOD = "/latent.v1.VideoGeneration/GenerateVideo"
 
 
 def image(width=40, height=30):
@@ -115,8 +117,8 @@ class VideoTestCase(unittest.TestCase):
         return api.type("latent.v1.GenerateVideoRequest")(**given)
 
     @staticmethod
-    def start_video(api, request):
-        method = api.channel.unary_stream(METHOD, request_serializer=lambda message: message.SerializeToString(),
+    def start_video(api, request, method="GenerateVideo"):
+        method = api.channel.unary_stream(f"/latent.v1.VideoGeneration/{method}", request_serializer=lambda message: message.SerializeToString(),
                                           response_deserializer=api.type("latent.v1.VideoEvent").FromString)
         return method(request, timeout=DEADLINE)
 
@@ -193,6 +195,23 @@ class VideoTest(VideoTestCase):
         for data in frames_of(events).values():
             self.assertEqual((data[:4], data[8:12]), (b"RIFF", b"WEBP"))
         self.assertEqual(events[-1].completed.parameters.output.quality, 50)
+
+    def test_previews_show_all_frames_and_change_none(self):
+        given = {"num_inference_steps": 40, "fps": 10}
+        events = self.draw(self.api, previews={"every_n_steps": 10}, **given)
+        self.assertEqual(frames_of(events), frames_of(self.draw(self.api, **given)))
+        kinds = [event.WhichOneof("event") for event in events]
+        previews = [event.preview for event in events if event.HasField("preview")]
+        self.assertTrue(previews)
+        self.assertLess(len(kinds) - 1 - kinds[::-1].index("preview"), kinds.index("frame_chunk"))
+        for preview in previews:
+            self.assertIn(preview.step, (10, 20, 30, 40))
+            self.assertEqual((preview.total_steps, preview.mime_type), (40, "image/webp"))
+            self.assertEqual((preview.size.width, preview.size.height, preview.size.num_frames), (32, 32, 5))
+            frames, durations = animation(preview.data)
+            self.assertEqual(([len(frame) for frame in frames], durations), ([32 * 32 * 3] * 5, [100] * 5))
+        self.assertEqual(events[-1].completed.parameters.previews.every_n_steps, 10)
+        self.assertEqual(list(events[-1].completed.warnings), [])
 
     def test_operators_name_its_bucket_with_its_frames(self):
         sizes = [(bucket.size.width, bucket.size.num_frames, bucket.model)
@@ -290,13 +309,13 @@ class VideoTest(VideoTestCase):
                             ({"image": image()[:60]}, "image"),
                             ({"sigmas": [5.0, 1.0, 0.0], "num_inference_steps": 2}, "sigmas"),
                             ({"seeds": [1, 2]}, "seeds"), ({"noise_aug_strength": float("nan")}, "noise_aug_strength"),
-                            ({"bucket_policy": SNAP}, "bucket_policy"), ({"output": output(format=LATENT)}, "output.format"),
+                            ({"bucket_policy": SNAP}, "bucket_policy"), ({"previews": {"every_n_steps": 0}}, "previews.every_n_steps"), ({"output": output(format=LATENT)}, "output.format"),
                             ({"output": output(format=PNG, quality=50)}, "output.quality"),
                             ({"output": output(file=AVI_FILE, quality=101)}, "output.quality"),
                             ({"output": output(file=RAW_FILE, format=PNG)}, "output.format"),
                             ({"output": output(file=WEBP_FILE, playback_fps=61)}, "output.playback_fps"),
                             ({"output": output(embed_parameters=True)}, "output.embed_parameters"),
-                            ({"model": "base"}, "model"), ({"request_id": "a b"}, "request_id")):
+                            ({"resumable": True}, "resumable"), ({"model": "base"}, "model"), ({"request_id": "a b"}, "request_id")):
             with self.subTest(**fields):
                 error = self.refusal(self.api, **fields)
                 self.assertEqual(error.code(), grpc.StatusCode.INVALID_ARGUMENT)
@@ -357,8 +376,8 @@ class VideoTest(VideoTestCase):
         listed = self.api.graphs(components=["image_encoder"])
         self.assertEqual([list(graph.users) for graph in listed], [["video"]])
 
-    def animate(self, *arguments):
-        small = ("--width=64", "--height=64", "--num-frames=5", "--num-inference-steps=3", "-s7")
+    def animate(self, *arguments, steps=3):
+        small = ("--width=64", "--height=64", "--num-frames=5", f"--num-inference-steps={steps}", "-s7")
         return latent(self.server, "animate", *arguments, *small)
 
     def test_latent_writes_the_frames(self):
@@ -399,6 +418,20 @@ class VideoTest(VideoTestCase):
         self.assertEqual(len(out.splitlines()), 3)
         self.assertNotIn(b"parameters", (self.folder / "two-2.png").read_bytes())
 
+    def test_latent_writes_previews_beside_the_video(self):
+        photo = self.folder / "photo.png"
+        photo.write_bytes(image())
+        for output, beside in (("clip.avi", "clip.preview.webp"), ("clip-%02d.png", "clip-preview.webp"),
+                               ("frames/", "frames/7-preview.webp")):
+            with self.subTest(output):
+                code, _, err = self.animate(str(photo), f"--output={self.folder}/{output}", "--previews=1", steps=40)
+                self.assertEqual(code, 0, err)
+                self.assertIn(f"previews: {self.folder}/{beside}\n", err)
+                self.assertEqual(len(animation((self.folder / beside).read_bytes())[0]), 5)
+        code, _, err = self.animate(str(photo), "--output=-", "--previews=1")
+        self.assertEqual(code, 2)
+        self.assertIn("--previews", err)
+
     def test_latent_says_what_is_wrong(self):
         text = self.folder / "text.png"
         text.write_text("no picture")
@@ -410,6 +443,92 @@ class VideoTest(VideoTestCase):
                           (str(text), "--output=frames/", "--format=avi"), (str(text), "--output=-", "--json"),
                           (str(text), "--output=-", "-n2")):
             self.assertEqual(self.animate(*arguments)[0], 2, arguments)
+
+
+class ResumeTest(VideoTestCase):
+    """A stream whose connection breaks is taken up again: the same bytes, and nothing is drawn twice."""
+
+    STEPS = 3
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.server = Server(cls.flag(), METRICS, demo=False).start()
+        cls.addClassCleanup(cls.server.kill)
+        cls.api = Api(cls.server.address)
+        cls.addClassCleanup(cls.api.close)
+
+    def steps(self):
+        return scrape(self.server).sum("latentd_denoise_steps_total")
+
+    def resumed(self, request_id, size=0):
+        request = self.api.type("latent.v1.ResumeVideoRequest")(request_id=request_id, received_bytes=size)
+        return self.start_video(self.api, request, "ResumeVideo")
+
+    def test_the_rest_of_a_broken_stream_is_the_same_bytes(self):
+        output = self.api.type("latent.v1.VideoOutput")
+        for output in (output(format=RAW_RGB8), output(file=APNG_FILE), output(file=WEBP_FILE)):
+            with self.subTest(output=str(output)):
+                whole = self.draw(self.api, output=output, num_videos_per_prompt=2)
+                before = self.steps()
+                name = f"broken-{output.format}-{output.file}"
+                events = []
+                with CutConnection(self.server.address, 20_000) as proxy:
+                    api = Api(proxy.address)
+                    self.addCleanup(api.close)
+                    with self.assertRaises(grpc.RpcError) as caught:
+                        events += self.start_video(api, self.request(self.api, output=output, num_videos_per_prompt=2,
+                                                                     request_id=name, resumable=True))
+                self.assertEqual(caught.exception.code(), grpc.StatusCode.UNAVAILABLE)
+                rest = list(self.resumed(name))
+                self.assertEqual((frames_of(rest), files_of(rest)), (frames_of(whole), files_of(whole)))
+                chunks = [getattr(event, kind) for event in rest for kind in ("frame_chunk", "video_chunk") if event.HasField(kind)]
+                sent = b"".join(chunk.data for chunk in chunks)
+                for size in (1, len(sent) // 3, len(sent) - 1, len(sent)):
+                    parts = list(self.resumed(name, size))
+                    self.assertEqual(b"".join(event.frame_chunk.data + event.video_chunk.data for event in parts), sent[size:])
+                    self.assertTrue(parts[-1].HasField("completed"))
+                self.assertEqual(self.steps() - before, 2 * self.STEPS)
+
+    def test_latent_takes_it_up_by_itself(self):
+        photo = self.folder / "photo.png"
+        photo.write_bytes(image())
+
+        def draw(address, name, *arguments):
+            done = subprocess.run(
+                [server_process.options.latent, "animate", str(photo), "--width=64", "--height=64", "--num-frames=5", "-s7",
+                 f"--num-inference-steps={self.STEPS}", f"--server={address}", f"--output={self.folder}/{name}", *arguments],
+                capture_output=True, text=True, timeout=DEADLINE)
+            self.assertEqual(done.returncode, 0, done.stderr)
+
+        for name in ("clip{}.png", "clip{}-%d.rgb", "clip{}.webp"):
+            draw(self.server.address, name.format("1"))
+            before = self.steps()
+            with CutConnection(self.server.address, 9_000 if name.endswith("webp") else 20_000) as proxy:
+                draw(proxy.address, name.format("2"), "--resumable")
+                self.assertEqual(proxy.connections, 2, name)
+            self.assertEqual(self.steps() - before, self.STEPS)
+            for file in self.folder.glob("clip1*"):
+                self.assertEqual(file.read_bytes(), pathlib.Path(str(file).replace("clip1", "clip2")).read_bytes())
+
+    def test_cancelling_ends_the_work_that_nobody_reads(self):
+        request = self.request(self.api, num_inference_steps=150, num_videos_per_prompt=16, request_id="unread", resumable=True)
+        call = self.start_video(self.api, request)
+        next(event for event in call if event.HasField("progress"))
+        call.cancel()
+        self.assertEqual(self.server.request_line("unread")["code"], "CANCELLED")
+        before = self.steps()
+        wait_until(lambda: self.steps() > before, "the work goes on")
+        with self.assertRaises(grpc.RpcError) as caught:
+            list(self.start_video(self.api, request))
+        self.assertEqual((caught.exception.code(), reason(caught.exception)[0]),
+                         (grpc.StatusCode.ALREADY_EXISTS, "STREAM_EXISTS"))
+        self.api.call("VideoGeneration", "CancelVideo", request_id="unread")
+        wait_until(lambda: scrape(self.server).sum("latentd_requests_in_flight") == 0, "the work ends")
+        with self.assertRaises(grpc.RpcError) as caught:
+            list(self.resumed("unread"))
+        self.assertEqual((caught.exception.code(), reason(caught.exception)[0]),
+                         (grpc.StatusCode.NOT_FOUND, "NO_SUCH_STREAM"))
 
 
 class SingleFileTest(VideoTestCase):

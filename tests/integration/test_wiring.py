@@ -115,6 +115,8 @@ RPCS = {
     "ImageGeneration/CancelGeneration": "test_resume.ResumeTest.test_cancelling_ends_the_work_that_nobody_reads",
     "ImageGeneration/GetCapabilities": "test_buckets.BucketsTest.test_capabilities_list_the_buckets",
     "VideoGeneration/GenerateVideo": "test_video.VideoTest.test_an_image_becomes_the_frames_of_a_video",
+    "VideoGeneration/ResumeVideo": "test_video.ResumeTest.test_the_rest_of_a_broken_stream_is_the_same_bytes",
+    "VideoGeneration/CancelVideo": "test_video.ResumeTest.test_cancelling_ends_the_work_that_nobody_reads",
     "VideoGeneration/GetVideoCapabilities": "test_video.VideoTest.test_pictures_and_videos_have_capabilities_of_their_own",
     "GraphCache/ListGraphs": "test_graphs.SharingTest.test_base_and_refiner_share_the_autoencoder",
     "GraphCache/GetGraph": "test_graphs.VerbsTest.test_latent_lists_shows_and_carries_them",

@@ -11,10 +11,10 @@ import python_client
 
 python_client.use()
 
-from latent_client import messages  # noqa: E402
+from latent_client import messages, video_messages  # noqa: E402
 from latent_client._descriptors import message_class  # noqa: E402
 
-SERVICE = "latent.v1.ImageGeneration"
+SERVICE, VIDEO_SERVICE = "latent.v1.ImageGeneration", "latent.v1.VideoGeneration"
 DEADLINE = 60  # seconds, for what takes milliseconds
 
 
@@ -52,6 +52,39 @@ def completed(warnings=()):
     return event(completed=messages.Completed(
         parameters=messages.GenerateRequest(prompt="p", seeds=[7], bucket_policy=messages.BUCKET_POLICY_EXACT),
         warnings=list(warnings), executed_size={"width": 8, "height": 8}, guidance_stopped_after=[3], skipped_rows=1))
+
+
+def video_event(**fields):
+    return video_messages.VideoEvent(**fields)
+
+
+def video_step(number, total=4, video=0):
+    return video_event(progress=video_messages.VideoProgress(video_index=video, stage=messages.STAGE_STEPS, step=number,
+                                                             total_steps=total, model="video"))
+
+
+def video_preview(number, data, video=0):
+    return video_event(preview=video_messages.VideoPreview(
+        video_index=video, step=number, total_steps=4, size={"width": 8, "height": 8, "num_frames": 2}, mime_type="image/webp",
+        data=data))
+
+
+def frame_chunk(data, frame, begin=0, end=None, video=0):
+    return video_event(frame_chunk=video_messages.FrameChunk(
+        video_index=video, frame=frame, seed=7 + video, size={"width": 8, "height": 8}, mime_type="image/png", offset=begin,
+        total_bytes=len(data), data=data[begin:end]))
+
+
+def file_part(data, begin=0, end=None, video=0, total=0):
+    return video_event(video_chunk=video_messages.VideoChunk(
+        video_index=video, seed=7 + video, size={"width": 8, "height": 8, "num_frames": 2}, mime_type="image/webp", offset=begin,
+        total_bytes=len(data) if end is None else total, data=data[begin:end]))
+
+
+def video_completed(warnings=(), **output):
+    return video_event(completed=video_messages.VideoCompleted(
+        parameters=video_messages.GenerateVideoRequest(num_frames=2, fps=7, seeds=[7], output=output), warnings=list(warnings),
+        executed_size={"width": 8, "height": 8, "num_frames": 2}))
 
 
 def detail(name, message):
@@ -100,14 +133,15 @@ def picture():
 
 
 class ScriptedServer:
-    """`script` has a function (request, context) -> events for each call of GenerateStream or ResumeStream, in their order;
+    """`script` has a function (request, context) -> events for each call of GenerateStream, GenerateVideo and those that
+    resume them, in order;
     for one of Encode its answer.
 
     `calls` are (method, request) of all of them; `metadata` and `remaining` (seconds) belong to the last one."""
 
     def __init__(self, *script, credentials=None):
         self.calls = []
-        self.cancelled = []  # request_ids of CancelGeneration
+        self.cancelled = []  # request_ids of CancelGeneration and CancelVideo
         self.was_cancelled = threading.Event()
         self.ended = threading.Event()  # a call of the script has been left by its client
         self.metadata = {}
@@ -115,7 +149,7 @@ class ScriptedServer:
         self.health = ["SERVING"]
         self._script = list(script)
         self._server = grpc.server(concurrent.futures.ThreadPoolExecutor(8), options=[("grpc.so_reuseport", 0)])
-        self._server.add_generic_rpc_handlers([self._image_handlers(), self._health_handlers()])
+        self._server.add_generic_rpc_handlers([self._image_handlers(), self._video_handlers(), self._health_handlers()])
         self.address = f"127.0.0.1:{self._server.add_insecure_port('127.0.0.1:0')}"
         self._server.start()
 
@@ -130,6 +164,16 @@ class ScriptedServer:
         encode = grpc.unary_unary_rpc_method_handler(self._encode, messages.EncodeRequest.FromString, _serialize)
         return grpc.method_handlers_generic_handler(
             SERVICE, {**streams, "Encode": encode, "CancelGeneration": cancel, "GetCapabilities": capabilities})
+
+    def _video_handlers(self):
+        streams = {method: grpc.unary_stream_rpc_method_handler(self._streaming(method), request.FromString, _serialize)
+                   for method, request in (("GenerateVideo", video_messages.GenerateVideoRequest),
+                                           ("ResumeVideo", video_messages.ResumeVideoRequest))}
+        cancel = grpc.unary_unary_rpc_method_handler(self._cancel, messages.CancelGenerationRequest.FromString, _serialize)
+        capabilities = grpc.unary_unary_rpc_method_handler(
+            lambda request, context: video_messages.GetVideoCapabilitiesResponse(models=[{"name": "video"}]),
+            video_messages.GetVideoCapabilitiesRequest.FromString, _serialize)
+        return grpc.method_handlers_generic_handler(VIDEO_SERVICE, {**streams, "CancelVideo": cancel, "GetVideoCapabilities": capabilities})
 
     def _health_handlers(self):
         answer = message_class("grpc.health.v1.HealthCheckResponse")

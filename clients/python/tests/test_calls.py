@@ -43,9 +43,13 @@ class Threads:
         with self.pipeline(server.address, **settings) as pipe:
             return pipe(*arguments, **{"progress_bar": False, **keywords})
 
-    def events(self, server, count=None, **keywords):
+    def animate(self, server, *arguments, **keywords):
+        with self.pipeline(server.address) as pipe:
+            return pipe.animate(*arguments, **{"progress_bar": False, **keywords})
+
+    def events(self, server, count=None, method="stream", first="p", **keywords):
         """The first so many events, or all."""
-        with self.pipeline(server.address) as pipe, pipe.stream("p", **keywords) as events:
+        with self.pipeline(server.address) as pipe, getattr(pipe, method)(first, **keywords) as events:
             return [next(events) for _ in range(count)] if count else list(events)
 
     def ask(self, server, method, *arguments, **keywords):
@@ -68,9 +72,15 @@ class Tasks:
                 return await pipe(*arguments, **{"progress_bar": False, **keywords})
         return asyncio.run(run())
 
-    def events(self, server, count=None, **keywords):
+    def animate(self, server, *arguments, **keywords):
         async def run():
-            async with self.pipeline(server.address) as pipe, pipe.stream("p", **keywords) as events:
+            async with self.pipeline(server.address) as pipe:
+                return await pipe.animate(*arguments, **{"progress_bar": False, **keywords})
+        return asyncio.run(run())
+
+    def events(self, server, count=None, method="stream", first="p", **keywords):
+        async def run():
+            async with self.pipeline(server.address) as pipe, getattr(pipe, method)(first, **keywords) as events:
                 return [await events.__anext__() for _ in range(count)] if count else [one async for one in events]
         return asyncio.run(run())
 

@@ -19,6 +19,7 @@ python_client.use()
 import certificates  # noqa: E402
 import latent_client  # noqa: E402
 import server_process  # noqa: E402
+import video_checkpoint  # noqa: E402
 from latent_client import AsyncLatentPipeline, LatentPipeline, Tls  # noqa: E402
 from shared_server import SharedServerTestCase  # noqa: E402
 from test_resume import CutConnection  # noqa: E402
@@ -144,6 +145,8 @@ class LatentdTest(SharedServerTestCase):
         with self.assertRaises(latent_client.InvalidRequest) as caught:
             self.pipe(PROMPT, **{**SMALL, "width": 63}, eta=2)
         self.assertEqual({violation.field for violation in caught.exception.violations}, {"width", "eta"})
+        with self.assertRaises(latent_client.NoVideoModel):
+            self.pipe.animate(PIL.Image.new("RGB", (8, 8)))
         with self.assertRaises(latent_client.PredictedOverrun) as caught:
             self.pipe(PROMPT, timeout=0.5, **{**LARGE, "num_inference_steps": 150, "num_images_per_prompt": 16})
         self.assertIn("predicted_seconds", caught.exception.metadata)
@@ -162,8 +165,106 @@ class LatentdTest(SharedServerTestCase):
         self.assertEqual(drawn, {seed: [seed] for seed in range(4)})
 
 
+class VideoTest(SharedServerTestCase):
+    BUCKETS = "64x64"
+    SMALL = {"width": 64, "height": 64, "num_frames": 5, "num_inference_steps": 3, "seed": 7, "progress_bar": False}
+
+    @classmethod
+    def setUpClass(cls):
+        cls.ARGUMENTS = (video_flag(cls),)
+        super().setUpClass()
+        cls.pipe = LatentPipeline(cls.server.address)
+        cls.addClassCleanup(cls.pipe.close)
+
+    @classmethod
+    def image(cls):
+        return PIL.Image.linear_gradient("L").resize((40, 30))
+
+    def animate(self, **keywords):
+        return self.pipe.animate(self.image(), **{**self.SMALL, **keywords})
+
+    def test_its_frames_are_those_of_its_files(self):
+        output = self.animate()
+        video, = output.frames
+        self.assertEqual([frame.size for frame in video], [(64, 64)] * 5)
+        self.assertEqual(len({frame.tobytes() for frame in video}), 5)
+        self.assertEqual((output.seeds, output.executed_size, output.num_frames), ([7], (64, 64), 5))
+        file, = self.animate(output={"file": "apng"}).files
+        with PIL.Image.open(io.BytesIO(file)) as opened:
+            for number, frame in enumerate(video):
+                opened.seek(number)
+                self.assertEqual(opened.convert("RGB").tobytes(), frame.tobytes())
+
+    def test_its_parameters_draw_it_again(self):
+        first = self.animate(motion_bucket_id=200, decode_chunk_size=9, num_videos_per_prompt=2, output_type="np")
+        self.assertEqual(first.frames.shape, (2, 5, 64, 64, 3))
+        self.assertIn("decode_chunk_size", " ".join(first.warnings))
+        again = self.pipe.animate(self.image(), **first.parameters, output_type="np")
+        self.assertEqual((again.frames.tobytes(), again.seeds), (first.frames.tobytes(), [7, 8]))
+        self.assertNotEqual(self.animate(output_type="np").frames.tobytes(), first.frames[:1].tobytes())
+
+    def test_previews_on_the_way(self):
+        events = list(self.pipe.stream_video(self.image(), previews=1, **{**self.SMALL, "num_inference_steps": 20}))
+        previews = [event for event in events if isinstance(event, latent_client.VideoPreview)]
+        self.assertTrue(previews)
+        for preview in previews:
+            self.assertEqual([frame.size for frame in preview.frames], [preview.size] * preview.num_frames)
+
+    def test_the_same_with_asyncio(self):
+        async def run():
+            async with AsyncLatentPipeline(self.server.address) as pipe:
+                events = [event async for event in pipe.stream_video(self.image(), **self.SMALL)]
+                return await pipe.animate(self.image(), **self.SMALL, output_type="bytes"), events
+
+        output, events = asyncio.run(run())
+        frames = sorted((event for event in events if isinstance(event, latent_client.Frame)), key=lambda event: event.frame)
+        self.assertEqual([[frame.data for frame in frames]], output.frames)
+        self.assertEqual([self.animate(output_type="bytes").frames, len(frames)], [output.frames, 5])
+        self.assertIsInstance(events[-1], latent_client.VideoCompleted)
+
+    def test_a_connection_that_is_cut_changes_no_byte(self):
+        for output in ({"format": "raw_rgb8"}, {"file": "apng"}):
+            whole = self.animate(output=output, num_videos_per_prompt=2, output_type="bytes")
+            with CutConnection(self.server.address, 64 * 64 * 3 + 2000) as proxy, LatentPipeline(proxy.address) as pipe:
+                cut = pipe.animate(self.image(), **self.SMALL, output=output, num_videos_per_prompt=2, output_type="bytes")
+                self.assertEqual(proxy.connections, 2)
+            self.assertEqual((cut.frames, cut.files, cut.seeds), (whole.frames, whole.files, whole.seeds))
+
+    def test_its_keywords_are_the_servers_fields(self):
+        told = self.pipe.video_capabilities()
+        fields = {path.partition(".")[0] for path in told.request_fields}
+        self.assertEqual(set(latent_client.request.video_field_names()), fields)
+        self.assertEqual([model.name for model in told.models], ["video"])
+
+    def test_leaving_the_iterator_stops_the_work(self):
+        with self.pipe.stream_video(self.image(), **{**self.SMALL, "num_inference_steps": 150}) as events:
+            next(event for event in events if isinstance(event, latent_client.VideoProgress))
+        self.assertEqual(self.server.request_line(events.request_id)["code"], "CANCELLED")
+
+    def test_errors_as_the_server_says_them(self):
+        with self.assertRaises(latent_client.NoSuchBucket) as caught:
+            self.animate(num_frames=4)
+        self.assertEqual(caught.exception.metadata["buckets"], video_checkpoint.BUCKET)
+        with self.assertRaises(latent_client.InvalidRequest) as caught:
+            self.animate(fps=0, motion_bucket_id=1024)
+        self.assertEqual({violation.field for violation in caught.exception.violations}, {"fps", "motion_bucket_id"})
+
+
+def video_flag(test_case):
+    """--video of a small checkpoint, which is there as long as the test case."""
+    folder = tempfile.TemporaryDirectory()
+    test_case.addClassCleanup(folder.cleanup)
+    checkpoint = video_checkpoint.write_checkpoint(pathlib.Path(folder.name, "svd"))
+    return f"--video={checkpoint},buckets={video_checkpoint.BUCKET}"
+
+
 class DocumentationTest(SharedServerTestCase):
     BUCKETS = "64x64"  # the size of requests that set none, too
+
+    @classmethod
+    def setUpClass(cls):
+        cls.ARGUMENTS = (video_flag(cls),)
+        super().setUpClass()
 
     def test_examples_do_what_they_say(self):
         examples, readme = (re.findall(r"^```python\n(.*?)^```", file.read_text(), re.MULTILINE | re.DOTALL)

@@ -35,7 +35,7 @@ class PackageTest(unittest.TestCase):
         with zipfile.ZipFile(python_client.wheel()) as archive:
             names = set(archive.namelist())
         self.assertLessEqual({"latent_client/py.typed", "latent_client/_interface.bin", "latent_client/_parameters.pyi",
-                              "latent_client/messages.pyi"}, names)
+                              "latent_client/messages.pyi", "latent_client/video_messages.pyi"}, names)
         self.assertEqual([name for name in names if "test" in name or "hatch" in name], [])
 
     def test_its_version_is_the_projects(self):
@@ -50,11 +50,13 @@ class PackageTest(unittest.TestCase):
         self.assertEqual((done.stdout, done.stderr), ("\n", ""))
 
     def test_every_field_of_the_proto_is_a_keyword(self):
-        text = (PROJECT / "proto/latent/v1/image_generation.proto").read_text()
-        body = re.search(r"^message GenerateRequest \{\n(.*?)^\}", text, re.MULTILINE | re.DOTALL)[1]
-        fields = re.findall(r"^  (?:optional |repeated )?[\w.]+(?:<.*>)? (\w+) = \d+", body, re.MULTILINE)
-        self.assertGreater(len(fields), 40)
-        self.assertEqual(sorted(request.field_names()), sorted(fields))
+        for file, message, names, least in (("image_generation", "GenerateRequest", request.field_names(), 40),
+                                            ("video_generation", "GenerateVideoRequest", request.video_field_names(), 20)):
+            text = (PROJECT / f"proto/latent/v1/{file}.proto").read_text()
+            body = re.search(rf"^message {message} \{{\n(.*?)^\}}", text, re.MULTILINE | re.DOTALL)[1]
+            fields = re.findall(r"^  (?:optional |repeated )?[\w.]+(?:<.*>)? (\w+) = \d+", body, re.MULTILINE)
+            self.assertGreater(len(fields), least)
+            self.assertEqual(sorted(names), sorted(fields))
 
     def test_the_command_lines_options_stay_out(self):
         interface = (python_client.installed() / "latent_client/_interface.bin").read_bytes()
@@ -64,17 +66,28 @@ class PackageTest(unittest.TestCase):
 
     def test_type_checkers_see_the_same_keywords(self):
         tree = stub("_parameters.pyi")
-        named = [name for name in request.field_names() if name != "prompt"]
-        self.assertEqual(keys(class_of(tree, "GenerateParameters")), named)
-        self.assertEqual(sorted(keys(class_of(tree, "CallParameters"))), sorted(request.CALL_KEYWORDS))
-        classes = {node.name for node in stub("messages.pyi").body if isinstance(node, ast.ClassDef)}
-        self.assertEqual({name for name in classes if not hasattr(latent_client.messages, name)}, set())
+        for kind, first, fields in (("", "prompt", request.field_names()), ("Video", "image", request.video_field_names())):
+            named = [name for name in fields if name != first]
+            self.assertEqual(keys(class_of(tree, f"Generate{kind}Parameters")), named)
+            self.assertEqual(sorted(keys(class_of(tree, f"{kind}CallParameters"))), sorted(request.CALL_KEYWORDS))
+        for module in (latent_client.messages, latent_client.video_messages):
+            name = module.__name__.rpartition(".")[2]
+            classes = {node.name for node in stub(f"{name}.pyi").body if isinstance(node, ast.ClassDef)}
+            self.assertEqual({name for name in classes if not hasattr(module, name)}, set())
+        source = (python_client.installed() / "latent_client/_parameters.pyi").read_text()
+        self.assertIn('bucket_policy: Union[Literal["exact", "snap", "cold_ok"], None]', source)  # an enum of the other proto
+        self.assertIn("from . import messages as", (python_client.installed() / "latent_client/video_messages.pyi").read_text())
 
     def test_help_shows_the_keywords(self):
         import inspect
         for function in (latent_client.LatentPipeline.__call__, latent_client.AsyncLatentPipeline.stream):
             self.assertIn("num_inference_steps", inspect.signature(function).parameters)
             self.assertIn("generator", inspect.signature(function).parameters)
+        for function in (latent_client.LatentPipeline.animate, latent_client.AsyncLatentPipeline.stream_video):
+            shown = inspect.signature(function).parameters
+            self.assertEqual(list(shown)[:2], ["self", "image"])
+            self.assertIs(shown["image"].default, inspect.Parameter.empty)
+            self.assertLessEqual({"motion_bucket_id", "decode_chunk_size", "generator"}, set(shown))
 
     def test_all_names_are_there(self):
         for name in latent_client.__all__:

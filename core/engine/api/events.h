@@ -79,8 +79,9 @@ struct Progress {
   bool is_split = false;  // another device evaluated a row of the step
 };
 
-// Small image of an unfinished picture. Only where PictureSpec::previews_every asks for it, and
-// not for each of those steps: one that is late gives way to the next.
+// Small image of an unfinished picture, or small video of an unfinished one. Only where
+// PictureSpec::previews_every asks for it, and not for each of those steps: one that is late gives
+// way to the next.
 struct Preview {
   int image_index = 0;
   int step = 0;  // as in Progress
@@ -89,6 +90,8 @@ struct Preview {
   image::Format format = image::Format::kJpeg;
   std::string bytes;
   std::shared_ptr<const void> unread = nullptr;  // as Image's
+  // Format of a video, in place of `format`: the file has size.frames.
+  std::optional<image::VideoFormat> video_format = {};
 };
 
 // Part of the file of a whole video: those of one file come in order and without gaps.

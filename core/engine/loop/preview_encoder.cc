@@ -1,13 +1,16 @@
 #include "core/engine/loop/preview_encoder.h"
 
 #include <algorithm>
+#include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "core/base/errors/out_of_memory.h"
 #include "core/base/errors/status_macros.h"
 #include "core/image/encode.h"
+#include "core/image/video/video_file.h"
 #include "core/pipeline/units/preview.h"
 
 namespace latentd::engine {
@@ -15,11 +18,30 @@ namespace {
 
 // They are looked at for a moment.
 constexpr image::EncodeOptions kEncoding = {.format = image::Format::kJpeg, .quality = 80};
+constexpr image::VideoFormat kVideoFormat = image::VideoFormat::kWebp;
+
+std::optional<int> FpsOf(const pipeline::Picture& picture) {
+  const std::optional<pipeline::VideoSpec>& video = picture.plan().spec.video;
+  return video ? std::optional(video->fps) : std::nullopt;
+}
 
 // Size of the picture, in latents.
 pipeline::Size LatentSize(const pipeline::Picture& picture) {
   const int scale = picture.executed_size().width / picture.plan().latents.width;
   return {picture.size().width / scale, picture.size().height / scale};
+}
+
+// Each frame is encoded here: no other thread has to.
+absl::StatusOr<std::string> EncodeVideo(const std::vector<image::Image>& frames, int fps) {
+  const image::VideoInfo info = {.width = frames.front().width,
+                                 .height = frames.front().height,
+                                 .frames = static_cast<int>(frames.size()),
+                                 .fps = static_cast<double>(fps),
+                                 .quality = kEncoding.quality};
+  ASSIGN_OR_RETURN(const std::unique_ptr<image::VideoWriter> writer,
+                   image::MakeVideoWriter(kVideoFormat, info));
+  RETURN_IF_ERROR(writer->Add(frames));
+  return writer->Finish();
 }
 
 }  // namespace
@@ -42,6 +64,7 @@ void PreviewEncoder::Add(const JobPicture& of, pipeline::Prediction prediction) 
                      .size = picture.size(),
                      .latents = LatentSize(picture),
                      .colors = request.colors.value_or(pipeline::LatentColors()),
+                     .fps = FpsOf(picture),
                      .prediction = std::move(prediction)};
     added.counted = bytes_->Count(PictureBytes::Kind::kResult, added.prediction.bytes());
     TryAdd(std::move(added));
@@ -96,16 +119,21 @@ void PreviewEncoder::EncodeNext() {
 
 absl::Status PreviewEncoder::Encode(const Waiting& next) const {
   const device::Buffer& pixels = next.prediction.pixels;
-  const image::Image drawn =
-      pixels.has_memory() ? pipeline::ShrinkPixels(pixels, next.size)
+  const std::vector<image::Image> drawn =
+      pixels.has_memory() ? std::vector{pipeline::ShrinkPixels(pixels, next.size)}
                           : pipeline::DrawPreview(next.prediction, next.colors, next.latents);
-  ASSIGN_OR_RETURN(std::string bytes, image::Encode(drawn, kEncoding));
+  const image::Image& first = drawn.front();
   Preview preview = {.image_index = next.of.index,
                      .step = next.prediction.step,
                      .total_steps = next.total_steps,
-                     .size = {drawn.width, drawn.height},
-                     .format = kEncoding.format,
-                     .bytes = std::move(bytes)};
+                     .size = {first.width, first.height, static_cast<int>(drawn.size())},
+                     .format = kEncoding.format};
+  if (next.fps) {
+    preview.video_format = kVideoFormat;
+    ASSIGN_OR_RETURN(preview.bytes, EncodeVideo(drawn, *next.fps));
+  } else {
+    ASSIGN_OR_RETURN(preview.bytes, image::Encode(first, kEncoding));
+  }
   preview.unread = bytes_->Count(PictureBytes::Kind::kResult, preview.bytes.size());
   next.of.job->Publish(std::move(preview));
   return absl::OkStatus();

@@ -1,7 +1,8 @@
-// Turns what steps predict into small JPEGs for the requests that want previews, on a thread of its
-// own, so that no picture waits for one. A preview is worth nothing once there is a newer one of
-// its picture: one that waits gives way to it, so that a picture has one waiting at most. What
-// waits counts as results (picture_bytes.h), as do previews that a client has not read.
+// Turns what steps predict into small JPEGs, or of videos into small animated WebPs, for the
+// requests that want previews, on a thread of its own, so that no picture waits for one. A preview
+// is worth nothing once there is a newer one of its picture: one that waits gives way to it, so
+// that a picture has one waiting at most. What waits counts as results (picture_bytes.h), as do
+// previews that a client has not read.
 //
 // Previews that a tiny VAE decodes first are left to the picture, for a unit of its own. Where that
 // fails, the request goes on with previews in colours.
@@ -12,6 +13,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
@@ -53,6 +55,7 @@ class PreviewEncoder {
     pipeline::Size size;            // size of the picture
     pipeline::Size latents;         // likewise
     pipeline::LatentColors colors;  // used unless a tiny VAE has decoded it
+    std::optional<int> fps;         // frames a second of a video; nothing: it is a picture
     pipeline::Prediction prediction;
     std::shared_ptr<const void> counted;
   };

@@ -63,6 +63,8 @@ void CheckVideoFields(const PictureSpec& spec, FoundFields& found) {
   if (spec.bucket_policy == BucketPolicy::kSnap) {
     AddField(found, "bucket_policy", "must not be BUCKET_POLICY_SNAP: no video is cut out of one");
   }
+  const int every = spec.previews_every.value_or(1);
+  if (every < 1) AddField(found, "previews.every_n_steps", "must be at least 1, is ", every);
   if (spec.output_latents) AddField(found, "output.format", "must be one of images");
 }
 
@@ -105,7 +107,6 @@ void FillFromVideo(const VideoSpec& video, const Traits& traits, PictureSpec& sp
   spec.width = video.width;
   spec.height = video.height;
   if (spec.sigmas.empty()) spec.num_inference_steps = video.num_inference_steps;
-  spec.takes_previews = false;
   spec = WithDefaults(std::move(spec), traits, /*image_size=*/nullptr);
   spec.guidance_scale = std::max(video.min_guidance_scale, video.max_guidance_scale);
   spec.has_image = true;
@@ -231,6 +232,11 @@ std::vector<PlannedGraph> VideoGraphs(const LoadedModel& model, const StepShape&
   add_decode(chunk);
   add_decode(shape.frames % chunk);
   return graphs;
+}
+
+int64_t VideoPreviewBytes(const LoadedModel& model, const StepShape& shape) {
+  const int64_t terms = int64_t{schedulers::kPredictionTerms} * RowElements(model, shape);
+  return 2 * terms * kF32Bytes;
 }
 
 int64_t VideoRequestBytes(const LoadedModel& model, const StepShape& shape, Size size, int videos) {

@@ -42,5 +42,8 @@ int DefaultChunk(const ModelRow& model, int frames);
 int64_t VideoRequestBytes(const LoadedModel& model, const StepShape& shape, Size size, int videos);
 // The same of a lane of shape.rows and the videos that fill it, each with one row.
 int64_t VideoStateBytes(const LoadedModel& model, const StepShape& shape, Size size);
+// Bytes that a video holds in addition if its steps, of which two may be enqueued, are read for
+// previews.
+int64_t VideoPreviewBytes(const LoadedModel& model, const StepShape& shape);
 
 }  // namespace latentd::pipeline

@@ -48,6 +48,7 @@ std::vector<Field> MakeVideoFields() {
       {.name = "bucket_policy", .member = OfPicture<&P::bucket_policy>},
       {.name = "model", .member = OfPicture<&P::model>},
       {.name = "batch_invariant", .member = OfPicture<&P::batch_invariant>},
+      {.name = "previews.every_n_steps", .member = OfPicture<&P::previews_every>},
   };
 }
 

@@ -8,7 +8,8 @@
 
 namespace latentd::pipeline {
 
-// The sum of latents [1, C, h, w], each by its weight, or what a tiny VAE has made of it.
+// The sum of latents [1, C, h, w], of a video [1, F * C, h, w], each by its weight, or what a tiny
+// VAE has made of it.
 struct Prediction {
   struct Term {
     device::Buffer latents;  // on the host, there once the stream has come so far

@@ -33,6 +33,26 @@ uint8_t ToByte(float value) {
   return unit >= 1 ? 255 : static_cast<uint8_t>(std::nearbyint(unit * 255));
 }
 
+// The middle of the latents of an image or a frame, each channel behind the other.
+image::Image DrawFrame(absl::Span<const float> latents, LatentSize all, const LatentColors& colors,
+                       Size size) {
+  const auto height = static_cast<int>(all.height), width = static_cast<int>(all.width);
+  const int top = (height - size.height) / 2, left = (width - size.width) / 2;
+  image::Image drawn{size.width, size.height, {}};
+  drawn.rgb.reserve(static_cast<size_t>(size.width) * size.height * 3);
+  for (int y = top; y < top + size.height; ++y) {
+    for (int x = left; x < left + size.width; ++x) {
+      Color color = colors.bias;
+      for (size_t c = 0; c < colors.factors.size(); ++c) {
+        const float latent = latents[(c * height + y) * width + x];
+        for (size_t i = 0; i < color.size(); ++i) color[i] += latent * colors.factors[c][i];
+      }
+      for (float value : color) drawn.rgb.push_back(ToByte(value));
+    }
+  }
+  return drawn;
+}
+
 }  // namespace
 
 size_t Prediction::bytes() const {
@@ -99,25 +119,18 @@ absl::Status ReadEnd(const Picture& picture, device::Stream& stream, Prediction&
   return picture.place->lane()->ReadState(*picture.place, /*index=*/0, x, stream);
 }
 
-image::Image DrawPreview(const Prediction& prediction, const LatentColors& colors, Size size) {
+std::vector<image::Image> DrawPreview(const Prediction& prediction, const LatentColors& colors,
+                                      Size size) {
   const device::Shape& shape = prediction.terms.front().latents.shape();
-  const auto height = static_cast<int>(shape[2]), width = static_cast<int>(shape[3]);
-  const int top = (height - size.height) / 2, left = (width - size.width) / 2;
+  const LatentSize latents = {shape[2], shape[3]};
   const Buffer sum = SumOf(prediction);
-  const absl::Span<const float> latents = sum.as<float>();
-  image::Image drawn{size.width, size.height, {}};
-  drawn.rgb.reserve(static_cast<size_t>(size.width) * size.height * 3);
-  for (int y = top; y < top + size.height; ++y) {
-    for (int x = left; x < left + size.width; ++x) {
-      Color color = colors.bias;
-      for (size_t c = 0; c < colors.factors.size(); ++c) {
-        const float latent = latents[(c * height + y) * width + x];
-        for (size_t i = 0; i < color.size(); ++i) color[i] += latent * colors.factors[c][i];
-      }
-      for (float value : color) drawn.rgb.push_back(ToByte(value));
-    }
+  const size_t of_frame = colors.factors.size() * latents.height * latents.width;
+  std::vector<image::Image> frames;
+  for (absl::Span<const float> rest = sum.as<float>(); !rest.empty();
+       rest.remove_prefix(of_frame)) {
+    frames.push_back(DrawFrame(rest.first(of_frame), latents, colors, size));
   }
-  return drawn;
+  return frames;
 }
 
 image::Image ShrinkPixels(const Buffer& pixels, Size size) {

@@ -107,6 +107,43 @@ TEST_F(VideoEngineTest, DrawsEachFrameOnce) {
   EXPECT_EQ(CompilationsOf(*engine_), compiled);
 }
 
+TEST_F(VideoEngineTest, PreviewsChangeNoFrame) {
+  GenerateSpec spec = SmallVideo();
+  spec.picture.num_inference_steps = 20;
+  const std::vector<Event> without = RunOn(*engine_, spec);
+  EXPECT_THAT(Only<Preview>(without), SizeIs(0));
+  spec.picture.previews_every = 2;
+  const std::vector<Event> events = RunOn(*engine_, spec);
+  EXPECT_EQ(FrameFilesOf(events), FrameFilesOf(without));
+  const auto previews = Only<Preview>(events);
+  ASSERT_THAT(previews, SizeIs(::testing::Ge(1)));  // one that is late gives way
+  int last = 0;
+  for (const Preview& preview : previews) {
+    EXPECT_EQ(preview.step % 2, 0);
+    EXPECT_GT(preview.step, std::exchange(last, preview.step));
+    EXPECT_EQ(preview.total_steps, 20);
+    EXPECT_EQ(preview.size, (pipeline::Size{32, 32, 5}));
+    EXPECT_EQ(preview.video_format, image::VideoFormat::kWebp);
+    EXPECT_EQ(preview.bytes.substr(8, 4), "WEBP");
+  }
+  EXPECT_THAT(Only<Completed>(events).at(0).warnings, SizeIs(0));
+  EXPECT_EQ(Only<Completed>(events).at(0).effective.previews_every, 2);
+}
+
+TEST_F(VideoEngineTest, SaysWhyThereAreNoPreviews) {
+  GenerateSpec spec = SmallVideo();
+  spec.picture.previews_every = 0;
+  const absl::Status refused = SubmitTo(*engine_, spec);
+  EXPECT_THAT(GetFieldViolations(refused),
+              ElementsAre(Field(&FieldViolation::field, "previews.every_n_steps")));
+  spec.picture.previews_every = 1;
+  spec.picture.takes_previews = false;
+  const std::vector<Event> events = RunOn(*engine_, spec);
+  EXPECT_THAT(Only<Preview>(events), SizeIs(0));
+  EXPECT_THAT(Only<Completed>(events).at(0).warnings,
+              ElementsAre(HasSubstr("previews.every_n_steps has no effect: they come while")));
+}
+
 TEST_F(VideoEngineTest, DrawsTheSameBesideOthers) {
   const auto alone = FrameFilesOf(RunOn(*engine_, SmallVideo()));
   const std::string picture = Only<Image>(RunOn(*engine_, SmallSpec())).at(0).bytes;

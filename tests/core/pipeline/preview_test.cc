@@ -66,8 +66,21 @@ TEST(DrawPreviewTest, AddsWhatWasReadByItsWeightAndShowsTheMiddle) {
                                            {Floats({1, 1, 1, 4}, {9, 0, no_number, 9}), 1}}};
   const LatentColors colors = {.factors = {{1, 2, -4}}, .bias = {0, 0.5f, 0}};
   // (0.5, 0.5 + 1, -2), of which each is shown from -1 to 1.
-  EXPECT_EQ(DrawPreview(prediction, colors, {2, 1}).rgb,
-            (std::vector<uint8_t>{191, 255, 0, 0, 0, 0}));
+  const std::vector<image::Image> drawn = DrawPreview(prediction, colors, {2, 1});
+  ASSERT_EQ(drawn.size(), 1u);
+  EXPECT_EQ(drawn[0].rgb, (std::vector<uint8_t>{191, 255, 0, 0, 0, 0}));
+}
+
+TEST(DrawPreviewTest, ShowsEachFrameOfAVideo) {
+  // Frames one after the other, each with two channels of two latents.
+  const Prediction prediction = {
+      .step = 1, .terms = {{Floats({1, 6, 1, 2}, {1, -1, 0, 0, 0, 0, 1, -1, -1, 1, -1, 1}), 1}}};
+  const LatentColors colors = {.factors = {{1, 0, 0}, {0, 1, -1}}};
+  const std::vector<image::Image> drawn = DrawPreview(prediction, colors, {2, 1});
+  ASSERT_EQ(drawn.size(), 3u);
+  EXPECT_EQ(drawn[0].rgb, (std::vector<uint8_t>{255, 128, 128, 0, 128, 128}));
+  EXPECT_EQ(drawn[1].rgb, (std::vector<uint8_t>{128, 255, 0, 128, 0, 255}));
+  EXPECT_EQ(drawn[2].rgb, (std::vector<uint8_t>{0, 0, 255, 255, 255, 0}));
 }
 
 // Correlation of the preview's pixels with those of the picture, as many taken together.
@@ -125,7 +138,7 @@ class PreviewTest : public ::testing::Test {
       if (prediction.step == 0) continue;
       const Size size{picture.size().width / 8, picture.size().height / 8};
       previews.emplace_back(prediction.step,
-                            DrawPreview(prediction, *picture.request->colors, size));
+                            DrawPreview(prediction, *picture.request->colors, size).front());
     }
     return previews;
   }
@@ -250,7 +263,8 @@ TEST_F(PreviewTest, OfAPictureThatRestsComeWithTheStepsThatItTakes) {
       rests += unit.parts[i].waits;
       if (prediction.step == 0) continue;
       shown[stepping[i]->seed].emplace_back(
-          prediction.step, DrawPreview(prediction, *pictures[0]->request->colors, Size{8, 9}));
+          prediction.step,
+          DrawPreview(prediction, *pictures[0]->request->colors, Size{8, 9}).front());
     }
   }
   EXPECT_EQ(rests, 4);

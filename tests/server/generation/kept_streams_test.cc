@@ -104,6 +104,36 @@ TEST_F(KeptStreamsTest, APictureLeavesNoPreviewOfItself) {
   EXPECT_THAT(second.words, ElementsAre("picture", "preview 2", "other"));
 }
 
+TEST_F(KeptStreamsTest, FindsThePictureThatSoManyBytesEndIn) {
+  Reading reading;
+  const auto stream = Begin("id", reading);
+  stream->OnEvent(engine::Image{.bytes = "abc"});
+  stream->OnEvent(engine::Image{.bytes = "de"});
+  const auto place = [&](int64_t bytes) {
+    const KeptStream::Place found = stream->PlaceOf(bytes);
+    return std::pair(found.pictures, found.bytes);
+  };
+  EXPECT_EQ(place(0), std::pair(int64_t{0}, int64_t{0}));
+  EXPECT_EQ(place(2), std::pair(int64_t{0}, int64_t{2}));
+  EXPECT_EQ(place(3), std::pair(int64_t{1}, int64_t{0}));
+  EXPECT_EQ(place(4), std::pair(int64_t{1}, int64_t{1}));
+  EXPECT_EQ(place(9), std::pair(int64_t{2}, int64_t{0}));
+  stream->NoteSent(&reading, 1);
+  stream->ReleaseSent();
+  EXPECT_EQ(place(4), std::pair(int64_t{1}, int64_t{1}));  // though the first is gone
+}
+
+TEST_F(KeptStreamsTest, PicturesAreNoVideos) {
+  Reading reading;
+  Begin("id", reading);
+  EXPECT_TRUE(absl::IsNotFound(streams_.Find("host", "id", Results::kVideos).status()));
+  EXPECT_TRUE(absl::IsNotFound(streams_.Cancel("host", "id", Results::kVideos)));
+  EXPECT_TRUE(Has("id"));
+  EXPECT_OK(streams_.Open("host", "video", {}, Results::kVideos));
+  EXPECT_FALSE(Has("video"));
+  EXPECT_OK(streams_.Cancel("host", "video", Results::kVideos));
+}
+
 TEST_F(KeptStreamsTest, TheNewestReaderTakesOver) {
   Reading first, second;
   const auto stream = Begin("id", first);

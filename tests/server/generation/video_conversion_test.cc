@@ -27,7 +27,8 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
 // Fields of the call, and files.
-const std::set<std::string> kVideoWithoutRow = {"request_id", "image", "output", "priority"};
+const std::set<std::string> kVideoWithoutRow = {"request_id", "image", "output", "priority",
+                                                "resumable"};
 
 v1::GenerateVideoRequest FullVideo() {
   v1::GenerateVideoRequest request;
@@ -48,6 +49,7 @@ v1::GenerateVideoRequest FullVideo() {
   request.set_bucket_policy(v1::BUCKET_POLICY_COLD_OK);
   request.set_model("video");
   request.set_batch_invariant(true);
+  request.mutable_previews()->set_every_n_steps(3);
   return request;
 }
 
@@ -57,7 +59,8 @@ TEST(VideoFieldTableTest, EveryOtherFieldOfARequestHasARow) {
     fields.insert(v1::GenerateVideoRequest::descriptor()->field(i)->name());
   }
   for (const pipeline::Field& row : pipeline::VideoFields()) {
-    EXPECT_TRUE(rows.emplace(row.name).second) << row.name;
+    const absl::string_view name = row.name.substr(0, row.name.find('.'));  // message's field
+    EXPECT_TRUE(rows.emplace(name).second) << row.name;
   }
   EXPECT_EQ(rows, fields);
 }
@@ -85,6 +88,7 @@ TEST(VideoConversionTest, EveryFieldComesBack) {
   EXPECT_EQ(spec.video->fps, 12);
   EXPECT_EQ(spec.video->motion_bucket_id, 0);
   EXPECT_EQ(spec.video->decode_chunk_size, 7);
+  EXPECT_EQ(spec.previews_every, 3);
   v1::GenerateVideoRequest back;
   SetFields(spec, back);
   EXPECT_TRUE(MessageDifferencer::Equals(back, request)) << back.DebugString();

@@ -9,41 +9,47 @@ from typing import TYPE_CHECKING, Any, AsyncGenerator, AsyncIterator, List, Mapp
 import grpc
 import grpc.aio
 
-from .call import Collector, LatentOutput, PreparedCall, prepare, unpack_metadata
+from .animation import VideoCollector, VideoOutput, prepare_video
+from .call import Collector, LatentOutput, PictureCollector, PreparedCall, prepare, unpack_metadata
 from .connection import Endpoint, Tls
 from .errors import LatentError, Unavailable, error_of_call, make_error
 from .events import Event
-from .generation import CANCEL_SECONDS, Call, Generation
+from .files import FileInput
+from .generation import CANCEL_SECONDS, PICTURES, VIDEOS, Call, Generation, Service
+from .pipeline import AnyEvent
 from .pipeline_base import (
-    HEALTH_PAUSE, PipelineBase, add_signature, capabilities_call, encode_call, health_call, health_name, read_embeds)
+    HEALTH_PAUSE, PipelineBase, add_signature, add_video_signature, capabilities_call, encode_call, health_call, health_name,
+    read_embeds)
 from .retry import RetryPolicy
 from .tensors import PromptEmbeds
+from .video_events import VideoEvent
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from ._parameters import GenerateParameters
+    from ._parameters import GenerateParameters, GenerateVideoParameters
     from .messages import GetCapabilitiesResponse, ModelInfo
+    from .video_messages import GetVideoCapabilitiesResponse
 
 _END = getattr(grpc.aio, "EOF")
 _LOCALLY_CANCELLED = "Locally cancelled by application!"  # grpc.aio's words
 
 
-class AsyncEventStream(AsyncIterator[Event]):
+class AsyncEventStream(AsyncIterator[AnyEvent]):
     """The events of a request. Leaving it (aclose(), the end of an `async with`, cancelling the task) cancels the request; where an
     `async for` is left in its middle, soon after."""
 
-    def __init__(self, request_id: str, events: AsyncGenerator[Event, None]) -> None:
+    def __init__(self, request_id: str, events: AsyncGenerator[AnyEvent, None]) -> None:
         self.request_id = request_id
         self._events = events
 
-    def __aiter__(self) -> "AsyncEventStream":
+    def __aiter__(self) -> "AsyncEventStream[AnyEvent]":
         return self
 
-    async def __anext__(self) -> Event:
+    async def __anext__(self) -> AnyEvent:
         return await self._events.__anext__()
 
-    async def __aenter__(self) -> "AsyncEventStream":
+    async def __aenter__(self) -> "AsyncEventStream[AnyEvent]":
         return self
 
     async def __aexit__(self, *error: object) -> None:
@@ -71,27 +77,38 @@ class AsyncLatentPipeline(PipelineBase):
     async def __call__(self, prompt: Optional[str] = None, **parameters: "Unpack[GenerateParameters]") -> LatentOutput:
         """As LatentPipeline's; callback_on_step_end may be a coroutine function."""
         call = prepare(prompt, parameters, self._timeout)
-        collector = Collector(self, call, self._bar_settings)
+        return cast(LatentOutput, await self._draw(PICTURES, call, PictureCollector(self, call, self._bar_settings)))
+
+    def stream(self, prompt: Optional[str] = None, **parameters: "Unpack[GenerateParameters]") -> AsyncEventStream[Event]:
+        """As LatentPipeline's; no coroutine."""
+        return self._stream(PICTURES, prepare(prompt, parameters, self._timeout))
+
+    async def animate(self, image: FileInput, **parameters: "Unpack[GenerateVideoParameters]") -> VideoOutput:
+        """As LatentPipeline's; callback_on_step_end may be a coroutine function."""
+        call = prepare_video(image, parameters, self._timeout)
+        return cast(VideoOutput, await self._draw(VIDEOS, call, VideoCollector(self, call, self._bar_settings)))
+
+    def stream_video(self, image: FileInput, **parameters: "Unpack[GenerateVideoParameters]") -> AsyncEventStream[VideoEvent]:
+        """As LatentPipeline's; no coroutine."""
+        return self._stream(VIDEOS, prepare_video(image, parameters, self._timeout))
+
+    async def _draw(self, service: Service, call: PreparedCall, collector: Collector) -> Any:
         try:
-            async with self._stream(call) as events:
+            async with self._stream(service, call) as events:
                 async for event in events:
                     returned = collector.add(event)
                     if inspect.isawaitable(returned):
                         await returned
                     collector.check_interrupt(events.request_id)
-            return cast(LatentOutput, collector.output())
+            return collector.output()
         finally:
             collector.close()
 
-    def stream(self, prompt: Optional[str] = None, **parameters: "Unpack[GenerateParameters]") -> AsyncEventStream:
-        """As LatentPipeline's; no coroutine."""
-        return self._stream(prepare(prompt, parameters, self._timeout))
-
-    def _stream(self, call: PreparedCall) -> AsyncEventStream:
-        generation = Generation(call.request, self._retries, call.timeout)
+    def _stream(self, service: Service, call: PreparedCall) -> AsyncEventStream[Any]:
+        generation = Generation(service, call.request, self._retries, call.timeout)
         return AsyncEventStream(generation.request_id, self._run(generation))
 
-    async def _run(self, generation: Generation) -> AsyncGenerator[Event, None]:
+    async def _run(self, generation: Generation) -> AsyncGenerator[Any, None]:
         try:
             while not generation.completed:
                 messages = self._open_stream(generation.next_call())
@@ -129,7 +146,12 @@ class AsyncLatentPipeline(PipelineBase):
 
     async def capabilities(self) -> "GetCapabilitiesResponse":
         """Models, buckets, noise schedulers and limits. Unavailable until the server has loaded its checkpoints."""
-        found: "GetCapabilitiesResponse" = await self._ask(capabilities_call())
+        found: "GetCapabilitiesResponse" = await self._ask(capabilities_call(PICTURES))
+        return found
+
+    async def video_capabilities(self) -> "GetVideoCapabilitiesResponse":
+        """As LatentPipeline's."""
+        found: "GetVideoCapabilitiesResponse" = await self._ask(capabilities_call(VIDEOS))
         return found
 
     async def models(self) -> "List[ModelInfo]":
@@ -197,3 +219,5 @@ async def _read(messages: Any, request_id: str) -> "tuple[Any, Optional[LatentEr
 
 add_signature(AsyncLatentPipeline.__call__)
 add_signature(AsyncLatentPipeline.stream)
+add_video_signature(AsyncLatentPipeline.animate)
+add_video_signature(AsyncLatentPipeline.stream_video)

@@ -4,17 +4,17 @@ import dataclasses
 import logging
 import os
 import re
-from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from . import files
 from .errors import Cancelled
-from .events import Completed, Event, Image, Preview, Progress, Size, Timings
+from .events import Completed, Image, Preview, Progress, Size, Timings
 from .messages import FORMAT_LATENT  # type: ignore[attr-defined,unused-ignore]
 from .progress import ProgressBar
 from .request import CALL_KEYWORDS, PROMPT, make_request, seed_parameters
+from .video_events import Frame, VideoCompleted, VideoFile, VideoPreview, VideoProgress
 
 _LOG = logging.getLogger("latent_client")
-_OUTPUT_TYPES = ("pil", "np", "bytes", "latent")
 
 StepCallback = Callable[[Any, int, None, Dict[str, Any]], Any]
 
@@ -51,44 +51,57 @@ class PreparedCall:
     """The request of a call, and the keywords that stay here."""
 
     request: Any
+    results: int  # pictures or videos that it asks for
     output_type: str
     callback: Optional[StepCallback]
     progress_bar: Optional[bool]
     return_dict: bool
     timeout: Optional[float]
 
-    @property
-    def pictures(self) -> int:
-        return max(int(self.request.num_images_per_prompt), len(self.request.seeds), 1)
+
+class CallKind(NamedTuple):
+    """Calls for pictures, or those for videos: how a request is made of keywords, the field that is a call's first argument, the one
+    that says how many, and the output types, of which the first is the default."""
+
+    make_request: Callable[[Mapping[str, Any]], Any]
+    first: str
+    number: str
+    output_types: Sequence[str]
+
+
+_KIND = CallKind(make_request, PROMPT, "num_images_per_prompt", ("pil", "np", "bytes", "latent"))
 
 
 def prepare(prompt: Optional[str], parameters: Mapping[str, Any], default_timeout: Optional[float]) -> PreparedCall:
-    """Takes the keywords of a call apart. TypeError and ValueError as make_request() and seed_parameters()."""
+    """Takes the keywords of a call for pictures apart. TypeError and ValueError as make_request() and seed_parameters()."""
+    call = prepare_call(_KIND, prompt, parameters, default_timeout)
+    if call.output_type == "latent":
+        call.request.output.format = FORMAT_LATENT
+    return call
+
+
+def prepare_call(kind: CallKind, first: Any, parameters: Mapping[str, Any], default_timeout: Optional[float]) -> PreparedCall:
+    """The same of a call of any kind; errors as those of its make_request."""
     own = {name: parameters[name] for name in CALL_KEYWORDS if name in parameters}
     fields = {name: value for name, value in parameters.items() if name not in own}
-    if prompt is not None:
-        fields[PROMPT] = prompt
-    output_type = own.get("output_type") or "pil"
-    _check_output_type(output_type)
-    request = make_request({"resumable": True, **fields})
+    if first is not None:
+        fields[kind.first] = first
+    output_type = own.get("output_type") or kind.output_types[0]
+    if output_type not in kind.output_types:
+        raise ValueError(f"output_type: must be one of {', '.join(kind.output_types)}, not {output_type!r}")
+    request = kind.make_request({"resumable": True, **fields})
+    number = int(getattr(request, kind.number))
     if own.get("generator") is not None:
-        _add_generator(request, own["generator"])
-    if output_type == "latent":
-        request.output.format = FORMAT_LATENT
+        _add_generator(request, own["generator"], number)
     timeout = own.get("timeout")
-    return PreparedCall(request, output_type, own.get("callback_on_step_end"), own.get("progress_bar"),
-                        own.get("return_dict", True), default_timeout if timeout is None else timeout)
+    return PreparedCall(request, max(number, len(request.seeds), 1), output_type, own.get("callback_on_step_end"),
+                        own.get("progress_bar"), own.get("return_dict", True), default_timeout if timeout is None else timeout)
 
 
-def _check_output_type(output_type: str) -> None:
-    if output_type not in _OUTPUT_TYPES:
-        raise ValueError(f"output_type: must be one of {', '.join(_OUTPUT_TYPES)}, not {output_type!r}")
-
-
-def _add_generator(request: Any, generator: Any) -> None:
+def _add_generator(request: Any, generator: Any, number: int) -> None:
     if request.HasField("seed") or request.seeds:
         raise ValueError("generator: give it, or seed or seeds, but not both")
-    for name, value in seed_parameters(generator, request.num_images_per_prompt).items():
+    for name, value in seed_parameters(generator, number).items():
         getattr(request, name).extend(value) if isinstance(value, list) else setattr(request, name, value)
 
 
@@ -109,21 +122,21 @@ class Collector:
     def __init__(self, pipeline: Any, call: PreparedCall, bar_settings: Dict[str, Any]) -> None:
         self._call = call
         self._running = RunningCall(pipeline)
-        self._bar = ProgressBar(call.progress_bar, call.pictures, bar_settings)
-        self._images: List[Image] = []
-        self._preview: Optional[Preview] = None
-        self._completed: Optional[Completed] = None
+        self._bar = ProgressBar(call.progress_bar, call.results, bar_settings)
+        self._results: List[Any] = []
+        self._preview: Any = None
+        self._completed: Any = None
 
-    def add(self, event: Event) -> Any:
+    def add(self, event: Any) -> Any:
         """Returns what the caller's callback did, where it was called."""
         self._bar.show(event)
-        if isinstance(event, Image):
-            self._images.append(event)
-        elif isinstance(event, Preview):
+        if isinstance(event, (Image, Frame, VideoFile)):
+            self._results.append(event)
+        elif isinstance(event, (Preview, VideoPreview)):
             self._preview = event
-        elif isinstance(event, Completed):
+        elif isinstance(event, (Completed, VideoCompleted)):
             self._completed = event
-        elif isinstance(event, Progress) and event.stage == "steps" and self._call.callback:
+        elif isinstance(event, (Progress, VideoProgress)) and event.stage == "steps" and self._call.callback:
             return self._call.callback(self._running, event.step - 1, None, self._callback_arguments(event))
         return None
 
@@ -132,25 +145,50 @@ class Collector:
         if self._running._interrupt:
             raise Cancelled("interrupted by callback_on_step_end", code="CANCELLED", request_id=request_id)
 
-    def _callback_arguments(self, event: Progress) -> Dict[str, Any]:
-        preview = self._preview if self._preview and self._preview.image_index == event.image_index else None
-        return {"preview": preview.image if preview else None, "image_index": event.image_index}
+    def _callback_arguments(self, event: Any) -> Dict[str, Any]:
+        preview = self._preview if self._preview and self._preview.index == event.index else None
+        return {"preview": self._shown(preview) if preview else None, self._index_name: event.index}
 
     def close(self) -> None:
         self._bar.close()
+
+    _index_name: str  # name of the number among a callback's values
+
+    def _shown(self, preview: Any) -> Any:
+        """A preview as callbacks get it."""
+        raise NotImplementedError
+
+    def output(self) -> Any:
+        """The result of the call, after Completed or VideoCompleted."""
+        raise NotImplementedError
+
+
+class PictureCollector(Collector):
+    """Takes the events of a call for pictures."""
+
+    _index_name = "image_index"
+
+    def _shown(self, preview: Any) -> Any:
+        return preview.image
 
     def output(self) -> Any:
         """The LatentOutput, or with return_dict=False diffusers' tuple."""
         completed = self._completed
         assert completed is not None
-        for warning in completed.warnings:
-            _LOG.warning("%s", warning)
-        images = _convert(sorted(self._images, key=lambda image: image.index), self._call.output_type)
+        log_warnings(completed.warnings)
+        results = sorted(self._results, key=lambda image: image.index)
+        images = _convert(results, self._call.output_type)
         if not self._call.return_dict:
             return (images,)
-        seeds = [image.seed for image in sorted(self._images, key=lambda image: image.index)]
-        return LatentOutput(images, seeds, completed.parameters, completed.timings, completed.warnings, completed.request_id,
-                            completed.executed_size, completed.dropped_tokens, completed.guidance_stopped_after)
+        return LatentOutput(images, [image.seed for image in results], completed.parameters, completed.timings,
+                            completed.warnings, completed.request_id, completed.executed_size, completed.dropped_tokens,
+                            completed.guidance_stopped_after)
+
+
+def log_warnings(warnings: Sequence[str]) -> None:
+    """Tells the logger latent_client what the server warns of."""
+    for warning in warnings:
+        _LOG.warning("%s", warning)
 
 
 def _convert(images: List[Image], output_type: str) -> Any:

@@ -59,6 +59,10 @@ class BucketCold(LatentError):
     """The size would have to be compiled, and this server or this request does not allow it."""
 
 
+class NoVideoModel(LatentError):
+    """The server draws no videos."""
+
+
 class CheckpointChanged(LatentError):
     """A file of the model was edited under the server."""
 
@@ -114,7 +118,7 @@ class ServerError(LatentError):
 _BY_REASON: Dict[str, Type[LatentError]] = {
     "NO_SUCH_BUCKET": NoSuchBucket, "BUCKET_COLD": BucketCold, "COMPILE_FORBIDDEN": BucketCold,
     "CHECKPOINT_CHANGED": CheckpointChanged, "QUEUE_FULL": QueueFull, "OUT_OF_MEMORY": OutOfMemory,
-    "STREAM_EXISTS": StreamExists, "PREDICTED_OVERRUN": PredictedOverrun,
+    "NO_VIDEO_MODEL": NoVideoModel, "STREAM_EXISTS": StreamExists, "PREDICTED_OVERRUN": PredictedOverrun,
 }
 _BY_CODE: Dict[str, Type[LatentError]] = {
     "INVALID_ARGUMENT": InvalidRequest, "RESOURCE_EXHAUSTED": ResourceExhausted, "NOT_FOUND": NotFound,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple, Un
 from . import files
 from ._descriptors import seconds
 from .errors import LatentError, make_error
+from .messages import ResumeStreamRequest  # type: ignore[attr-defined,unused-ignore]
 from .request import enum_prefix, to_parameters
 
 if TYPE_CHECKING:
@@ -44,6 +45,10 @@ class Progress:
     total_steps: int
     model: str
 
+    @property
+    def index(self) -> int:
+        return self.image_index
+
 
 @dataclasses.dataclass(frozen=True)
 class Preview:
@@ -56,6 +61,10 @@ class Preview:
     size: Size
     mime_type: str
     data: bytes = dataclasses.field(repr=False)
+
+    @property
+    def index(self) -> int:
+        return self.image_index
 
     @property
     def image(self) -> "PIL.Image.Image":
@@ -115,11 +124,11 @@ class Completed:
 Event = Union[Queued, Started, Progress, Preview, Image, Completed]
 
 
-def _size(message: Any) -> Size:
+def size_of(message: Any) -> Size:
     return message.width, message.height
 
 
-def _enum_name(message: Any, field_name: str) -> str:
+def enum_name(message: Any, field_name: str) -> str:
     field = message.DESCRIPTOR.fields_by_name[field_name]
     value = field.enum_type.values_by_number.get(getattr(message, field_name))
     return value.name[len(enum_prefix(field.enum_type)):].lower() if value else ""
@@ -129,80 +138,86 @@ def _optional_seconds(message: Any, field_name: str) -> Optional[float]:
     return seconds(getattr(message, field_name)) if message.HasField(field_name) else None
 
 
-def _queued(request_id: str, queued: Any) -> Queued:
+def read_queued(request_id: str, queued: Any) -> Queued:
     return Queued(request_id, queued.position, _optional_seconds(queued, "estimated_wait"),
                   _optional_seconds(queued, "estimated_total"))
 
 
 def _started(request_id: str, started: Any) -> Started:
-    return Started(request_id, _size(started.executed_size))
+    return Started(request_id, size_of(started.executed_size))
 
 
 def _progress(request_id: str, progress: Any) -> Progress:
-    return Progress(request_id, progress.image_index, _enum_name(progress, "stage"), progress.step, progress.total_steps,
+    return Progress(request_id, progress.image_index, enum_name(progress, "stage"), progress.step, progress.total_steps,
                     progress.model)
 
 
 def _preview(request_id: str, preview: Any) -> Preview:
-    return Preview(request_id, preview.image_index, preview.step, preview.total_steps, _size(preview.size), preview.mime_type,
+    return Preview(request_id, preview.image_index, preview.step, preview.total_steps, size_of(preview.size), preview.mime_type,
                    preview.data)
 
 
-def _timings(timings: Any) -> Timings:
-    stages = [StageTime(_enum_name(stage, "stage"), stage.model, seconds(stage.time)) for stage in timings.stages]
+def read_timings(timings: Any) -> Timings:
+    stages = [StageTime(enum_name(stage, "stage"), stage.model, seconds(stage.time)) for stage in timings.stages]
     return Timings(seconds(timings.queue), seconds(timings.total), stages)
 
 
 def _completed(request_id: str, completed: Any) -> Completed:
-    return Completed(request_id, to_parameters(completed.parameters), _timings(completed.timings), list(completed.warnings),
-                     _size(completed.executed_size), completed.prompt_tokens, completed.dropped_tokens,
+    return Completed(request_id, to_parameters(completed.parameters), read_timings(completed.timings), list(completed.warnings),
+                     size_of(completed.executed_size), completed.prompt_tokens, completed.dropped_tokens,
                      list(completed.guidance_stopped_after), completed.skipped_rows)
 
 
-_READERS: Dict[str, Callable[[str, Any], "Event"]] = {"queued": _queued, "started": _started, "progress": _progress, "preview": _preview, "completed": _completed}
+_READERS: Dict[str, Callable[[str, Any], Event]] = {
+    "queued": read_queued, "started": _started, "progress": _progress, "preview": _preview, "completed": _completed}
 
 
-def read_event(message: Any) -> Optional[Event]:
-    """The event of a GenerateEvent that is no chunk; None for a kind that this client does not know."""
-    reader = _READERS.get(message.WhichOneof("event") or "")
-    if reader is None:
-        return None
-    return reader(message.request_id, getattr(message, message.WhichOneof("event")))
-
-
-class Assembler:
-    """Puts a request's pictures together of their chunks. `images` are whole; `held_bytes` are there of the next."""
+class PictureReader:
+    """Makes events of a request's GenerateEvents, of which it puts pictures together."""
 
     def __init__(self) -> None:
-        self.images = 0
-        self._data = bytearray()
+        self._images = 0  # pictures that are whole
+        self._data = bytearray()  # part of the next
         self._first: Any = None
 
     @property
-    def held_bytes(self) -> int:
-        return len(self._data)
+    def has_result(self) -> bool:
+        return self._images > 0
 
-    def add(self, request_id: str, chunk: Any) -> Optional[Image]:
-        """The picture, where this was its last chunk. ServerError (DATA_LOSS) where a chunk does not continue the last one."""
+    def rest(self, request_id: str) -> Any:
+        """The request for what has not come yet."""
+        return ResumeStreamRequest(request_id=request_id, received_images=self._images, received_bytes=len(self._data))
+
+    def read(self, message: Any) -> Optional[Event]:
+        """The event; None for a chunk that is not the last of its picture, and for a kind that this client does not know.
+
+        ServerError (DATA_LOSS) where a chunk does not continue the last one."""
+        kind = message.WhichOneof("event") or ""
+        if kind == "image_chunk":
+            return self._add(message.request_id, message.image_chunk)
+        return _READERS[kind](message.request_id, getattr(message, kind)) if kind in _READERS else None
+
+    def _add(self, request_id: str, chunk: Any) -> Optional[Image]:
         if not self._data:
             self._first = chunk
         self._check(chunk, request_id)
         self._data += chunk.data
         if len(self._data) < self._first.total_bytes:
             return None
-        image = Image(request_id, chunk.index, chunk.seed, _size(chunk.size), chunk.mime_type, bytes(self._data))
-        self.images += 1
+        image = Image(request_id, chunk.index, chunk.seed, size_of(chunk.size), chunk.mime_type, bytes(self._data))
+        self._images += 1
         self._data = bytearray()
         return image
 
     def _check(self, chunk: Any, request_id: str) -> None:
         if chunk.offset != len(self._data):
-            raise _broken(f"a part starts at byte {chunk.offset} instead of {len(self._data)}", request_id)
+            raise broken("picture", f"a part starts at byte {chunk.offset} instead of {len(self._data)}", request_id)
         if (chunk.index, chunk.total_bytes) != (self._first.index, self._first.total_bytes):
-            raise _broken("parts of two pictures are mixed", request_id)
+            raise broken("picture", "parts of two pictures are mixed", request_id)
         if chunk.total_bytes > _MOST_IMAGE_BYTES or len(chunk.data) > chunk.total_bytes - len(self._data):
-            raise _broken("it has more bytes than it should have", request_id)
+            raise broken("picture", "it has more bytes than it should have", request_id)
 
 
-def _broken(what: str, request_id: str) -> LatentError:
-    return make_error("DATA_LOSS", f"the server's picture is broken: {what}", request_id=request_id)
+def broken(result: str, what: str, request_id: str) -> LatentError:
+    """The error of a picture or a video whose parts make no whole."""
+    return make_error("DATA_LOSS", f"the server's {result} is broken: {what}", request_id=request_id)

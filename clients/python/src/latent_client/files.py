@@ -4,7 +4,7 @@ import io
 import json
 import os
 import struct
-from typing import TYPE_CHECKING, Any, BinaryIO, Dict, Sequence, Tuple, Union, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, Dict, List, Sequence, Tuple, Union, cast
 
 if TYPE_CHECKING:
     import PIL.Image
@@ -120,9 +120,23 @@ def decode_picture(data: bytes, mime_type: str, size: Tuple[int, int]) -> "PIL.I
     return PIL.Image.frombytes("RGB", (width, height), data)
 
 
+def decode_frames(data: bytes) -> "List[PIL.Image.Image]":
+    """The frames of an animation as PIL images."""
+    import PIL.Image
+    import PIL.ImageSequence
+
+    with PIL.Image.open(io.BytesIO(data)) as animation:
+        return [frame.convert("RGB") for frame in PIL.ImageSequence.Iterator(animation)]
+
+
 def stack_latents(files: "Sequence[bytes]") -> Any:
     """A numpy array of n x channels x height / 8 x width / 8 numbers, as diffusers' output_type="latent"."""
     return _import_numpy().concatenate([decode_latents(data) for data in files])
+
+
+def stack_videos(videos: "Sequence[Sequence[PIL.Image.Image]]") -> Any:
+    """A numpy array of n x frames x height x width x 3 numbers from 0 to 1, as diffusers' output_type="np"."""
+    return _import_numpy().stack([stack_pictures(frames) for frames in videos])
 
 
 def stack_pictures(pictures: "Sequence[PIL.Image.Image]") -> Any:

@@ -12,12 +12,11 @@ import time
 from typing import Any, Callable, List, NamedTuple, Optional, Tuple
 
 from .errors import LatentError, make_error
-from .events import Assembler, Completed, Event, read_event
-from .messages import (  # type: ignore[attr-defined,unused-ignore]
-    BUCKET_POLICY_SNAP, CancelGenerationRequest, ResumeStreamRequest)
+from .events import Completed, PictureReader
+from .messages import BUCKET_POLICY_SNAP, CancelGenerationRequest  # type: ignore[attr-defined,unused-ignore]
 from .retry import RetryPolicy, RetrySchedule, was_never_there
+from .video_events import VideoCompleted, VideoReader
 
-SERVICE = "/latent.v1.ImageGeneration/"
 CANCEL_SECONDS = 1.0  # at most so long a caller that leaves waits for the server to hear of it
 _BUCKET_HEADER = "x-latent-bucket"  # balancers hash on it
 
@@ -31,18 +30,36 @@ class Call(NamedTuple):
     metadata: Tuple[Tuple[str, str], ...]
 
 
+class Service(NamedTuple):
+    """One of latent.v1's, by its methods, and what reads its events."""
+
+    name: str
+    start: str
+    resume: str
+    cancel: str
+    reader: Callable[[], Any]
+
+    def path(self, method: str) -> str:
+        return f"/latent.v1.{self.name}/{method}"
+
+
+PICTURES = Service("ImageGeneration", "GenerateStream", "ResumeStream", "CancelGeneration", PictureReader)
+VIDEOS = Service("VideoGeneration", "GenerateVideo", "ResumeVideo", "CancelVideo", VideoReader)
+
+
 class Generation:
     """For one thread or task. `timeout` counts from now, in seconds, over all calls."""
 
-    def __init__(self, request: Any, policy: RetryPolicy = RetryPolicy(), timeout: Optional[float] = None,
+    def __init__(self, service: Service, request: Any, policy: RetryPolicy = RetryPolicy(), timeout: Optional[float] = None,
                  clock: Callable[[], float] = time.monotonic, number: Callable[[], float] = random.random) -> None:
         self._made_id = not request.request_id
+        self._service = service
         self.request = _complete(request)
         self.completed = False
         self._clock = clock
         self._deadline = None if timeout is None else clock() + timeout
         self._schedule = RetrySchedule(policy, number)
-        self._assembler = Assembler()
+        self._reader = service.reader()
         self._calls = 0
         self._has_begun = False  # the server has said something of the request
         self._resumes = False    # the next call takes up what the server keeps
@@ -56,21 +73,16 @@ class Generation:
     def next_call(self) -> Call:
         self._calls += 1
         if self._resumes:
-            return self._call("ResumeStream", ResumeStreamRequest(
-                request_id=self.request_id, received_images=self._assembler.images,
-                received_bytes=self._assembler.held_bytes), self._left())
-        self._assembler = Assembler()
+            return self._call(self._service.resume, self._reader.rest(self.request_id), self._left())
+        self._reader = self._service.reader()
         self._has_begun = False
-        return self._call("GenerateStream", self.request, self._left())
+        return self._call(self._service.start, self.request, self._left())
 
-    def receive(self, message: Any) -> List[Event]:
-        """The events that a GenerateEvent makes. ServerError where it cannot be."""
+    def receive(self, message: Any) -> List[Any]:
+        """The events that a message of the service makes. ServerError where it cannot be."""
         self._has_begun = True
-        if message.HasField("image_chunk"):
-            image = self._assembler.add(message.request_id, message.image_chunk)
-            return [image] if image else []
-        event = read_event(message)
-        self.completed = isinstance(event, Completed)
+        event = self._reader.read(message)
+        self.completed = isinstance(event, (Completed, VideoCompleted))
         return [event] if event else []
 
     def ended(self) -> float:
@@ -85,7 +97,7 @@ class Generation:
             return 0.0
         self._detoured = False
         # An error with a reason has ended the stream on the server too.
-        self._resumes = bool(self.request.resumable and self._has_begun and not error.reason)
+        self._resumes = bool(self.request.resumable) and self._has_begun and not error.reason
         pause = None if self._is_final(error) else self._schedule.pause_after(error, self._left())
         if pause is None:
             self._error = error
@@ -95,12 +107,12 @@ class Generation:
     def _may_detour(self, error: LatentError) -> bool:
         """True where another server answers, or it was too late, and it begins again; or an earlier call got there, and not its
         answer back."""
-        is_gone = error.reason == "NO_SUCH_STREAM" and self._assembler.images == 0
+        is_gone = error.reason == "NO_SUCH_STREAM" and not self._reader.has_result
         is_there = error.reason == "STREAM_EXISTS" and self._calls > 1
         return not self._detoured and (is_gone or is_there)
 
     def _is_final(self, error: LatentError) -> bool:
-        has_part = self._assembler.images > 0 and not self._resumes
+        has_part = self._reader.has_result and not self._resumes
         return has_part or (self._calls == 1 and was_never_there(error))
 
     def cancel_call(self) -> Optional[Call]:
@@ -111,13 +123,14 @@ class Generation:
         may_run = self._has_begun or (self._made_id and self._error is None)
         if is_over or not may_run or not self.request.resumable:
             return None
-        return self._call("CancelGeneration", CancelGenerationRequest(request_id=self.request_id), CANCEL_SECONDS)
+        return self._call(self._service.cancel, CancelGenerationRequest(request_id=self.request_id), CANCEL_SECONDS)
 
     def _call(self, method: str, message: Any, timeout: Optional[float]) -> Call:
         request = self.request
-        is_plain = request.HasField("width") and request.HasField("height") and request.bucket_policy != BUCKET_POLICY_SNAP
+        has_size = request.HasField("width") and request.HasField("height")
+        is_plain = self._service is PICTURES and has_size and request.bucket_policy != BUCKET_POLICY_SNAP
         bucket = ((_BUCKET_HEADER, f"{request.width}x{request.height}"),) if is_plain else ()
-        return Call(SERVICE + method, message, timeout, bucket)
+        return Call(self._service.path(method), message, timeout, bucket)
 
     def _left(self) -> Optional[float]:
         return None if self._deadline is None else max(0.0, self._deadline - self._clock())

@@ -3,43 +3,50 @@
 import os
 import threading
 import time
-from typing import TYPE_CHECKING, Any, Generator, Iterator, List, Mapping, Optional, Union, cast
+from typing import TYPE_CHECKING, Any, Generator, Iterator, List, Mapping, Optional, TypeVar, Union, cast
 
 import grpc
 
-from .call import Collector, LatentOutput, PreparedCall, prepare, unpack_metadata
+from .animation import VideoCollector, VideoOutput, prepare_video
+from .call import Collector, LatentOutput, PictureCollector, PreparedCall, prepare, unpack_metadata
 from .connection import Endpoint, Tls
 from .errors import Unavailable, error_of_call
 from .events import Event
-from .generation import Call, Generation
+from .files import FileInput
+from .generation import PICTURES, VIDEOS, Call, Generation, Service
 from .pipeline_base import (
-    HEALTH_PAUSE, PipelineBase, add_signature, capabilities_call, encode_call, health_call, health_name, read_embeds)
+    HEALTH_PAUSE, PipelineBase, add_signature, add_video_signature, capabilities_call, encode_call, health_call, health_name,
+    read_embeds)
 from .retry import RetryPolicy
 from .tensors import PromptEmbeds
+from .video_events import VideoEvent
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from ._parameters import GenerateParameters
+    from ._parameters import GenerateParameters, GenerateVideoParameters
     from .messages import GetCapabilitiesResponse, ModelInfo
+    from .video_messages import GetVideoCapabilitiesResponse
+
+AnyEvent = TypeVar("AnyEvent")
 
 
-class EventStream(Iterator[Event]):
+class EventStream(Iterator[AnyEvent]):
     """The events of a request. Leaving it (close(), the end of a `with`, or dropping it) cancels the request.
 
     `request_id` is its name in the server's log. For one thread at a time."""
 
-    def __init__(self, request_id: str, events: Generator[Event, None, None]) -> None:
+    def __init__(self, request_id: str, events: Generator[AnyEvent, None, None]) -> None:
         self.request_id = request_id
         self._events = events
 
-    def __iter__(self) -> "EventStream":
+    def __iter__(self) -> "EventStream[AnyEvent]":
         return self
 
-    def __next__(self) -> Event:
+    def __next__(self) -> AnyEvent:
         return next(self._events)
 
-    def __enter__(self) -> "EventStream":
+    def __enter__(self) -> "EventStream[AnyEvent]":
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -82,29 +89,42 @@ class LatentPipeline(PipelineBase):
 
         LatentError where the server or the way to it fails; TypeError and ValueError for keywords that cannot be.
         """
-        call = self._prepare(prompt, parameters)
-        collector = Collector(self, call, self._bar_settings)
+        call = prepare(prompt, parameters, self._timeout)
+        return cast(LatentOutput, self._draw(PICTURES, call, PictureCollector(self, call, self._bar_settings)))
+
+    def stream(self, prompt: Optional[str] = None, **parameters: "Unpack[GenerateParameters]") -> EventStream[Event]:
+        """The events of a request as they come; with `previews`, pictures of how it comes along. Keywords and errors as a call."""
+        return self._stream(PICTURES, prepare(prompt, parameters, self._timeout))
+
+    def animate(self, image: FileInput, **parameters: "Unpack[GenerateVideoParameters]") -> VideoOutput:
+        """Draws a video that begins with an image, and gives a VideoOutput. Keywords are the fields of
+        latent.v1.GenerateVideoRequest and those of a call for pictures; output_type is "pil" (default), "np" or "bytes". With
+        output={"file": "webp"} each video is a file. A callback gets {"preview": frames as PIL images
+        or None, "video_index": n}. Errors as a call for pictures.
+        """
+        call = prepare_video(image, parameters, self._timeout)
+        return cast(VideoOutput, self._draw(VIDEOS, call, VideoCollector(self, call, self._bar_settings)))
+
+    def stream_video(self, image: FileInput, **parameters: "Unpack[GenerateVideoParameters]") -> EventStream[VideoEvent]:
+        """The events of a request for videos as they come: frames as soon as they are decoded, and with
+        `previews` small ones before. Keywords and errors as animate()."""
+        return self._stream(VIDEOS, prepare_video(image, parameters, self._timeout))
+
+    def _draw(self, service: Service, call: PreparedCall, collector: Collector) -> Any:
         try:
-            with self._stream(call) as events:
+            with self._stream(service, call) as events:
                 for event in events:
                     collector.add(event)
                     collector.check_interrupt(events.request_id)
-            return cast(LatentOutput, collector.output())
+            return collector.output()
         finally:
             collector.close()
 
-    def stream(self, prompt: Optional[str] = None, **parameters: "Unpack[GenerateParameters]") -> EventStream:
-        """The events of a request as they come; with `previews`, pictures of how it comes along. Keywords and errors as a call."""
-        return self._stream(self._prepare(prompt, parameters))
-
-    def _prepare(self, prompt: Optional[str], parameters: Any) -> PreparedCall:
-        return prepare(prompt, parameters, self._timeout)
-
-    def _stream(self, call: PreparedCall) -> EventStream:
-        generation = Generation(call.request, self._retries, call.timeout)
+    def _stream(self, service: Service, call: PreparedCall) -> EventStream[Any]:
+        generation = Generation(service, call.request, self._retries, call.timeout)
         return EventStream(generation.request_id, self._run(generation))
 
-    def _run(self, generation: Generation) -> Generator[Event, None, None]:
+    def _run(self, generation: Generation) -> Generator[Any, None, None]:
         try:
             while not generation.completed:
                 pause = yield from self._run_call(generation)
@@ -113,7 +133,7 @@ class LatentPipeline(PipelineBase):
         finally:
             self._end(generation)
 
-    def _run_call(self, generation: Generation) -> Generator[Event, None, float]:
+    def _run_call(self, generation: Generation) -> Generator[Any, None, float]:
         """Makes one call, and says how long to wait before the next."""
         messages = self._open_stream(generation.next_call())
         try:
@@ -145,7 +165,12 @@ class LatentPipeline(PipelineBase):
 
     def capabilities(self) -> "GetCapabilitiesResponse":
         """Models, buckets, noise schedulers and limits. Unavailable until the server has loaded its checkpoints."""
-        found: "GetCapabilitiesResponse" = self._ask(capabilities_call())
+        found: "GetCapabilitiesResponse" = self._ask(capabilities_call(PICTURES))
+        return found
+
+    def video_capabilities(self) -> "GetVideoCapabilitiesResponse":
+        """The same of videos; without models where the server draws none."""
+        found: "GetVideoCapabilitiesResponse" = self._ask(capabilities_call(VIDEOS))
         return found
 
     def models(self) -> "List[ModelInfo]":
@@ -201,3 +226,5 @@ class LatentPipeline(PipelineBase):
 
 add_signature(LatentPipeline.__call__)
 add_signature(LatentPipeline.stream)
+add_video_signature(LatentPipeline.animate)
+add_video_signature(LatentPipeline.stream_video)

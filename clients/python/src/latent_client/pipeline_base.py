@@ -3,12 +3,13 @@ how a call is begun, its short calls."""
 
 import inspect
 import logging
-from typing import Any, Callable, Dict, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, Mapping, Optional, Sequence, Tuple
 
 from ._descriptors import message_class
 from .connection import Endpoint
-from .generation import SERVICE, Call
-from .request import CALL_KEYWORDS, ENCODE_KEYWORDS, PROMPT, field_names, make_encode_request
+from .generation import PICTURES, VIDEOS, Call, Service
+from .request import (
+    CALL_KEYWORDS, ENCODE_KEYWORDS, IMAGE, PROMPT, field_names, make_encode_request, video_field_names)
 from .retry import RetryPolicy
 from .tensors import PromptEmbeds, to_embeds
 
@@ -16,10 +17,15 @@ _LOG = logging.getLogger("latent_client")
 SHORT_CALL = 10.0  # seconds that a call without a picture may take
 HEALTH_PAUSE = 0.2  # seconds between questions to a server that is not ready
 _HEALTH = "/grpc.health.v1.Health/Check"
+_ENCODE = PICTURES.path("Encode")
+# A method's name, by which service has which limits and models.
+_CAPABILITIES = {PICTURES: "GetCapabilities", VIDEOS: "GetVideoCapabilities"}
 _RESPONSES = {
-    SERVICE + "GenerateStream": "latent.v1.GenerateEvent", SERVICE + "ResumeStream": "latent.v1.GenerateEvent",
-    SERVICE + "Encode": "latent.v1.EncodeResponse", SERVICE + "CancelGeneration": "latent.v1.CancelGenerationResponse",
-    SERVICE + "GetCapabilities": "latent.v1.GetCapabilitiesResponse", _HEALTH: "grpc.health.v1.HealthCheckResponse",
+    PICTURES.path(PICTURES.start): "latent.v1.GenerateEvent", PICTURES.path(PICTURES.resume): "latent.v1.GenerateEvent",
+    VIDEOS.path(VIDEOS.start): "latent.v1.VideoEvent", VIDEOS.path(VIDEOS.resume): "latent.v1.VideoEvent",
+    **{service.path(service.cancel): "latent.v1.CancelGenerationResponse" for service in (PICTURES, VIDEOS)},
+    _ENCODE: "latent.v1.EncodeResponse", _HEALTH: "grpc.health.v1.HealthCheckResponse",
+    **{service.path(method): f"latent.v1.{method}Response" for service, method in _CAPABILITIES.items()},
 }
 # Methods of diffusers' pipelines about memory and speed, which are the server's; those that change pictures are missing, and so fail.
 _WITHOUT_EFFECT = frozenset(
@@ -77,10 +83,19 @@ class PipelineBase:
 
 def add_signature(function: Any) -> None:
     """Lets help() and editors show the keywords of a call, which are the request's fields."""
+    _set_signature(function, PROMPT, field_names(), None)
+
+
+def add_video_signature(function: Any) -> None:
+    """The same of a call that draws videos."""
+    _set_signature(function, IMAGE, video_field_names(), inspect.Parameter.empty)
+
+
+def _set_signature(function: Any, first: str, fields: Sequence[str], default: Any) -> None:
     keyword, optional = inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
-    named = [name for name in (*field_names(), *CALL_KEYWORDS) if name != PROMPT]
+    named = [name for name in (*fields, *CALL_KEYWORDS) if name != first]
     function.__signature__ = inspect.Signature([
-        inspect.Parameter("self", optional), inspect.Parameter(PROMPT, optional, default=None),
+        inspect.Parameter("self", optional), inspect.Parameter(first, optional, default=default),
         *(inspect.Parameter(name, keyword, default=None) for name in named)])
 
 
@@ -88,15 +103,16 @@ def _serialize(message: Any) -> bytes:
     return bytes(message.SerializeToString())
 
 
-def capabilities_call() -> Call:
-    return Call(SERVICE + "GetCapabilities", message_class("latent.v1.GetCapabilitiesRequest")(), SHORT_CALL, ())
+def capabilities_call(service: Service) -> Call:
+    method = _CAPABILITIES[service]
+    return Call(service.path(method), message_class(f"latent.v1.{method}Request")(), SHORT_CALL, ())
 
 
 def encode_call(prompt: Optional[str], parameters: Mapping[str, Any], default_timeout: Optional[float]) -> Call:
     """The call of encode_prompt(). TypeError and ValueError as make_request()."""
     fields = {name: value for name, value in parameters.items() if name not in ENCODE_KEYWORDS}
     timeout = parameters.get("timeout")
-    return Call(SERVICE + "Encode", make_encode_request(prompt, fields), default_timeout if timeout is None else timeout, ())
+    return Call(_ENCODE, make_encode_request(prompt, fields), default_timeout if timeout is None else timeout, ())
 
 
 def read_embeds(response: Any) -> PromptEmbeds:

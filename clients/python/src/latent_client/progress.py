@@ -3,7 +3,8 @@
 import sys
 from typing import Any, Dict, Optional
 
-from .events import Completed, Event, Progress, Queued, Started
+from .events import Completed, Progress, Queued, Started
+from .video_events import VideoCompleted, VideoProgress, VideoStarted
 
 
 def _is_watched() -> bool:
@@ -12,7 +13,7 @@ def _is_watched() -> bool:
 
 
 class ProgressBar:
-    """One bar over the steps of all pictures of a request; nothing where tqdm is missing or `wanted` is False.
+    """One bar over the steps of all pictures or videos of a request; nothing where tqdm is missing or `wanted` is False.
 
     `wanted` None: only where it can be seen. `settings` are tqdm's."""
 
@@ -27,18 +28,16 @@ class ProgressBar:
                 return
             self._bar = tqdm(**{"total": None, "unit": "step", **settings})
 
-    def show(self, event: Event) -> None:
+    def show(self, event: Any) -> None:
         if self._bar is None:
             return
         if isinstance(event, Queued):
             self._bar.set_description(f"queued: {event.position} before")
-        elif isinstance(event, Started):
+        elif isinstance(event, (Started, VideoStarted, Completed, VideoCompleted)):
             self._bar.set_description("")
-        elif isinstance(event, Progress) and event.stage == "steps":
-            self._steps[event.image_index] = event.step
+        elif isinstance(event, (Progress, VideoProgress)) and event.stage == "steps":
+            self._steps[event.index] = event.step
             self._move(event.total_steps)
-        elif isinstance(event, Completed):
-            self._bar.set_description("")
 
     def _move(self, total_steps: int) -> None:
         self._bar.total = total_steps * self._pictures

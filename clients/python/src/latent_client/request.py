@@ -1,4 +1,4 @@
-"""A request of keywords: each field of GenerateRequest under its own name, as its descriptor has it.
+"""A request of keywords: each field of GenerateRequest or GenerateVideoRequest under its own name, as its descriptor has it.
 
 There is no list of fields here. What is particular to diffusers' callers is: which keywords are no fields, and what a generator means.
 """
@@ -12,9 +12,11 @@ from google.protobuf.descriptor import FieldDescriptor
 from . import files, named, tensors
 from ._descriptors import is_repeated
 from .messages import EncodeRequest, GenerateRequest  # type: ignore[attr-defined,unused-ignore]
+from .video_messages import GenerateVideoRequest  # type: ignore[attr-defined,unused-ignore]
 
 PROMPT = "prompt"
-# Keywords of a call that are about the client, not the picture.
+IMAGE = "image"
+# Keywords of a call that are about the client, not the picture or the video.
 CALL_KEYWORDS = ("callback_on_step_end", "callback_on_step_end_tensor_inputs", "generator", "output_type", "progress_bar",
                  "return_dict", "timeout")
 # The same of encode_prompt().
@@ -30,6 +32,11 @@ def field_names() -> List[str]:
     return [field.name for field in GenerateRequest.DESCRIPTOR.fields]
 
 
+def video_field_names() -> List[str]:
+    """The same of a request for videos."""
+    return [field.name for field in GenerateVideoRequest.DESCRIPTOR.fields]
+
+
 def make_request(parameters: Mapping[str, Any]) -> Any:
     """The GenerateRequest of keywords; what is None is not set.
 
@@ -37,6 +44,11 @@ def make_request(parameters: Mapping[str, Any]) -> Any:
     cannot be. Both name the field. The server checks all else.
     """
     return _fill_request(GenerateRequest(), parameters, CALL_KEYWORDS)
+
+
+def make_video_request(parameters: Mapping[str, Any]) -> Any:
+    """The GenerateVideoRequest of keywords; errors as make_request's."""
+    return _fill_request(GenerateVideoRequest(), parameters, CALL_KEYWORDS)
 
 
 def make_encode_request(prompt: Optional[str], parameters: Mapping[str, Any]) -> Any:
