@@ -180,9 +180,11 @@ struct LoopModel {
   explicit LoopModel(device::HostDevice& device = device::Host(), std::vector<int> row_counts = {},
                      const Config& config = SmallConfig())
       : row_counts(std::move(row_counts)), backend(on_run, device) {
-    auto loaded = pipeline::LoadPipeline(
-        {.base = config.base, .refiner = config.refiner, .row_counts = this->row_counts}, weights,
-        graphs);
+    auto loaded = pipeline::LoadPipeline({.base = config.base,
+                                          .refiner = config.refiner,
+                                          .models = config.models,
+                                          .row_counts = this->row_counts},
+                                         weights, graphs);
     EXPECT_OK(loaded);
     pipeline = *std::move(loaded);
   }
@@ -210,9 +212,10 @@ struct LoopModel {
 
   // The graphs of all row counts, so that pictures of that size find them.
   void MakeReady(pipeline::Size size) { MakeReady(size, row_counts); }
-  void MakeReady(pipeline::Size size, const std::vector<int>& counts) {
+  void MakeReady(pipeline::Size size, const std::vector<int>& counts,
+                 pipeline::ModelId leader = {}) {
     for (int rows : counts) {
-      const auto needed = pipeline->GraphsOf({}, size, rows).value();
+      const auto needed = pipeline->GraphsOf(leader, size, rows).value();
       for (const pipeline::GraphHandle& graph : needed) {
         EXPECT_OK(graphs.Get(graph));
         kept.push_back(graph);

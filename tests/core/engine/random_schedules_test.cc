@@ -1,6 +1,6 @@
 // Requests that come, go, fail and are late at random moments beside each other, on a device that
 // works later than it is told and whose steps are a hash of what their row reads: whatever becomes
-// of others, each picture is what it is alone, and nothing is left.
+// of others, each picture, and each frame of a video, is what it is alone, and nothing is left.
 //
 // LATENTD_SCHEDULES=10000 says how many schedules.
 #include <gmock/gmock.h>
@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <random>
@@ -31,6 +32,7 @@
 #include "core/image/encode.h"
 #include "core/schedulers/schedule.h"
 #include "tests/core/engine/loop_rig.h"
+#include "tests/golden/video_checkpoint.h"
 #include "tests/support/inputs.h"
 #include "tests/support/sanitized.h"
 #include "tests/support/separate_device.h"
@@ -84,13 +86,15 @@ class HashedRun {
     const auto state =
         absl::c_find_if(ports_.outputs, [](auto& out) { return out.name == "state"; });
     const auto step = absl::c_find_if(ports_.outputs, [](auto& out) { return out.name == "step"; });
-    const auto contrast =
+    const auto contrast =  // an image's alone has it
         absl::c_find_if(ports_.outputs, [](auto& out) { return out.name == "contrast"; });
     for (int row = 0; row < ports_.step_rows; ++row) {
       const size_t hash = HashOfRow(row);
       FillFrom(hash, state->row(row));
       const float apart = hash % 4 == 0 ? 1 : 0;
-      std::memcpy(contrast->row(row).data(), &apart, sizeof(apart));
+      if (contrast != ports_.outputs.end()) {
+        std::memcpy(contrast->row(row).data(), &apart, sizeof(apart));
+      }
       int64_t next = At<int64_t>("step", row) + 1;
       std::memcpy(step->row(row).data(), &next, sizeof(next));
     }
@@ -100,8 +104,8 @@ class HashedRun {
     const Bytes line = LineOf(row);
     float draws_noise = 0;
     std::memcpy(&draws_noise, &line[schedulers::kLineDrawsNoise * sizeof(float)], sizeof(float));
-    return absl::HashOf(Text(Row("state", row)), Text(line), At<float>("guidance_scale", row),
-                        At<float>("guidance_rescale", row),
+    return absl::HashOf(Text(Row("state", row)), Text(line), Text(Row("guidance_scale", row)),
+                        Text(Row("guidance_rescale", row)),
                         HashOfRequest(At<int64_t>("negative_rows", row)),
                         HashOfRequest(At<int64_t>("text_rows", row)),
                         draws_noise != 0 ? Text(Row("noise", row)) : absl::string_view());
@@ -127,9 +131,11 @@ class HashedRun {
     return hash;
   }
 
+  // Empty: the step has no such input.
   Bytes Row(absl::string_view name, int64_t row) const {
-    return absl::c_find_if(ports_.inputs, [&](auto& input) { return input.name == name; })
-        ->row(row);
+    const auto found =
+        absl::c_find_if(ports_.inputs, [&](auto& input) { return input.name == name; });
+    return found == ports_.inputs.end() ? Bytes() : found->row(row);
   }
   template <typename T>
   T At(absl::string_view name, int64_t row) const {
@@ -141,10 +147,13 @@ class HashedRun {
   const RunPorts& ports_;
 };
 
-// A kind of request, and the pictures that it gets alone.
+// Files by the index of their image or video, and their frame; of a video's one file it is 0.
+using Files = std::map<std::pair<int, int>, std::string>;
+
+// A kind of request, and what it gets alone.
 struct Kind {
   GenerateSpec spec;
-  std::map<int, std::string> alone = {};  // by their index
+  Files alone = {};
 };
 
 Kind KindOf(int steps, double guidance_scale, int pictures, const std::string& scheduler) {
@@ -183,16 +192,49 @@ std::vector<Kind> AllKinds(const std::string& image) {
   return kinds;
 }
 
+// Videos of one size and two numbers of frames: as files of frames, several, and as one file.
+std::vector<Kind> VideoKinds(const std::string& image) {
+  std::vector<Kind> kinds(4, Kind{.spec = {.inputs = testing::ImageInput(image)}});
+  constexpr int kFrames[] = {5, 3, 5, 3}, kSteps[] = {3, 2, 4, 5};
+  for (size_t i = 0; i < kinds.size(); ++i) {
+    pipeline::PictureSpec& picture = kinds[i].spec.picture;
+    picture.width = picture.height = 64;
+    picture.num_images_per_prompt = 1;
+    picture.num_inference_steps = kSteps[i];
+    picture.seed = 100 + i;
+    picture.video = {.width = 64, .height = 64, .num_frames = kFrames[i]};
+  }
+  kinds[1].spec.picture.num_images_per_prompt = 2;
+  kinds[2].spec.picture.video->max_guidance_scale = 1;  // a row each
+  kinds[3].spec.video_file = {.format = image::VideoFormat::kRaw};
+  return kinds;
+}
+
 absl::StatusOr<Image> Unencoded(const Job&, int index, uint64_t seed, const image::Image& pixels,
                                 const image::RunParts&) {
   return Image{
       .index = index, .seed = seed, .bytes = std::string(pixels.rgb.begin(), pixels.rgb.end())};
 }
 
-std::map<int, std::string> FilesOf(const std::vector<Event>& events) {
-  std::map<int, std::string> files;
-  for (const Image& image : Only<Image>(events)) files[image.index] = image.bytes;
+Files FilesOf(const std::vector<Event>& events) {
+  Files files;
+  for (const Image& image : Only<Image>(events)) {
+    std::string& file = files[{image.index, image.part ? 0 : image.frame}];
+    if (image.part) {
+      EXPECT_EQ(image.part->offset, static_cast<int64_t>(file.size()));
+    } else {
+      EXPECT_EQ(file, "");
+    }
+    file += image.bytes;
+  }
   return files;
+}
+
+// Files that a request of the kind gets.
+size_t FilesOf(const Kind& kind) {
+  const pipeline::PictureSpec& picture = kind.spec.picture;
+  const bool has_frames = picture.video && !kind.spec.video_file;
+  return *picture.num_images_per_prompt * (has_frames ? *picture.video->num_frames : 1);
 }
 
 // Faults of one schedule's runs, counted from its beginning. 0: none.
@@ -201,21 +243,37 @@ struct Faults {
   int failing_run = 0, refused_run = 0, refused_step = 0;
 };
 
+Config ConfigWithVideos() {
+  Config config = EnsembleConfig();
+  config.models = {{.name = "video",
+                    .checkpoint = golden::VideoCheckpoint(),
+                    .buckets = {{64, 64, 5}, {64, 64, 3}},
+                    .draws_videos = true,
+                    .decode_chunk = 2}};
+  return config;
+}
+
 class RandomSchedulesTest : public ::testing::Test {
  protected:
   RandomSchedulesTest() {
     model_.on_run.computes = false;
     model_.on_run.instead = [](const RunPorts& ports) { HashedRun(ports).Run(); };
     model_.MakeReady({64, 64});
+    const pipeline::ModelId video = model_.pipeline->table().Find("video")->id;
+    for (const int frames : {5, 3}) {
+      model_.MakeReady({64, 64, frames}, model_.row_counts, video);
+    }
     const image::Image grey{
         .width = 64, .height = 64, .rgb = std::vector<uint8_t>(64 * 64 * 3, 99)};
-    kinds_ = AllKinds(image::Encode(grey, {}).value());
+    const std::string file = image::Encode(grey, {}).value();
+    kinds_ = AllKinds(file);
+    absl::c_move(VideoKinds(file), std::back_inserter(kinds_));
     PictureLoop loop({.encode = Unencoded}, device_, metrics_, clock_);
     for (Kind& kind : kinds_) {
       const auto sink = std::make_shared<RecordingSink>();
       EXPECT_OK(loop.Admit(model_.MakeJob(loop, sink, kind.spec, clock_), 0));
       kind.alone = FilesOf(sink->WaitForEnd());
-      EXPECT_EQ(kind.alone.size(), static_cast<size_t>(*kind.spec.picture.num_images_per_prompt));
+      EXPECT_EQ(kind.alone.size(), FilesOf(kind));
     }
   }
 
@@ -223,7 +281,7 @@ class RandomSchedulesTest : public ::testing::Test {
   FakeClock clock_;
   metrics::Registry registry_;
   EngineMetrics metrics_{registry_};
-  LoopModel model_{device_, {1, 2, 4}, EnsembleConfig()};
+  LoopModel model_{device_, {1, 2, 4}, ConfigWithVideos()};
   std::vector<Kind> kinds_;
 };
 
