@@ -182,6 +182,7 @@ struct LoopModel {
       : row_counts(std::move(row_counts)), backend(on_run, device) {
     auto loaded = pipeline::LoadPipeline({.base = config.base,
                                           .refiner = config.refiner,
+                                          .models = config.models,
                                           .row_counts = this->row_counts,
                                           .split = split},
                                          weights, graphs);
@@ -212,9 +213,10 @@ struct LoopModel {
 
   // The graphs of all row counts, so that pictures of that size find them, and of split steps.
   void MakeReady(pipeline::Size size) { MakeReady(size, row_counts); }
-  void MakeReady(pipeline::Size size, const std::vector<int>& counts) {
-    for (int rows : counts) MakeReady(pipeline->GraphsOf({}, size, rows).value());
-    MakeReady(pipeline->SplitStepsOf({}, size).value());
+  void MakeReady(pipeline::Size size, const std::vector<int>& counts,
+                 pipeline::ModelId leader = {}) {
+    for (int rows : counts) MakeReady(pipeline->GraphsOf(leader, size, rows).value());
+    MakeReady(pipeline->SplitStepsOf(leader, size).value());
   }
   void MakeReady(const std::vector<pipeline::GraphHandle>& needed) {
     for (const pipeline::GraphHandle& graph : needed) {

@@ -1,6 +1,6 @@
 // Requests that come, go, fail and are late at random moments beside each other, on devices that
 // work later than they are told and whose steps are hashes of what their rows read: whatever
-// becomes of others, each picture is to be what it is alone.
+// becomes of others, each picture, and each frame of a video, is to be what it is alone.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -108,7 +108,9 @@ class HashedRun {
       const size_t hash = hashes[row];
       FillFrom(hash, Find(ports_.outputs, "state")->row(row));
       const float apart = hash % 4 == 0 ? 1 : 0;
-      std::memcpy(Find(ports_.outputs, "contrast")->row(row).data(), &apart, sizeof(apart));
+      if (const auto* contrast = Find(ports_.outputs, "contrast")) {  // an image's alone has it
+        std::memcpy(contrast->row(row).data(), &apart, sizeof(apart));
+      }
       int64_t next = At<int64_t>("step", row) + 1;
       std::memcpy(Find(ports_.outputs, "step")->row(row).data(), &next, sizeof(next));
     }
@@ -118,8 +120,8 @@ class HashedRun {
     const Bytes line = LineOf(row);
     float draws_noise = 0;
     std::memcpy(&draws_noise, &line[schedulers::kLineDrawsNoise * sizeof(float)], sizeof(float));
-    return absl::HashOf(Text(Row("state", row)), Text(line), At<float>("guidance_scale", row),
-                        At<float>("guidance_rescale", row),
+    return absl::HashOf(Text(Row("state", row)), Text(line), Text(Row("guidance_scale", row)),
+                        Text(Row("guidance_rescale", row)),
                         PredictionOf(At<int64_t>("negative_rows", row)),
                         PredictionOf(At<int64_t>("text_rows", row)),
                         draws_noise != 0 ? Text(Row("noise", row)) : absl::string_view());
@@ -163,8 +165,10 @@ class HashedRun {
     return hash;
   }
 
+  // Empty: the step has no such input.
   Bytes Row(absl::string_view name, int64_t row) const {
-    return Find(ports_.inputs, name)->row(row);
+    const auto* port = Find(ports_.inputs, name);
+    return port == nullptr ? Bytes() : Bytes(port->row(row));
   }
   template <typename T>
   T At(absl::string_view name, int64_t row) const {
@@ -176,10 +180,13 @@ class HashedRun {
   const RunPorts& ports_;
 };
 
-// A kind of request, and the pictures that it gets alone.
+// Files by the index of their image or video, and their frame; of a video's one file it is 0.
+using Files = std::map<std::pair<int, int>, std::string>;
+
+// A kind of request, and what it gets alone.
 struct Kind {
   GenerateSpec spec;
-  std::map<int, std::string> alone = {};  // by their index
+  Files alone = {};
 };
 
 inline Kind KindOf(int steps, double guidance_scale, int pictures, const std::string& scheduler) {
@@ -191,10 +198,14 @@ inline Kind KindOf(int steps, double guidance_scale, int pictures, const std::st
   return kind;
 }
 
+inline std::string GreyImage() {
+  const image::Image grey{.width = 64, .height = 64, .rgb = std::vector<uint8_t>(64 * 64 * 3, 99)};
+  return image::Encode(grey, {}).value();
+}
+
 // From text and from images, with base, refiner and both.
 inline std::vector<Kind> AllKinds() {
-  const image::Image grey{.width = 64, .height = 64, .rgb = std::vector<uint8_t>(64 * 64 * 3, 99)};
-  const std::string image = image::Encode(grey, {}).value();
+  const std::string image = GreyImage();
   std::vector<Kind> kinds = {KindOf(1, 1, 1, "euler"),
                              KindOf(3, 4, 1, "heun"),
                              KindOf(2, 1, 3, "lcm"),
@@ -226,10 +237,25 @@ inline absl::StatusOr<Image> Unencoded(const Job&, int index, uint64_t seed,
       .index = index, .seed = seed, .bytes = std::string(pixels.rgb.begin(), pixels.rgb.end())};
 }
 
-inline std::map<int, std::string> FilesOf(const std::vector<Event>& events) {
-  std::map<int, std::string> files;
-  for (const Image& image : Only<Image>(events)) files[image.index] = image.bytes;
+inline Files FilesOf(const std::vector<Event>& events) {
+  Files files;
+  for (const Image& image : Only<Image>(events)) {
+    std::string& file = files[{image.index, image.part ? 0 : image.frame}];
+    if (image.part) {
+      EXPECT_EQ(image.part->offset, static_cast<int64_t>(file.size()));
+    } else {
+      EXPECT_EQ(file, "");
+    }
+    file += image.bytes;
+  }
   return files;
+}
+
+// Number of files that a request of the kind gets.
+inline size_t FileCountOf(const Kind& kind) {
+  const pipeline::PictureSpec& picture = kind.spec.picture;
+  const bool has_frames = picture.video && !kind.spec.video_file;
+  return *picture.num_images_per_prompt * (has_frames ? *picture.video->num_frames : 1);
 }
 
 // Devices of a loop, with a model on each. All must outlive what uses it.

@@ -1,8 +1,11 @@
-// Random schedules of requests on one device: each picture is what it is alone, and nothing is
-// left.
+// Random schedules of requests on one device: each picture, and each frame of a video, is what it
+// is alone, and nothing is left.
 //
 // LATENTD_SCHEDULES=10000 says how many schedules.
+#include <iterator>
+
 #include "tests/core/engine/random_schedule.h"
+#include "tests/golden/video_checkpoint.h"
 #include "tests/support/separate_device.h"
 
 namespace latentd::engine {
@@ -12,18 +15,51 @@ using ::latentd::testing::FakeClock;
 using ::latentd::testing::RecordingSink;
 using ::latentd::testing::SeparateDevice;
 
+// Videos of one size and two numbers of frames: as files of frames, several, and as one file.
+std::vector<Kind> VideoKinds() {
+  std::vector<Kind> kinds(4, Kind{.spec = {.inputs = testing::ImageInput(GreyImage())}});
+  constexpr int kFrames[] = {5, 3, 5, 3}, kSteps[] = {3, 2, 4, 5};
+  for (size_t i = 0; i < kinds.size(); ++i) {
+    pipeline::PictureSpec& picture = kinds[i].spec.picture;
+    picture.width = picture.height = 64;
+    picture.num_images_per_prompt = 1;
+    picture.num_inference_steps = kSteps[i];
+    picture.seed = 100 + i;
+    picture.video = {.width = 64, .height = 64, .num_frames = kFrames[i]};
+  }
+  kinds[1].spec.picture.num_images_per_prompt = 2;
+  kinds[2].spec.picture.video->max_guidance_scale = 1;  // a row each
+  kinds[3].spec.video_file = {.format = image::VideoFormat::kRaw};
+  return kinds;
+}
+
+Config ConfigWithVideos() {
+  Config config = EnsembleConfig();
+  config.models = {{.name = "video",
+                    .checkpoint = golden::VideoCheckpoint(),
+                    .buckets = {{64, 64, 5}, {64, 64, 3}},
+                    .draws_videos = true,
+                    .decode_chunk = 2}};
+  return config;
+}
+
 class RandomSchedulesTest : public ::testing::Test {
  protected:
   RandomSchedulesTest() {
     model_.on_run.computes = false;
     model_.on_run.instead = [](const RunPorts& ports) { HashedRun(ports).Run(); };
     model_.MakeReady({64, 64});
+    const pipeline::ModelId video = model_.pipeline->table().Find("video")->id;
+    for (const int frames : {5, 3}) {
+      model_.MakeReady({64, 64, frames}, model_.row_counts, video);
+    }
+    absl::c_move(VideoKinds(), std::back_inserter(kinds_));
     PictureLoop loop(bench_.Options(), bench_.Devices(), metrics_, clock_);
     for (Kind& kind : kinds_) {
       const auto sink = std::make_shared<RecordingSink>();
       EXPECT_OK(loop.Admit(bench_.MakeJob(loop, sink, kind.spec), 0));
       kind.alone = FilesOf(sink->WaitForEnd());
-      EXPECT_EQ(kind.alone.size(), static_cast<size_t>(*kind.spec.picture.num_images_per_prompt));
+      EXPECT_EQ(kind.alone.size(), FileCountOf(kind));
     }
   }
 
@@ -31,7 +67,7 @@ class RandomSchedulesTest : public ::testing::Test {
   FakeClock clock_;
   metrics::Registry registry_;
   EngineMetrics metrics_{registry_};
-  LoopModel model_{device_, {1, 2, 4}, EnsembleConfig()};
+  LoopModel model_{device_, {1, 2, 4}, ConfigWithVideos()};
   Bench bench_{.models = {&model_}, .clock = clock_, .metrics = metrics_};
   std::vector<Kind> kinds_ = AllKinds();
 };
