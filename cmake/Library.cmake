@@ -70,14 +70,16 @@ function(latentd_ci name)
   endforeach()
 endfunction()
 
-# latentd_test(NAME library... [TREES tree...] [PARTS n] [SOURCES file...] [ONE_THREAD pattern...]) makes the test program NAME_test
-# from the *_test.cc of the current directory, or from these files.
+# latentd_test(NAME library... [TREES tree...] [PARTS n] [SOURCES file...] [ONE_THREAD pattern...] [THREADS pattern...]) makes the test
+# program NAME_test from the *_test.cc of the current directory, or from these files.
 # ctest runs it whole, since starting it costs more than most tests (it maps LibTorch), or in so many parts side by side, NAME.1 and
 # on, of whole suites (tests/support/parts); its reports in reports/ have each test.
 # In CI it runs under AddressSanitizer alone, unless TREES says otherwise. ThreadSanitizer leaves out tests whose names match a
-# pattern of ONE_THREAD: arithmetic for which one thread does everything, so that there is nothing for it to see.
+# pattern of ONE_THREAD: arithmetic for which one thread does everything, so that there is nothing for it to see; and requests to an
+# engine one after the other, in which threads meet as they do in tests that stay. Where most of a program is so, THREADS has the
+# patterns of those that stay.
 function(latentd_test name)
-  cmake_parse_arguments(ARG "" "PARTS" "TREES;SOURCES;ONE_THREAD" ${ARGN})
+  cmake_parse_arguments(ARG "" "PARTS" "TREES;SOURCES;ONE_THREAD;THREADS" ${ARGN})
   if(NOT ARG_TREES)
     set(ARG_TREES asan)
   endif()
@@ -120,9 +122,10 @@ function(latentd_test name)
     if(ARG_PARTS)
       set_property(TEST ${test} APPEND PROPERTY ENVIRONMENT LATENTD_TEST_PART=${part}/${ARG_PARTS})
     endif()
-    if(ARG_ONE_THREAD AND LATENTD_SANITIZE MATCHES thread)
-      list(JOIN ARG_ONE_THREAD ":" patterns)
-      set_property(TEST ${test} APPEND PROPERTY ENVIRONMENT GTEST_FILTER=-${patterns})
+    if(LATENTD_SANITIZE MATCHES thread AND (ARG_ONE_THREAD OR ARG_THREADS))
+      list(JOIN ARG_ONE_THREAD ":" left_out)
+      list(JOIN ARG_THREADS ":" chosen)
+      set_property(TEST ${test} APPEND PROPERTY ENVIRONMENT GTEST_FILTER=${chosen}-${left_out})
     endif()
     math(EXPR part "${part} + 1")
     latentd_ci(${test} TREES ${ARG_TREES} PROGRAM ${name}_test)
