@@ -33,4 +33,10 @@ inline constexpr size_t kMaxImagesOfIpAdapter = 16;
 inline constexpr int kMaxImageTokensOfRequest = 256;  // sum over its IP-Adapters
 inline constexpr double kMaxIpAdapterScale = 10;      // or below 0
 
+// Videos: the limits of fields that images do not have.
+inline constexpr int kMostFramesOfVideo = 128;
+inline constexpr int kMostFps = 60;
+inline constexpr int kMostMotion = 1023;
+inline constexpr double kMostNoise = 10;
+
 }  // namespace latentd::pipeline
