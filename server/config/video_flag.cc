@@ -16,11 +16,11 @@
 namespace latentd::server::config {
 namespace {
 
+using pipeline::kMostFramesOfVideo;
 using pipeline::ModelSource;
 
 constexpr absl::string_view kVideoFlag = "video";
 constexpr absl::string_view kVideoKeys[] = {"buckets", "components-from", "decode-chunk"};
-constexpr int kMostFrames = 128;
 
 // A comma that no key follows belongs to the path.
 std::vector<std::string> VideoPartsOf(absl::string_view text) {
@@ -40,7 +40,7 @@ std::vector<std::string> VideoPartsOf(absl::string_view text) {
 }
 
 bool ReadFrames(absl::string_view text, int& frames) {
-  return absl::SimpleAtoi(text, &frames) && frames >= 1 && frames <= kMostFrames;
+  return absl::SimpleAtoi(text, &frames) && frames >= 1 && frames <= kMostFramesOfVideo;
 }
 
 // "1024x576x25": the sides as --buckets has them.
@@ -55,7 +55,7 @@ absl::StatusOr<pipeline::Size> ToVideoSize(absl::string_view text) {
   }
   return WrongValue(
       kVideoFlag, text,
-      absl::StrCat("with buckets of width, height and 1 to ", kMostFrames,
+      absl::StrCat("with buckets of width, height and 1 to ", kMostFramesOfVideo,
                    " frames, and + between them, such as 1024x576x25; each side is a multiple of 8 "
                    "from ",
                    pipeline::kMinSide, " to ", pipeline::kMaxSide));
@@ -70,7 +70,8 @@ absl::Status SetVideo(const std::string& text, absl::string_view key, absl::stri
   }
   if (key == "decode-chunk") {
     if (ReadFrames(value, model.decode_chunk)) return absl::OkStatus();
-    return WrongValue(kVideoFlag, text, absl::StrCat("with decode-chunk=1 to ", kMostFrames));
+    return WrongValue(kVideoFlag, text,
+                      absl::StrCat("with decode-chunk=1 to ", kMostFramesOfVideo));
   }
   for (const absl::string_view size : absl::StrSplit(value, '+')) {
     ASSIGN_OR_RETURN(const pipeline::Size bucket, ToVideoSize(size));

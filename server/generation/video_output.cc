@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/image/video/video_format.h"
-#include "core/pipeline/spec/video_fields.h"
+#include "core/pipeline/spec/limits.h"
 #include "server/generation/request_form.h"
 
 namespace latentd::server::generation {

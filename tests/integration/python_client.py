@@ -36,6 +36,8 @@ def installed() -> pathlib.Path:
 
 
 def use():
-    """Lets `import latent_client` find it."""
+    """Lets `import latent_client` find it. A call that it leaves waits for its server as long as a busy machine needs."""
     if str(installed()) not in sys.path:
         sys.path.insert(0, str(installed()))
+    import latent_client.generation
+    latent_client.generation.CANCEL_SECONDS = 60.0

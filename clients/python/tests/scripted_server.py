@@ -101,7 +101,7 @@ def fail(context, code, message="no", reason="", retry=None, violations=(), meta
         status.details.append(detail("ErrorInfo", info))
     if retry is not None:
         info = message_class("google.rpc.RetryInfo")()
-        info.retry_delay.nanos = int(retry * 1e9)
+        info.retry_delay.seconds, info.retry_delay.nanos = divmod(int(retry * 1e9), 10**9)
         status.details.append(detail("RetryInfo", info))
     if violations:
         bad = message_class("google.rpc.BadRequest")()

@@ -30,6 +30,12 @@ def broken(*events):
     return run
 
 
+def late(request, context):
+    """A step of a script whose deadline passes when it has begun."""
+    yield step(1)
+    fail(context, Code.DEADLINE_EXCEEDED, "Deadline Exceeded")
+
+
 class Threads:
     """How a test uses LatentPipeline."""
 
@@ -321,11 +327,13 @@ class Cases:
         server = self.server(picture())
         self.draw(server, "p", timeout=50)
         self.assertTrue(0 < server.remaining < 51, server.remaining)  # gRPC sends it in few digits, rounded up
-        error, server = self.fails(latent_client.DeadlineExceeded, until_deadline, timeout=0.3)
+        error, _ = self.fails(latent_client.DeadlineExceeded, until_deadline, timeout=0.3)
         self.assertIsInstance(error, TimeoutError)
+        # One that passes behind the first event, however long that takes to come.
+        _, server = self.fails(latent_client.DeadlineExceeded, late)
         self.assertEqual(len(server.cancelled), 1)
         # A pause that is longer than what is left is not waited for.
-        self.fails(latent_client.QueueFull, failing(Code.RESOURCE_EXHAUSTED, reason="QUEUE_FULL", retry=0.9), timeout=0.5)
+        self.fails(latent_client.QueueFull, failing(Code.RESOURCE_EXHAUSTED, reason="QUEUE_FULL", retry=900), timeout=500)
 
     def test_callback(self):
         seen = []

@@ -251,13 +251,30 @@ std::string Admission::ForChunksText(const pipeline::Plan& plan) const {
                       pipeline::DefaultChunk(model, plan.executed_size.frames), ")");
 }
 
+// " with steps of 1 row, which guidance_stop needs (...)", or nothing.
+std::string Admission::ForRowsText(const pipeline::Plan& plan) const {
+  if (plan.spec.output_embeds) return "";
+  const std::vector<int> ready = models_.pipeline->RowCountsAt(plan.executed_size);
+  const auto text = [&](int rows, absl::string_view use) {
+    return absl::StrCat(" with steps of ", rows, rows == 1 ? " row" : " rows", ", which ", use,
+                        " (--rows of the server is ", absl::StrJoin(ready, ","), ")");
+  };
+  if (!absl::c_linear_search(ready, plan.rows)) {
+    return text(plan.rows, plan.guided() ? "guidance needs" : "images without guidance need");
+  }
+  if (!plan.may_end_guidance() || absl::c_linear_search(ready, 1)) return "";
+  const bool stops = plan.spec.guidance_stop == pipeline::GuidanceStop::kAuto;
+  return text(1, stops ? "guidance_stop needs" : "guidance_interval needs");
+}
+
 // "80x64 is not ready", or "80x64 is not one of 96x64, 64x64" where it is no bucket.
 std::string Admission::NotReadyText(const pipeline::Plan& plan) const {
   const ModelBucket bucket = BucketOf(plan);
   const std::vector<pipeline::Size> configured = models_.buckets->ConfiguredOf(bucket.model);
   const std::string name = models_.buckets->NameOf(bucket);
   if (absl::c_linear_search(configured, bucket.size)) {
-    return absl::StrCat(name, " is not ready", ForRequestText(plan), ForChunksText(plan));
+    return absl::StrCat(name, " is not ready", ForRequestText(plan), ForChunksText(plan),
+                        ForRowsText(plan));
   }
   std::vector<std::string> names;
   for (const pipeline::Size& bucket : configured) names.push_back(SizeText(bucket));

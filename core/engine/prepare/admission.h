@@ -128,6 +128,7 @@ class Admission {
   // True if each bucket has what the plan's prompts are read by.
   bool ReadsPrompts(const pipeline::Plan& plan) const;
   std::string ForChunksText(const pipeline::Plan& plan) const;
+  std::string ForRowsText(const pipeline::Plan& plan) const;
   bool IsServed(const pipeline::Plan& plan) const;
   std::vector<FieldViolation> FindViolations(const GenerateSpec& spec) const;
   // The size that such a request asks for, of its model.

@@ -7,7 +7,6 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/errors/error_details.h"
 #include "core/pipeline/spec/limits.h"
-#include "core/pipeline/spec/video_fields.h"
 
 namespace latentd::families::svd {
 namespace {

@@ -11,28 +11,13 @@
 #include "absl/types/span.h"
 #include "core/base/errors/error_details.h"
 #include "core/base/errors/status_macros.h"
-#include "core/base/text/text.h"
+#include "core/pipeline/plan/named_adapter.h"
 #include "core/pipeline/plan/refusals.h"
 #include "core/pipeline/spec/presets.h"
 #include "core/schedulers/config/overrides_of.h"
 
 namespace latentd::pipeline {
 namespace {
-
-constexpr size_t kMostModelsNamed = 5;
-
-// Reason for which a LoRA of the model cannot be that one; empty: it can.
-std::string WhyNotFor(const LoadedModel& model, const AdapterFacts& facts) {
-  if (facts.kind == AdapterKind::kTextualInversion) {
-    return absl::StrCat(facts.name, " is a textual inversion: write its word in the prompt");
-  }
-  if (facts.kind != AdapterKind::kLora) {
-    return absl::StrCat(facts.name, " is no LoRA but of the kind ", NameOf(facts.kind));
-  }
-  if (absl::c_linear_search(facts.models, model.row().name)) return "";
-  return absl::StrCat(facts.name, " is not for the model ", model.row().name, "; it is for ",
-                      ListSome(facts.models, kMostModelsNamed));
-}
 
 bool HasIgnoringCase(absl::string_view text, absl::string_view part) {
   return absl::StrContains(absl::AsciiStrToLower(text), absl::AsciiStrToLower(part));
@@ -63,26 +48,17 @@ void WarnOf(const LoadedModel& model, const AdapterFacts& facts, const PictureSp
 absl::Status ResolveOne(adapters::Catalogue* catalogue, const LoadedModel& model,
                         const std::string& field, PictureSpec& spec, Adapter& adapter,
                         std::vector<std::string>& warnings) {
-  const auto wrong = [&](absl::string_view why) {
-    return InvalidFields({{absl::StrCat(field, ".name"), std::string(why)}});
-  };
-  if (catalogue == nullptr) {
-    return wrong("this server has no adapters (start it with --adapters=DIR)");
-  }
-  const absl::StatusOr<AdapterFacts> facts = catalogue->Find(adapter.name);
-  if (absl::IsNotFound(facts.status())) return wrong(facts.status().message());
-  RETURN_IF_ERROR(facts.status());
-  const std::string why = WhyNotFor(model, *facts);
-  if (!why.empty()) return wrong(why);
-  adapter.stamp = facts->stamp;
-  adapter.digest = facts->digest;
-  adapter.path_rank = facts->path_rank;
+  ASSIGN_OR_RETURN(const AdapterFacts facts,
+                   FindAdapter(catalogue, model, AdapterKind::kLora, field, adapter.name));
+  adapter.stamp = facts.stamp;
+  adapter.digest = facts.digest;
+  adapter.path_rank = facts.path_rank;
   adapter.weight = adapter.unet_factor();
   adapter.text_encoder_weight = adapter.text_factor();
   if (*adapter.weight == 0 && *adapter.text_encoder_weight == 0) {
     warnings.push_back(absl::StrCat("adapter ", adapter.name, " has no effect: its weight is 0"));
   } else {
-    WarnOf(model, *facts, spec, warnings);
+    WarnOf(model, facts, spec, warnings);
   }
   return absl::OkStatus();
 }

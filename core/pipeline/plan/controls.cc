@@ -5,60 +5,35 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
-#include "core/base/errors/error_details.h"
+#include "absl/strings/string_view.h"
 #include "core/base/errors/status_macros.h"
 #include "core/base/text/digest.h"
-#include "core/base/text/text.h"
-#include "core/image/decode.h"
 #include "core/pipeline/graphs/control_graph.h"
 #include "core/pipeline/graphs/control_nets.h"
 #include "core/pipeline/graphs/ip_adapters.h"
+#include "core/pipeline/plan/named_adapter.h"
 #include "core/pipeline/plan/refusals.h"
 
 namespace latentd::pipeline {
 namespace {
 
-constexpr size_t kMostModels = 5;
-
-// Reason for which the model cannot draw with that adapter as a control; empty: it can.
-std::string WhyNoControl(const LoadedModel& model, const AdapterFacts& facts) {
-  if (facts.kind != AdapterKind::kControlNet) {
-    return absl::StrCat(facts.name, " is no ControlNet but of the kind ", NameOf(facts.kind));
-  }
-  if (absl::c_linear_search(facts.models, model.row().name)) return "";
-  return absl::StrCat(facts.name, " is not for the model ", model.row().name, "; it is for ",
-                      ListSome(facts.models, kMostModels));
-}
-
 absl::Status CheckControlImage(const std::string& field, const Inputs& inputs, size_t index) {
-  if (index >= inputs.control_images.size() || inputs.control_images[index].empty()) {
-    return InvalidFields({{field + ".image", "is what the net reads: set it"}});
-  }
-  const absl::Status read = image::ReadDimensions(inputs.control_images[index]).status();
-  if (read.ok()) return read;
-  return InvalidFields({{field + ".image", std::string(read.message())}});
+  absl::string_view image;
+  if (index < inputs.control_images.size()) image = inputs.control_images[index];
+  return ReadAdapterImage(field + ".image", image, "what the net reads").status();
 }
 
 absl::Status ResolveControl(adapters::Catalogue* catalogue, const LoadedModel& model,
                             const std::string& field, Control& control,
                             std::vector<std::string>& warnings) {
-  const auto wrong = [&](absl::string_view why) {
-    return InvalidFields({{field + ".name", std::string(why)}});
-  };
-  if (catalogue == nullptr) {
-    return wrong("this server has no ControlNets (start it with --adapters=DIR)");
-  }
-  const absl::StatusOr<AdapterFacts> facts = catalogue->Find(control.name);
-  if (absl::IsNotFound(facts.status())) return wrong(facts.status().message());
-  RETURN_IF_ERROR(facts.status());
-  const std::string why = WhyNoControl(model, *facts);
-  if (!why.empty()) return wrong(why);
-  control.stamp = facts->stamp;
-  control.digest = facts->digest;
+  ASSIGN_OR_RETURN(const AdapterFacts facts,
+                   FindAdapter(catalogue, model, AdapterKind::kControlNet, field, control.name));
+  control.stamp = facts.stamp;
+  control.digest = facts.digest;
   control.scale = control.scale.value_or(1);
   control.start = control.start.value_or(0);
   control.end = control.end.value_or(1);
-  for (const std::string& warning : facts->warnings) {
+  for (const std::string& warning : facts.warnings) {
     warnings.push_back(absl::StrCat("control ", control.name, ": ", warning));
   }
   return absl::OkStatus();
@@ -117,7 +92,8 @@ std::vector<PlannedControl> PlanControls(const PictureSpec& spec, size_t evaluat
 std::vector<Control> ControlsFor(const adapters::Catalogue& catalogue, const LoadedModel& model) {
   std::vector<Control> controls;
   for (const AdapterFacts& facts : catalogue.List()) {
-    if (!facts.is_served() || !WhyNoControl(model, facts).empty()) continue;
+    if (!facts.is_served()) continue;
+    if (!WhyNoAdapter(model, AdapterKind::kControlNet, facts).empty()) continue;
     controls.push_back({.name = facts.name, .stamp = facts.stamp, .digest = facts.digest});
   }
   return controls;

@@ -16,35 +16,24 @@
 #include "core/pipeline/plan/block_scales.h"
 #include "core/pipeline/plan/embeds.h"
 #include "core/pipeline/plan/image_embeds.h"
+#include "core/pipeline/plan/named_adapter.h"
 #include "core/pipeline/plan/refusals.h"
 #include "core/pipeline/spec/limits.h"
 
 namespace latentd::pipeline {
 namespace {
 
-constexpr size_t kMostModelsListed = 5;
 // CLIP's processor enlarges the shorter side to the encoder's, and an image's sides are bounded.
 constexpr int64_t kMostImageRatio = 20;
 // Sum over the images that are read: one unit decodes and resizes them all.
 constexpr int64_t kMostPixelsOfRequest = 2 * int64_t{image::kMaxPixels};
 
-// Reason for which the model cannot draw with that adapter so; empty: it can.
-std::string WhyNoImagePrompt(const LoadedModel& model, const AdapterFacts& facts) {
-  if (facts.kind != AdapterKind::kIpAdapter) {
-    return absl::StrCat(facts.name, " is no IP-Adapter but of the kind ", NameOf(facts.kind));
-  }
-  if (absl::c_linear_search(facts.models, model.row().name)) return "";
-  return absl::StrCat(facts.name, " is not for the model ", model.row().name, "; it is for ",
-                      ListSome(facts.models, kMostModelsListed));
-}
-
 absl::Status CheckImage(const std::string& field, const std::string& image) {
-  if (image.empty()) return InvalidFields({{field, "is the image that is the prompt: set it"}});
-  const auto read = image::ReadDimensions(image);
-  if (!read.ok()) return InvalidFields({{field, std::string(read.status().message())}});
-  const auto [shorter, longer] = std::minmax(read->width, read->height);
+  ASSIGN_OR_RETURN(const image::Dimensions size,
+                   ReadAdapterImage(field, image, "the image that is the prompt"));
+  const auto [shorter, longer] = std::minmax(size.width, size.height);
   if (longer <= kMostImageRatio * int64_t{shorter}) return absl::OkStatus();
-  return InvalidFields({{field, absl::StrCat("is ", SizeText(*read), "; one side may be at most ",
+  return InvalidFields({{field, absl::StrCat("is ", SizeText(size), "; one side may be at most ",
                                              kMostImageRatio, " times the other")}});
 }
 
@@ -139,17 +128,9 @@ absl::Status ResolveScales(const networks::Unet2dConditionConfig& unet, const st
 absl::Status ResolveImagePrompt(adapters::Catalogue* catalogue, const LoadedModel& model,
                                 const std::string& field, ImagePrompt& prompt,
                                 std::vector<std::string>& warnings) {
-  const auto wrong = [&](absl::string_view why) {
-    return InvalidFields({{field + ".name", std::string(why)}});
-  };
-  if (catalogue == nullptr) {
-    return wrong("this server has no IP-Adapters (start it with --adapters=DIR)");
-  }
-  const absl::StatusOr<AdapterFacts> facts = catalogue->Find(prompt.name);
-  if (absl::IsNotFound(facts.status())) return wrong(facts.status().message());
+  const absl::StatusOr<AdapterFacts> facts =
+      FindAdapter(catalogue, model, AdapterKind::kIpAdapter, field, prompt.name);
   RETURN_IF_ERROR(facts.status());
-  const std::string why = WhyNoImagePrompt(model, *facts);
-  if (!why.empty()) return wrong(why);
   prompt.stamp = facts->stamp;
   prompt.digest = facts->digest;
   prompt.tokens = facts->image_tokens;
@@ -237,7 +218,8 @@ std::vector<ImagePrompt> ImagePromptsFor(const adapters::Catalogue& catalogue,
                                          const LoadedModel& model) {
   std::vector<ImagePrompt> prompts;
   for (const AdapterFacts& facts : catalogue.List()) {
-    if (!facts.is_served() || !WhyNoImagePrompt(model, facts).empty()) continue;
+    if (!facts.is_served()) continue;
+    if (!WhyNoAdapter(model, AdapterKind::kIpAdapter, facts).empty()) continue;
     prompts.push_back({.name = facts.name,
                        .stamp = facts.stamp,
                        .digest = facts.digest,

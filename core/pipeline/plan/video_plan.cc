@@ -13,7 +13,6 @@
 #include "core/image/decode.h"
 #include "core/pipeline/lanes/step_lane.h"
 #include "core/pipeline/spec/limits.h"
-#include "core/pipeline/spec/video_fields.h"
 
 namespace latentd::pipeline {
 namespace {

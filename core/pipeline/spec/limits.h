@@ -34,4 +34,10 @@ inline constexpr int kMaxImageTokensOfRequest = 256;  // sum over its IP-Adapter
 inline constexpr double kMaxIpAdapterScale = 10;      // or below 0
 inline constexpr size_t kMaxBlockScales = 64;         // scales of an adapter; numbers of one
 
+// Videos: the limits of fields that images do not have.
+inline constexpr int kMostFramesOfVideo = 128;
+inline constexpr int kMostFps = 60;
+inline constexpr int kMostMotion = 1023;
+inline constexpr double kMostNoise = 10;
+
 }  // namespace latentd::pipeline

@@ -12,12 +12,6 @@
 
 namespace latentd::pipeline {
 
-// Limits of what a video's spec says; those of fields that pictures have too are limits.h's.
-inline constexpr int kMostFramesOfVideo = 128;
-inline constexpr int kMostFps = 60;
-inline constexpr int kMostMotion = 1023;
-inline constexpr double kMostNoise = 10;
-
 // All rows, in the order of the API. REQUIRES of what visits them: the spec has a `video`.
 const std::vector<Field>& VideoFields();
 

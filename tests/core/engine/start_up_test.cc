@@ -154,6 +154,27 @@ TEST(StartUpTest, OnlyLoadsWhereItMayNotCompile) {
   EXPECT_EQ(Only<Completed>(RunOn(*engine, SmallSpec())).size(), 1u);
 }
 
+TEST(StartUpTest, NamesTheFieldWhoseStepsItsRowsLack) {
+  Config config = SmallConfig();
+  config.rows = {2};
+  config.compile_at_start = false;
+  ASSERT_OK_AND_ASSIGN(const auto engine, Engine::Create(config, SystemClock()));
+  ASSERT_OK(engine->Load());
+  const auto refusal = [&](const GenerateSpec& spec) {
+    return std::string(SubmitTo(*engine, spec).message());
+  };
+  GenerateSpec spec = SmallSpec();
+  EXPECT_THAT(refusal(spec), HasSubstr("64x64 is not ready with steps of 1 row, which images "
+                                       "without guidance need (--rows of the server is 2)"));
+  spec.picture.guidance_scale = 5;
+  EXPECT_THAT(refusal(spec), HasSubstr("64x64 is not ready: "));
+  spec.picture.guidance_interval = pipeline::GuidanceInterval{0, 0.5};
+  EXPECT_THAT(refusal(spec), HasSubstr("with steps of 1 row, which guidance_interval needs"));
+  spec.picture.guidance_interval.reset();
+  spec.picture.guidance_stop = pipeline::GuidanceStop::kAuto;
+  EXPECT_THAT(refusal(spec), HasSubstr("with steps of 1 row, which guidance_stop needs"));
+}
+
 TEST(StartUpTest, ServesTheOtherBucketsWhereOneDoesNotFit) {
   Config config = SmallConfig();
   config.buckets = {{64, 64}, {512, 512}};

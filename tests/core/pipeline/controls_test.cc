@@ -99,13 +99,7 @@ class ControlsTest : public ::testing::Test {
                           : fields.front().field + ": " + fields.front().description;
   }
 
-  // A picture whose first step is next.
-  static std::unique_ptr<Picture> Begin(const Asked& asked) {
-    auto picture = rig_->Start(asked);
-    EXPECT_OK(testing::RunUnit(*picture));
-    EXPECT_EQ(picture->next, UnitKind::kStep);
-    return picture;
-  }
+  static std::unique_ptr<Picture> Begin(const Asked& asked) { return rig_->BeginSteps(asked); }
 
   // Draws them together, as far as each has steps.
   std::vector<std::vector<float>> DrawTogether(const std::vector<Asked>& asked) {

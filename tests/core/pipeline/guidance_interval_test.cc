@@ -8,8 +8,7 @@
 
 #include "absl/strings/str_join.h"
 #include "absl/types/span.h"
-#include "core/backends/cpu/cpu_backend.h"
-#include "tests/core/pipeline/rig.h"
+#include "tests/core/pipeline/four_rows_rig.h"
 
 namespace latentd::pipeline {
 namespace {
@@ -21,33 +20,13 @@ PictureSpec WithInterval(PictureSpec spec, double start, double stop) {
   return spec;
 }
 
-// The demo's base, in lanes of up to four rows.
-class GuidanceIntervalTest : public ::testing::Test {
+class GuidanceIntervalTest : public FourRowsTest {
  protected:
-  static void SetUpTestSuite() {
-    rig_ = new Rig({.base = testing::kDemoBase, .row_counts = {1, 2, 4}}, "",
-                   backends::cpu::CpuBackend::Create().value());
-    for (int rows : {1, 2, 4}) {
-      rig_->kept.push_back(
-          rig_->pipeline->first().graphs().Find({.shape = {rows, 72 / 8, 64 / 8}}).value());
-      ASSERT_OK(rig_->pipeline->first().graphs().Get(rig_->kept.back()));
-    }
-  }
-  static void TearDownTestSuite() { delete rig_; }
-
   static PictureSpec Spec(const std::string& scheduler = "euler") {
     PictureSpec spec = SmallSpec();
     spec.scheduler.name = scheduler;
     spec.guidance_rescale = 0.5;
     return spec;
-  }
-
-  // A picture whose first step is next.
-  static std::unique_ptr<Picture> Begin(const PictureSpec& spec) {
-    auto picture = rig_->Start(spec);
-    EXPECT_OK(testing::RunUnit(*picture));
-    EXPECT_EQ(picture->next, UnitKind::kStep);
-    return picture;
   }
 
   // One step of those that can take it; how many rows it computes.
@@ -96,12 +75,10 @@ class GuidanceIntervalTest : public ::testing::Test {
     return read;
   }
 
-  std::unique_ptr<device::Stream> stream_ = device::Host().NewStream(SystemClock()).value();
   int room_ = batching::kMostRows;  // most rows of a lane
   Lanes lanes_{[this](const LaneMemory& lane) {
     return lane.label.rows <= room_ ? absl::OkStatus() : absl::ResourceExhaustedError("no room");
   }};
-  static inline Rig* rig_ = nullptr;
 };
 
 TEST_F(GuidanceIntervalTest, AllStepsAreTheDefaultByteForByte) {

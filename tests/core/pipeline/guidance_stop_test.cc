@@ -10,9 +10,8 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "core/backends/cpu/cpu_backend.h"
 #include "core/pipeline/units/guidance_watch.h"
-#include "tests/core/pipeline/rig.h"
+#include "tests/core/pipeline/four_rows_rig.h"
 
 namespace latentd::pipeline {
 namespace {
@@ -56,20 +55,8 @@ size_t StopOf(const std::vector<double>& changes) {
   return std::numeric_limits<size_t>::max();
 }
 
-// The demo's base, in lanes of up to four rows.
-class GuidanceStopTest : public ::testing::Test {
+class GuidanceStopTest : public FourRowsTest {
  protected:
-  static void SetUpTestSuite() {
-    rig_ = new Rig({.base = testing::kDemoBase, .row_counts = {1, 2, 4}}, "",
-                   backends::cpu::CpuBackend::Create().value());
-    for (int rows : {1, 2, 4}) {
-      rig_->kept.push_back(
-          rig_->pipeline->first().graphs().Find({.shape = {rows, 72 / 8, 64 / 8}}).value());
-      ASSERT_OK(rig_->pipeline->first().graphs().Get(rig_->kept.back()));
-    }
-  }
-  static void TearDownTestSuite() { delete rig_; }
-
   static PictureSpec Spec(const std::string& scheduler = "euler") {
     PictureSpec spec = SmallSpec();
     spec.num_inference_steps = 8;
@@ -81,14 +68,6 @@ class GuidanceStopTest : public ::testing::Test {
   static PictureSpec Never(PictureSpec spec) {
     spec.guidance_stop = GuidanceStop::kNever;
     return spec;
-  }
-
-  // A picture whose first step is next.
-  static std::unique_ptr<Picture> Begin(const PictureSpec& spec) {
-    auto picture = rig_->Start(spec);
-    EXPECT_OK(testing::RunUnit(*picture));
-    EXPECT_EQ(picture->next, UnitKind::kStep);
-    return picture;
   }
 
   void Complete(PendingUnit& unit, const std::vector<Picture*>& pictures) {
@@ -140,9 +119,7 @@ class GuidanceStopTest : public ::testing::Test {
     return buffer;
   }
 
-  std::unique_ptr<device::Stream> stream_ = device::Host().NewStream(SystemClock()).value();
   Lanes lanes_;
-  static inline Rig* rig_ = nullptr;
 };
 
 // Euler's step is linear in what the network says: with a scale of 1 it follows the output for the

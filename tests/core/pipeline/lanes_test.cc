@@ -8,8 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/backends/cpu/cpu_backend.h"
-#include "tests/core/pipeline/rig.h"
+#include "tests/core/pipeline/four_rows_rig.h"
 
 namespace latentd::pipeline {
 namespace {
@@ -18,21 +17,12 @@ using ::testing::ElementsAre;
 
 constexpr Size kSize = {64, 72}, kOther = {64, 64}, kLarge = {72, 72};
 
-class LanesRoomTest : public ::testing::Test {
+class LanesRoomTest : public FourRowsTest {
  protected:
   static void SetUpTestSuite() {
-    rig_ = std::make_unique<Rig>(LoadOptions{.base = testing::kDemoBase, .row_counts = {1, 2, 4}},
-                                 "", backends::cpu::CpuBackend::Create().value());
-    for (const Size size : {kSize, kOther, kLarge}) {
-      for (int rows : {1, 2, 4}) {
-        ModelGraphs& graphs = rig_->pipeline->first().graphs();
-        rig_->kept.push_back(
-            graphs.Find({.shape = {rows, size.height / 8, size.width / 8}}).value());
-        EXPECT_OK(graphs.Get(rig_->kept.back()));
-      }
-    }
+    FourRowsTest::SetUpTestSuite();
+    for (const Size size : {kOther, kLarge}) rig_->MakeSteps(size, {1, 2, 4});
   }
-  static void TearDownTestSuite() { rig_.reset(); }
 
   static PictureSpec SpecOf(Size size) {
     PictureSpec spec = SmallSpec();
@@ -43,8 +33,7 @@ class LanesRoomTest : public ::testing::Test {
   }
   // Its first step is next. It has one row, and could share four.
   static std::unique_ptr<Picture> Begin(Size size) {
-    auto picture = rig_->Start(SpecOf(size));
-    EXPECT_OK(testing::RunUnit(*picture));
+    auto picture = rig_->BeginSteps(SpecOf(size));
     EXPECT_EQ(picture->most_rows(), 4);
     return picture;
   }
@@ -55,8 +44,6 @@ class LanesRoomTest : public ::testing::Test {
   }
   static int RowsOfLane(const Picture& picture) { return picture.place->lane()->rows(); }
 
-  static inline std::unique_ptr<Rig> rig_;
-  const std::unique_ptr<device::Stream> stream_ = device::Host().NewStream(SystemClock()).value();
   int rows_ = 4;            // rows that memory is enough for
   std::vector<int> asked_;  // for so many
   std::vector<int> least_;

@@ -89,6 +89,23 @@ class Rig {
     return std::move(pictures.value().front());
   }
 
+  // A picture whose first step is next.
+  std::unique_ptr<Picture> BeginSteps(const Asked& spec) const {
+    auto picture = Start(spec);
+    EXPECT_OK(testing::RunUnit(*picture));
+    EXPECT_EQ(picture->next, UnitKind::kStep);
+    return picture;
+  }
+
+  // Compiles the first model's steps of that size, for each of the numbers of rows.
+  void MakeSteps(Size size, const std::vector<int>& row_counts) const {
+    ModelGraphs& steps = pipeline->first().graphs();
+    for (int rows : row_counts) {
+      kept.push_back(steps.Find({.shape = {rows, size.height / 8, size.width / 8}}).value());
+      EXPECT_OK(steps.Get(kept.back()));
+    }
+  }
+
   absl::Status Run(Picture& picture) const {
     absl::Status status;
     while (status.ok() && picture.next != UnitKind::kDone) status = testing::RunUnit(picture);

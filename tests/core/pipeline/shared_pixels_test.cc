@@ -33,14 +33,7 @@ class SharedPixelsTest : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
     rig_ = Load({1, 2, 4}, 4 * 64 * 64);
-    for (const Size size : {kSmall, kLarge}) {
-      for (int rows : {1, 2, 4}) {
-        ModelGraphs& graphs = rig_->pipeline->first().graphs();
-        rig_->kept.push_back(
-            graphs.Find({.shape = {rows, size.height / 8, size.width / 8}}).value());
-        EXPECT_OK(graphs.Get(rig_->kept.back()));
-      }
-    }
+    for (const Size size : {kSmall, kLarge}) rig_->MakeSteps(size, {1, 2, 4});
   }
   static void TearDownTestSuite() { rig_.reset(); }
 

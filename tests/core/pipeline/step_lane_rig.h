@@ -73,13 +73,7 @@ class StepLaneTest : public ::testing::Test {
     return spec;
   }
 
-  // A picture whose first step is next.
-  static std::unique_ptr<Picture> Begin(const PictureSpec& spec) {
-    auto picture = rig_->Start(spec);
-    EXPECT_OK(testing::RunUnit(*picture));
-    EXPECT_EQ(picture->next, UnitKind::kStep);
-    return picture;
-  }
+  static std::unique_ptr<Picture> Begin(const PictureSpec& spec) { return rig_->BeginSteps(spec); }
 
   // `refuse`: asked before steps are bound and enqueued.
   static std::shared_ptr<StepLane> Lane(const std::vector<int>& row_counts,

@@ -11,6 +11,7 @@
 
 #include "absl/strings/ascii.h"
 #include "core/image/video/video_format.h"
+#include "core/pipeline/spec/limits.h"
 #include "core/pipeline/spec/video_fields.h"
 #include "server/generation/field_conversion.h"
 #include "server/generation/outbox.h"
