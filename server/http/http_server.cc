@@ -52,7 +52,6 @@ constexpr int kAcceptedAtOnce = 64;
 constexpr int64_t kBodies = 8;
 constexpr int64_t kBesideRequest = 512 << 10;
 constexpr auto kAcceptPause = std::chrono::milliseconds(100);
-constexpr auto kSweepPause = std::chrono::seconds(1);
 constexpr absl::Duration kCloseTime = absl::Seconds(5);
 
 absl::StatusOr<Tcp::endpoint> EndpointOf(asio::io_context& io, const std::string& listen) {
@@ -102,7 +101,8 @@ class HttpServer::Port {
         listings_(kListings),
         acceptor_(ios_.front()),
         pause_(ios_.front()),
-        sweep_(ios_.front()) {
+        sweep_(ios_.front()),
+        sweep_pause_(absl::ToChronoMilliseconds(options.sweep_pause)) {
     if (options.tls != nullptr) tls_.emplace(*options.tls);
   }
 
@@ -173,7 +173,7 @@ class HttpServer::Port {
 
   // Videos that no client has fetched in time go, whether any client asks for one or not.
   void SweepLater() {
-    sweep_.expires_after(kSweepPause);
+    sweep_.expires_after(sweep_pause_);
     sweep_.async_wait(sweep_memory_.Holds([this](Error error) {
       if (error || !acceptor_.is_open()) return;
       CatchOutOfMemory([this] { videos_.DropOld(); }).IgnoreError();
@@ -269,6 +269,7 @@ class HttpServer::Port {
   // All up to TlsContexts belongs to the first thread.
   Tcp::acceptor acceptor_;
   asio::steady_timer pause_, sweep_;
+  const std::chrono::milliseconds sweep_pause_;
   size_t connections_taken_ = 0;
   std::optional<TlsContexts> tls_;
   int port_ = 0;

@@ -29,6 +29,8 @@ class HttpServer {
     bool has_page = true;                       // page/page.h
     std::string version;
     AskClientMemory client_memory;  // as of OwnAnswers
+    // Between two looks at videos that no client asks about (videos/video_jobs.h).
+    absl::Duration sweep_pause = absl::Seconds(1);
   };
 
   // Listens. What `environment` refers to, and `health`, outlive the server. FAILED_PRECONDITION

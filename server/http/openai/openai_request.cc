@@ -12,7 +12,6 @@
 #include "server/http/openai/openai_values.h"
 #include "server/http/request/field_values.h"
 #include "server/http/request/request_builder.h"
-#include "server/http/request/request_values.h"
 
 namespace latentd::server::http {
 namespace {
@@ -48,14 +47,11 @@ class ImagesReader {
       : route_(route), models_(offer.models), builder_(offer.defaults, request), form_(form) {}
 
   absl::Status Read(const Request& http) {
-    ASSIGN_OR_RETURN(RequestValues values, ReadValues(http));
-    json& object = values.object;
-    MergeExtra(object);
-    for (auto& [name, bytes] : values.files) ReadFile(name, std::move(bytes));
-    RETURN_IF_ERROR(ReadModel(object));
-    for (const auto& [name, value] : object.items()) {
-      if (!value.is_null()) ReadKey(name, value);
-    }
+    RETURN_IF_ERROR(ReadFields(
+        http,
+        {.file = [&](const auto& name, std::string bytes) { ReadFile(name, std::move(bytes)); },
+         .model = [&](const auto& name) { return ReadModel(name); },
+         .key = [&](const auto& name, const json& value) { ReadKey(name, value); }}));
     SetDefaults();
     form_.names = builder_.names();
     return builder_.status();
@@ -78,17 +74,8 @@ class ImagesReader {
     }
   }
 
-  absl::Status ReadModel(json& object) {
-    const json value = std::move(object["model"]);
-    object.erase("model");
-    if (value.is_null()) return UseModel("");
-    if (!value.is_string()) return InvalidFields({{"model", "must be a text"}});
-    const auto& name = value.get_ref<const std::string&>();
+  absl::Status ReadModel(const std::string& name) {
     form_.as_url = name == "dall-e-2" || name == "dall-e-3";
-    return UseModel(name);
-  }
-
-  absl::Status UseModel(const std::string& name) {
     ASSIGN_OR_RETURN(const ServedModel model, FindModel(models_, name));
     builder_.Call("model", "model");
     if (!name.empty()) builder_.request().set_model(model.component);

@@ -9,8 +9,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
+#include "core/base/errors/error_details.h"
+#include "core/base/errors/status_macros.h"
 #include "server/http/request/field_values.h"
 #include "server/http/request/picture_text.h"
+#include "server/http/request/request_values.h"
 
 namespace latentd::server::http {
 namespace {
@@ -42,8 +45,6 @@ const json* PictureText(const json& value) {
   return inner == value.end() ? nullptr : PictureText(*inner);
 }
 
-}  // namespace
-
 void MergeExtra(json& object) {
   if (!object.contains("extra_body")) return;
   const json extra = std::move(object["extra_body"]);
@@ -52,6 +53,23 @@ void MergeExtra(json& object) {
   for (const auto& [name, value] : extra.items()) {
     if (!object.contains(name)) object[name] = value;
   }
+}
+
+}  // namespace
+
+absl::Status ReadFields(const Request& http, const FieldReaders& read) {
+  ASSIGN_OR_RETURN(RequestValues values, ReadValues(http));
+  json& object = values.object;
+  MergeExtra(object);
+  for (auto& [name, bytes] : values.files) read.file(name, std::move(bytes));
+  const json model = std::move(object["model"]);
+  object.erase("model");
+  if (!model.is_null() && !model.is_string()) return InvalidFields({{"model", "must be a text"}});
+  RETURN_IF_ERROR(read.model(model.is_null() ? "" : model.get_ref<const std::string&>()));
+  for (const auto& [name, value] : object.items()) {
+    if (!value.is_null()) read.key(name, value);
+  }
+  return absl::OkStatus();
 }
 
 void ReadSize(const json& value, FieldBuilder& builder) {

@@ -17,7 +17,6 @@
 #include "server/http/openai/openai_values.h"
 #include "server/http/request/field_builder.h"
 #include "server/http/request/field_values.h"
-#include "server/http/request/request_values.h"
 
 namespace latentd::server::http {
 namespace {
@@ -45,14 +44,11 @@ class VideoReader {
       : models_(models), request_(request), builder_(request), form_(form) {}
 
   absl::Status Read(const Request& http) {
-    ASSIGN_OR_RETURN(RequestValues values, ReadValues(http));
-    json& object = values.object;
-    MergeExtra(object);
-    for (auto& [name, bytes] : values.files) ReadFile(name, std::move(bytes));
-    RETURN_IF_ERROR(ReadModel(object));
-    for (const auto& [name, value] : object.items()) {
-      if (!value.is_null()) ReadKey(name, value);
-    }
+    RETURN_IF_ERROR(ReadFields(
+        http,
+        {.file = [&](const auto& name, std::string bytes) { ReadFile(name, std::move(bytes)); },
+         .model = [&](const auto& name) { return ReadModel(name); },
+         .key = [&](const auto& name, const json& value) { ReadKey(name, value); }}));
     if (seconds_) SetFrames();
     SetOutput();
     CheckIsOne();
@@ -67,14 +63,9 @@ class VideoReader {
     builder_.RefuseUnknown(name);
   }
 
-  absl::Status ReadModel(json& object) {
-    const json value = std::move(object["model"]);
-    object.erase("model");
-    if (!value.is_null() && !value.is_string()) {
-      return InvalidFields({{"model", "must be a text"}});
-    }
+  absl::Status ReadModel(const std::string& name) {
     if (models_.empty()) return absl::OkStatus();  // the engine says so
-    ASSIGN_OR_RETURN(model_, FindModel(models_, value.is_null() ? "" : value.get<std::string>()));
+    ASSIGN_OR_RETURN(model_, FindModel(models_, name));
     builder_.Call("model", "model");
     request_.set_model(model_.component);
     return absl::OkStatus();

@@ -73,6 +73,24 @@ TEST_F(VideoJobsTest, AFileOnItsWayCountsThoughItIsDropped) {
   EXPECT_TRUE(GetRetryDelay(room).has_value());
 }
 
+TEST_F(VideoJobsTest, ThereIsRoomAsLongAsAByteIsFree) {
+  const auto working = Add();
+  Send(0, std::string(999, 'a'), /*ends=*/false);
+  EXPECT_OK(jobs_.CheckRoom());
+  Send(0, "b", /*ends=*/false);
+  EXPECT_EQ(GetReason(jobs_.CheckRoom()), "TOO_MANY_VIDEOS");
+  EXPECT_TRUE(Has(*working));
+}
+
+TEST_F(VideoJobsTest, AFileThatFillsAllOfItIsKeptUntilTheNextVideoComes) {
+  const std::string id = Add()->id();
+  Send(0, std::string(1000, 'a'));
+  jobs_.DropOld();
+  EXPECT_OK(jobs_.Find("me", id));
+  EXPECT_OK(jobs_.CheckRoom());
+  EXPECT_FALSE(jobs_.Find("me", id).ok());
+}
+
 TEST_F(VideoJobsTest, AFileThatIsTooLargeFailsAtOnce) {
   const auto job = Add();
   Send(0, std::string(600, 'a'), /*ends=*/false);
