@@ -19,7 +19,8 @@ import numpy
 import torch
 from diffusers import (AutoPipelineForImage2Image, AutoPipelineForInpainting, StableDiffusionControlNetImg2ImgPipeline,
                        StableDiffusionControlNetPipeline, StableDiffusionPipeline, StableDiffusionXLControlNetImg2ImgPipeline,
-                       StableDiffusionXLControlNetPipeline, StableDiffusionXLImg2ImgPipeline, StableDiffusionXLPipeline)
+                       StableDiffusionXLControlNetPipeline, StableDiffusionXLControlNetUnionImg2ImgPipeline,
+                       StableDiffusionXLControlNetUnionPipeline, StableDiffusionXLImg2ImgPipeline, StableDiffusionXLPipeline)
 from diffusers.utils.torch_utils import randn_tensor
 from PIL import Image
 from safetensors.torch import load_file, save_file
@@ -148,6 +149,20 @@ def evaluate_control_net(case, dtype=torch.float32):
     return network, {**inputs, **(added or {}), "image": image}, named_residuals([*down, mid])
 
 
+def evaluate_union(case, dtype=torch.float32):
+    """Rows have one image and one type: the transformer over an image's mean attends from row to row."""
+    rows, (height, width) = case["rows"], case["size"]
+    scale = 2 ** (len(case["config"]["conditioning_embedding_out_channels"]) - 1)
+    network = fill_with_synthetic_weights(diffusers.ControlNetUnionModel(**case["config"])).to(dtype)
+    inputs, added = unet_inputs(case, dtype)
+    image = (noise((1, 3, scale * height, scale * width), 4).tanh() / 2 + 0.5).to(dtype).repeat(rows, 1, 1, 1)
+    types = torch.zeros((rows, network.config.num_control_type), dtype=dtype)
+    types[:, case["mode"]] = 1
+    down, mid = network(**inputs, controlnet_cond=[image], control_type=types, control_type_idx=[case["mode"]],
+                        added_cond_kwargs=added, return_dict=False)
+    return network, {**inputs, **(added or {}), "image": image, "types": types}, named_residuals([*down, mid])
+
+
 def evaluate_autoencoder(case, dtype=torch.float32):
     config, rows, (height, width) = case["config"], case["rows"], case["size"]
     network = fill_with_synthetic_weights(getattr(diffusers, case["class"])(**config)).to(dtype)
@@ -265,6 +280,7 @@ EVALUATE = {
     "IPAdapter": evaluate_projection,
     "UNet2DConditionModel": evaluate_unet,
     "ControlNetModel": evaluate_control_net,
+    "ControlNetUnionModel": evaluate_union,
     "UNetSpatioTemporalConditionModel": evaluate_video_unet,
     "AutoencoderKLTemporalDecoder": evaluate_video_autoencoder,
     "CLIPVisionModelWithProjection": evaluate_image_encoder,
@@ -313,7 +329,7 @@ def synthetic_network(class_name, config):
 
 def synthetic_control_net(net, dtype, list_file):
     """The ControlNet of an entry of controls.json; its parameters are listed in that file."""
-    module = fill_with_synthetic_weights(diffusers.ControlNetModel.from_config(net["config"]))
+    module = fill_with_synthetic_weights(getattr(diffusers, net["config"]["_class_name"]).from_config(net["config"]))
     zeros = ("controlnet_down_blocks.", "controlnet_mid_block.")
     scale(module, {name: net["zero_gain"] for name, _ in module.named_parameters() if name.startswith(zeros)})
     os.makedirs(os.path.dirname(list_file), exist_ok=True)
@@ -344,13 +360,14 @@ class SyntheticIpAdapter:
             self.state[part][rest] = synthetic_weight(name, shape)
 
 
-# Pipelines that draw with ControlNets, by whether they are SDXL's and whether they start from an image.
+# Pipelines that draw with ControlNets, by whether they are SDXL's and whether they start from an image; and with unions.
 CONTROLLED = {
     (False, False): StableDiffusionControlNetPipeline,
     (False, True): StableDiffusionControlNetImg2ImgPipeline,
     (True, False): StableDiffusionXLControlNetPipeline,
     (True, True): StableDiffusionXLControlNetImg2ImgPipeline,
 }
+UNITED = {False: StableDiffusionXLControlNetUnionPipeline, True: StableDiffusionXLControlNetUnionImg2ImgPipeline}
 
 
 def synthetic_pipeline(checkpoint, like, tokenizer, dtype, lists=None):
@@ -601,7 +618,9 @@ class Pipelines:
         if is_xl:
             options = {"add_watermarker": False,
                        "force_zeros_for_empty_prompt": self.base.config.force_zeros_for_empty_prompt}
-        pipeline = CONTROLLED[is_xl, from_image](
+        is_union = isinstance(nets[0], diffusers.ControlNetUnionModel)
+        kind = UNITED[from_image] if is_union else CONTROLLED[is_xl, from_image]
+        pipeline = kind(
             **self.base.components, controlnet=nets[0] if len(nets) == 1 else nets, **options)
         self.schedulers[id(pipeline)] = self.schedulers[id(self.base)]
         pipeline.set_progress_bar_config(disable=True)
@@ -618,6 +637,8 @@ class Pipelines:
         if len(controls) == 1:
             images, more = images[0], {name: values[0] for name, values in more.items()}
         more.update(image=images, height=case["height"], width=case["width"])
+        if "mode" in controls[0]:  # a union's
+            more.update(control_mode=[control["mode"] for control in controls], control_image=more.pop("image"))
         if from_image:
             more.update(image=Image.open(f"{out}/{case['image']}-0.png"), control_image=images, strength=case["strength"])
         if "denoising_end" in case:

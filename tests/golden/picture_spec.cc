@@ -63,6 +63,7 @@ void SetControls(const json& value, PictureSpec& spec) {
       if (name == "scale") one.scale = field.get<double>();
       if (name == "start") one.start = field.get<double>();
       if (name == "end") one.end = field.get<double>();
+      if (name == "mode") one.mode = field.get<int>();
     }
   }
 }

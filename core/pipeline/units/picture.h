@@ -43,7 +43,7 @@ struct RequestControl {
   StepLane::Executables steps;  // by the rows of the picture
   // Made by the first picture that needs them: what it reads of prompts, and of its image.
   std::optional<NamedBuffers> conditioning;
-  device::Buffer hint_states;
+  NamedBuffers image;
 };
 
 // An IP-Adapter of a request, likewise.
