@@ -598,6 +598,44 @@ class GuidanceWatch:
         return guided
 
 
+class Differential:
+    """Differential diffusion with an image-to-image pipeline: what that begins with, and what puts the image back before evaluations."""
+
+    def __init__(self, pipeline, case, mask):
+        self.pipeline, self.steps, self.start = pipeline, case["num_inference_steps"], case.get("denoising_start")
+        greys = numpy.asarray(mask.resize((case["width"], case["height"]), Image.Resampling.LANCZOS).convert("L"))
+        stays = torch.from_numpy((255 - greys).astype("float32") / numpy.float32(255))
+        shape = [case[side] // pipeline.vae_scale_factor for side in ("height", "width")]
+        self.stays = torch.nn.functional.interpolate(stays[None, None], shape, mode="bilinear", align_corners=False)
+
+    def sample(self, image, rng):
+        return self.pipeline.vae.encode(image).latent_dist.sample(rng) * self.pipeline.vae.config.scaling_factor
+
+    def noised(self, timestep):
+        return self.pipeline.scheduler.add_noise(self.image, self.noise, timestep.reshape(1))
+
+    def mix(self, latents, evaluation, timestep):
+        passed = torch.tensor(evaluation, dtype=torch.float32) / self.steps + (self.start or 0)
+        return torch.where(self.stays > passed, self.noised(timestep), latents)
+
+    def begin(self, image, timestep, _batch, _count, dtype, _device, rng, *_rest):
+        """In the place of prepare_latents. The community pipelines draw twice, and begin with the second unless there is a start."""
+        image = image.to(dtype)
+        first = self.sample(image, rng)
+        if self.start is None:
+            torch.randn(first.shape, generator=rng)
+        self.image = self.sample(image, rng)
+        self.noise = torch.randn(first.shape, generator=rng, dtype=dtype)
+        return self.noised(timestep) if self.start is None else self.mix(first, 0, timestep)
+
+    def after(self, i, latents):
+        """The latents after the pipeline's evaluation i."""
+        if i + 1 == self.pipeline.num_timesteps:
+            return latents
+        timesteps = self.pipeline.scheduler.timesteps
+        return self.mix(latents, i + 1, timesteps[len(timesteps) - self.pipeline.num_timesteps + i + 1])
+
+
 class Pipelines:
     """Base, image-to-image with the base, and the refiner, if there is one."""
 
@@ -697,14 +735,15 @@ class Pipelines:
 
         return pipeline.unet.register_forward_hook(unguided)
 
-    def run(self, pipeline, case, **more):
+    def run(self, pipeline, case, differential=None, **more):
         """The latents after the last step and the pictures of one stage."""
         self.set_scheduler(pipeline, case.get("scheduler", {}))
         kept = {}
 
-        def keep(_pipeline, _step, _timestep, seen):
-            kept["latents"] = seen["latents"].clone()
-            return {}
+        def keep(_pipeline, step, _timestep, seen):
+            latents = seen["latents"] if differential is None else differential.after(step, seen["latents"])
+            kept["latents"] = latents.clone()
+            return {} if differential is None else {"latents": latents}
 
         generators = [generator(seed) for seed in case["seeds"]]
         hook = None
@@ -740,14 +779,27 @@ class Pipelines:
         pipeline = {"image-to-image": self.base_image, "refiner-image-to-image": self.refiner,
                     "inpainting": self.inpainting}[task]
         more = {"image": Image.open(f"{out}/{case['image']}-0.png")}
-        if "strength" in case:
-            more["strength"] = case["strength"]
+        for name in ("strength", "denoising_start"):
+            if name in case:
+                more[name] = case[name]
+        if case.get("differential", False):
+            return *self.make_differential(case, mask_image(out, case["mask"]), more), None
         if "mask" in case:
             more["mask_image"] = pipeline.mask_processor.blur(mask_image(out, case["mask"]), case.get("mask_blur", 0))
         latents, images = self.run(pipeline, case, **more)
         if case.get("preserve_unmasked", False):
             images = [pipeline.image_processor.apply_overlay(more["mask_image"], more["image"], image) for image in images]
         return latents, images, None
+
+    def make_differential(self, case, mask, more):
+        pipeline = self.base_image
+        blurred = self.inpainting.mask_processor.blur(mask, case.get("mask_blur", 0))
+        differential = Differential(pipeline, case, blurred)
+        pipeline.prepare_latents = differential.begin
+        try:
+            return self.run(pipeline, case, differential, **more)
+        finally:
+            del pipeline.prepare_latents
 
     def set_loras(self, case, folder):
         """The case's LoRAs, as the server merges them; without any, none of an earlier case is left."""

@@ -155,6 +155,8 @@ const std::map<std::string, Setter>& Setters() {
       {"mask_blur", Set<&PictureSpec::mask_blur>},
       {"padding_mask_crop", Set<&PictureSpec::padding_mask_crop>},
       {"preserve_unmasked", Set<&PictureSpec::preserve_unmasked>},
+      {"differential", Set<&PictureSpec::differential>},
+      {"denoising_start", Set<&PictureSpec::denoising_start>},
       {"scheduler", SetScheduler},
       {"controls", SetControls},
       {"ip_adapters", SetIpAdapters},

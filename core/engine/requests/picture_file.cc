@@ -76,6 +76,7 @@ void AddMask(const pipeline::PictureSpec& resolved, image::PictureParameters& pa
     parameters.extra.push_back({"Inpaint area", "Only masked"});
     parameters.extra.push_back({"Masked area padding", absl::StrCat(*resolved.padding_mask_crop)});
   }
+  if (resolved.differential) parameters.extra.push_back({"Differential mask", "True"});
   if (resolved.preserve_unmasked) parameters.extra.push_back({"Preserve unmasked", "True"});
 }
 

@@ -165,7 +165,7 @@ struct Picture {
   // kDone, where the spec wants latents.
   device::Buffer latents;
   // Inputs of request->sample that put the init image back after each evaluation; empty: nothing
-  // does, since there is no mask, or the UNet reads it.
+  // does, since there is no mask, or the UNet reads it. A differential mask is made before each.
   NamedBuffers kept;
   std::vector<RowValue> inpainting;      // for InpaintingPorts, where the UNet has them
   Prediction prediction;                 // to be drawn by a unit of its own: the newest
