@@ -50,7 +50,9 @@ std::string KindText(const v1::AdapterInfo& info) {
       return absl::StrCat("textual inversion, ", info.vectors(),
                           info.vectors() == 1 ? " token" : " tokens");
     case v1::ADAPTER_KIND_CONTROLNET:
-      return "ControlNet";
+      return info.control_modes().empty()
+                 ? "ControlNet"
+                 : absl::StrCat("ControlNet-Union, ", info.control_modes_size(), " modes");
     case v1::ADAPTER_KIND_IP_ADAPTER:
       if (info.image_tokens() == 0) return "IP-Adapter";
       return absl::StrCat("IP-Adapter, ", info.variant(), ", ", info.image_tokens(), " tokens");

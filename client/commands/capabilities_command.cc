@@ -53,7 +53,10 @@ void PrintLora(const v1::ModelLora& lora) {
 
 std::string KindWithSize(const v1::AdapterInfo& adapter) {
   if (adapter.kind() == v1::ADAPTER_KIND_LORA) return absl::StrCat("LoRA of rank ", adapter.rank());
-  if (adapter.kind() == v1::ADAPTER_KIND_CONTROLNET) return "ControlNet";
+  if (adapter.kind() == v1::ADAPTER_KIND_CONTROLNET) {
+    if (adapter.control_modes().empty()) return "ControlNet";
+    return absl::StrCat("ControlNet-Union of ", absl::StrJoin(adapter.control_modes(), ", "));
+  }
   if (adapter.kind() == v1::ADAPTER_KIND_IP_ADAPTER) {
     return absl::StrCat("IP-Adapter, ", adapter.variant(), ", ", adapter.image_tokens(),
                         " tokens of an image, image_embeds of ",

@@ -134,8 +134,26 @@ absl::Status AddAdapter(Message& message, const FieldDescriptor& field, const st
   return absl::OkStatus();
 }
 
+// "canny" or "union@canny", with a name or a number of the type of the map.
+absl::Status SetControlName(const std::string& text, v1::Control& control) {
+  const size_t at = text.rfind('@');
+  control.set_name(text.substr(0, at));
+  if (at == std::string::npos) return absl::OkStatus();
+  const std::string word = text.substr(at + 1);
+  v1::ControlMode named = v1::CONTROL_MODE_OPENPOSE;
+  int32_t mode = 0;
+  if (v1::ControlMode_Parse(absl::StrCat("CONTROL_MODE_", absl::AsciiStrToUpper(word)), &named)) {
+    mode = named;
+  } else if (!absl::SimpleAtoi(word, &mode)) {
+    return Wrong(absl::StrCat("NAME@MODE=FILE, with MODE a number or one of openpose, ",
+                              absl::StrJoin(ChoicesOf(*v1::ControlMode_descriptor()), ", ")));
+  }
+  control.set_control_mode(mode);
+  return absl::OkStatus();
+}
+
 // "canny=edges.png", "canny=edges.png:0.7" or "canny=edges.png:0.7:0:0.5", with the scale, the
-// start and the end.
+// start and the end; "union@canny=edges.png" with the type of the map.
 absl::Status AddControl(Message& message, const FieldDescriptor& field, const std::string& text) {
   const size_t equals = text.find('=');
   const std::string file = equals == std::string::npos ? "" : text.substr(equals + 1);
@@ -149,16 +167,17 @@ absl::Status AddControl(Message& message, const FieldDescriptor& field, const st
   if (equals == 0 || file.empty() || numbers.size() == 2) {
     return Wrong("NAME=FILE, NAME=FILE:SCALE or NAME=FILE:SCALE:START:END");
   }
+  v1::Control control;
+  RETURN_IF_ERROR(SetControlName(text.substr(0, equals), control));
   ASSIGN_OR_RETURN(std::string image, ReadFile(absl::StrJoin(parts, ":")));
-  Message& added = *message.GetReflection()->AddMessage(&message, &field);
-  auto& control = static_cast<v1::Control&>(added);
-  control.set_name(text.substr(0, equals));
   control.set_image(std::move(image));
   if (!numbers.empty()) control.set_scale(numbers.back());
   if (numbers.size() == 3) {
     control.set_start(numbers[1]);
     control.set_end(numbers[0]);
   }
+  static_cast<v1::Control&>(*message.GetReflection()->AddMessage(&message, &field)) =
+      std::move(control);
   return absl::OkStatus();
 }
 

@@ -19,6 +19,70 @@ Value ZeroConvolution(const Scope& scope, Value x) {
   return Convolution(scope, x, {.out_channels = Dimension(scope.builder(), x, 1), .kernel = 1});
 }
 
+// The mean over height and width of one image [1, c, h, w]: [1, c]. By height first, so that no sum
+// is of more than a side.
+Value MeanOfImage(GraphBuilder& b, Value image) {
+  const int64_t channels = Dimension(b, image, 1), height = Dimension(b, image, 2);
+  const auto mean = [&](Value x, int64_t count, int64_t each) {
+    const Value ones =
+        b.Constant(std::vector<float>(static_cast<size_t>(count), 1), Shape{1, count});
+    const Value sum = b.Matmul(ones, b.Reshape(x, {count, each}));
+    return b.Div(sum, b.Scalar(static_cast<float>(count)));
+  };
+  const int64_t width = Dimension(b, image, 3);
+  const Value of_columns = mean(ImageToTokens(b, image), height, width * channels);
+  return mean(of_columns, width, channels);
+}
+
+// [n, c] of images [n, c, h, w].
+Value MeansOfImages(GraphBuilder& b, Value images) {
+  std::vector<Value> means;
+  for (int64_t i = 0; i < Dimension(b, images, 0); ++i) {
+    means.push_back(MeanOfImage(b, b.Slice(images, 0, i, i + 1)));
+  }
+  return means.size() == 1 ? means.front() : b.Concat(means, 0);
+}
+
+// A layer of a union's transformer for tokens that attend to themselves alone, [n, c].
+Value ImageLayer(const Scope& layer, Value x) {
+  constexpr double kEpsilon = 1e-5;
+  GraphBuilder& b = layer.builder();
+  const int64_t features = Dimension(b, x, 1);
+  const Scope attention = layer.Child("attn");
+  // Queries, keys and values are one matrix on disk.
+  const Value weight = b.Slice(attention.Weight("in_proj_weight", {3 * features, features}), 0,
+                               2 * features, 3 * features);
+  const Value bias =
+      b.Slice(attention.Weight("in_proj_bias", {3 * features}), 0, 2 * features, 3 * features);
+  const Value value = b.Linear(LayerNorm(layer.Child("ln_1"), x, kEpsilon), weight, bias);
+  x = b.Add(x, Linear(attention.Child("out_proj"), value, features));
+  const Value hidden =
+      Linear(layer.Child("mlp.c_fc"), LayerNorm(layer.Child("ln_2"), x, kEpsilon), 4 * features);
+  return b.Add(x, Linear(layer.Child("mlp.c_proj"), b.QuickGelu(hidden), features));
+}
+
+// The hint of a union, with what it makes of the image's mean and type added to each pixel.
+Value AddType(const Scope& net, const ControlNetConfig& config, Value hint, Value types) {
+  GraphBuilder& b = net.builder();
+  const int64_t rows = Dimension(b, hint, 0), features = Dimension(b, hint, 1);
+  const Value embeddings = net.Weight("task_embedding", {config.image_types, features});
+  Value x = b.Add(MeansOfImages(b, hint), b.Matmul(types, embeddings));
+  for (int64_t i = 0; i < config.image_layers; ++i) {
+    x = ImageLayer(net.Child("transformer_layes", i), x);  // spelled so on disk
+  }
+  const Value added = Linear(net.Child("spatial_ch_projs"), x, features);
+  return b.Add(hint, b.Reshape(added, {rows, features, 1, 1}));
+}
+
+bool CheckTypes(GraphBuilder& b, const ControlNetConfig& config, int64_t rows, Value types) {
+  const Shape wanted = {rows, config.image_types};
+  if (types.id >= 0 && b.shape(types) == wanted) return true;
+  b.Fail(absl::InvalidArgumentError(absl::StrCat(
+      "the ControlNet's types have shape ", types.id < 0 ? "none" : b.shape(types).ToString(),
+      ", but ", wanted.ToString(), " is what its config asks for")));
+  return false;
+}
+
 bool CheckHint(GraphBuilder& b, const ControlNetConfig& config, Value sample, Value hint) {
   const Shape wanted = {Dimension(b, sample, 0), config.unet.blocks.front().channels,
                         Dimension(b, sample, 2), Dimension(b, sample, 3)};
@@ -32,8 +96,9 @@ bool CheckHint(GraphBuilder& b, const ControlNetConfig& config, Value sample, Va
 }  // namespace
 
 Value ControlNetHint(GraphBuilder& builder, const ControlNetConfig& config,
-                     absl::string_view component, Value image) {
-  const Scope scope = Scope(builder, component).Child("controlnet_cond_embedding");
+                     absl::string_view component, Value image, Value types) {
+  const Scope net(builder, component);
+  const Scope scope = net.Child("controlnet_cond_embedding");
   if (!RequireImage(builder, "image", image, config.hint_channels)) return image;
   Value x = image;
   if (config.channel_order == ControlNetConfig::ChannelOrder::kBgr) x = TurnChannels(builder, x);
@@ -45,8 +110,27 @@ Value ControlNetHint(GraphBuilder& builder, const ControlNetConfig& config,
     x = builder.Silu(Convolution(scope.Child("blocks", block + 1), x,
                                  {.out_channels = features[i + 1], .stride = 2}));
   }
-  return Convolution(scope.Child("conv_out"), x,
-                     {.out_channels = config.unet.blocks.front().channels});
+  x = Convolution(scope.Child("conv_out"), x,
+                  {.out_channels = config.unet.blocks.front().channels});
+  if (!config.is_union()) return x;
+  if (!CheckTypes(builder, config, Dimension(builder, x, 0), types)) return x;
+  return AddType(net, config, x, types);
+}
+
+Value ImageTypeEmbedding(GraphBuilder& builder, const ControlNetConfig& config,
+                         absl::string_view component, Value types) {
+  const int64_t rows = Dimension(builder, types, 0);
+  if (!CheckTypes(builder, config, rows, types)) return types;
+  std::vector<Value> sinusoids;
+  for (int64_t i = 0; i < config.image_types; ++i) {
+    const Value column = builder.Reshape(builder.Slice(types, 1, i, i + 1), {rows});
+    sinusoids.push_back(
+        Sinusoids(builder, config.unet, column, config.unet.addition_time_embed_dim));
+  }
+  // This embedding has silu whatever the config's act_fn is.
+  return TimestepMlp(Scope(builder, component).Child("control_add_embedding"),
+                     builder.Concat(sinusoids, 1), config.unet.time_embedding_dim,
+                     Activation::kSilu);
 }
 
 std::vector<Value> ControlNet(GraphBuilder& builder, const ControlNetConfig& config,
@@ -58,6 +142,11 @@ std::vector<Value> ControlNet(GraphBuilder& builder, const ControlNetConfig& con
     return {};
   }
   if (!CheckHint(builder, config, inputs.sample, hint)) return {};
+  if (config.is_union() != (inputs.added_time.id >= 0)) {
+    builder.Fail(absl::InvalidArgumentError(
+        "added_time is what a ControlNet-Union reads, and no other ControlNet"));
+    return {};
+  }
   const UnetConditions conditions = EmbedConditions(net, config.unet, inputs);
   Value x = Convolution(net.Child("conv_in"), inputs.sample,
                         {.out_channels = config.unet.blocks.front().channels});

@@ -17,6 +17,8 @@ struct Unet2dConditionInputs {
   Value time_ids = kNone;     // f32 [n, ids]: sizes, crops, aesthetic score
   // Read iff config.time_cond_proj_dim is not 0: in latent consistency models the guidance scale.
   Value timestep_cond = kNone;  // [n, config.time_cond_proj_dim]
+  // Added to the time embedding; kNone: nothing is.
+  Value added_time = kNone;  // [n, time_embedding_dim]
   // Added to the skip connections, in order, and the last one to what the middle block gives: the
   // sums of what control networks say (control_net.h). Empty: none.
   std::vector<Value> residuals = {};

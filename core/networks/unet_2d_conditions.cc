@@ -9,13 +9,6 @@
 namespace latentd::networks {
 namespace {
 
-// [n] -> [n, dim].
-Value Sinusoids(GraphBuilder& b, const Unet2dConditionConfig& config, Value t, int64_t dim) {
-  return b.TimestepEmbedding(t, {.dim = dim,
-                                 .flip_sin_to_cos = config.flip_sin_to_cos,
-                                 .downscale_freq_shift = static_cast<float>(config.freq_shift)});
-}
-
 // The added condition, [n, time_embedding_dim]: the pooled text beside the sinusoids of every time
 // id. The ids are embedded column by column, since flattening them would mix rows into dimension 0.
 Value AddedEmbedding(const Scope& unet, const Unet2dConditionConfig& config,
@@ -45,6 +38,7 @@ Value TimeEmbedding(const Scope& unet, const Unet2dConditionConfig& config,
   }
   Value time = TimestepMlp(embedding, sinusoids, config.time_embedding_dim, config.activation);
   if (config.timestep_post_activation) time = Activate(b, time, *config.timestep_post_activation);
+  if (inputs.added_time.id >= 0) time = b.Add(time, inputs.added_time);
   if (config.text_time) time = b.Add(time, AddedEmbedding(unet, config, inputs));
   if (config.time_embedding_activation) {
     time = Activate(b, time, *config.time_embedding_activation);
@@ -107,8 +101,19 @@ absl::Status CheckInputs(const GraphBuilder& b, const Unet2dConditionConfig& con
     status.Update(
         CheckShape(b, "text_embeds", inputs.text_embeds, {rows, config.TextEmbedFeatures(ids)}));
   }
+  if (inputs.added_time.id >= 0) {
+    status.Update(
+        CheckShape(b, "added_time", inputs.added_time, {rows, config.time_embedding_dim}));
+  }
   if (!inputs.images.empty()) status.Update(CheckImages(b, config, inputs.images, rows));
   return status;
+}
+
+Value Sinusoids(GraphBuilder& b, const Unet2dConditionConfig& config, Value numbers, int64_t dim) {
+  return b.TimestepEmbedding(numbers,
+                             {.dim = dim,
+                              .flip_sin_to_cos = config.flip_sin_to_cos,
+                              .downscale_freq_shift = static_cast<float>(config.freq_shift)});
 }
 
 UnetConditions EmbedConditions(const Scope& unet, const Unet2dConditionConfig& config,

@@ -14,6 +14,10 @@ namespace latentd::networks {
 absl::Status CheckInputs(const GraphBuilder& builder, const Unet2dConditionConfig& config,
                          const Unet2dConditionInputs& inputs);
 
+// Sinusoids of times, sizes or other numbers, [n] -> [n, dim].
+Value Sinusoids(GraphBuilder& builder, const Unet2dConditionConfig& config, Value numbers,
+                int64_t dim);
+
 // Conditions that the blocks read. REQUIRES: CheckInputs of the same is OK.
 UnetConditions EmbedConditions(const Scope& unet, const Unet2dConditionConfig& config,
                                const Unet2dConditionInputs& inputs);

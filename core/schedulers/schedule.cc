@@ -182,6 +182,14 @@ absl::Status NotFinite(const SchedulerConfig& config, int step) {
   return InvalidFields({{"scheduler", std::move(mistake)}});
 }
 
+// In float32, as torch has thresholds.
+float PassedBefore(const Grid& grid, Window window, int evaluation) {
+  const bool own = !grid.request.timesteps.empty() || !grid.request.sigmas.empty();
+  const int all = own ? SizeOf(grid) : grid.request.num_inference_steps * grid.stride;
+  return static_cast<float>(evaluation - window.begin) / static_cast<float>(all) +
+         static_cast<float>(grid.request.denoising_start.value_or(0));
+}
+
 absl::StatusOr<std::vector<StepCoefficients>> Steps(const Grid& grid, Window window) {
   const Scheduler& scheduler = *grid.config.scheduler;
   std::vector<StepCoefficients> steps;
@@ -189,6 +197,7 @@ absl::StatusOr<std::vector<StepCoefficients>> Steps(const Grid& grid, Window win
     StepCoefficients step = scheduler.step(grid, {.index = i, .begin = window.begin});
     step.timestep = grid.timesteps[i];
     step.denoising_index = StepOf(grid, window, i);
+    step.passed = PassedBefore(grid, window, i);
     if (!IsFinite(step)) return NotFinite(grid.config, step.denoising_index);
     // Also where denoising_end cuts the rest off, as in diffusers' inpainting.
     if (i + 1 < window.end) {

@@ -2,8 +2,10 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 
 #include "core/base/text/utf8.h"
+#include "core/pipeline/spec/control_modes.h"
 
 namespace latentd::server::generation {
 
@@ -40,6 +42,9 @@ v1::AdapterInfo ToProto(const pipeline::AdapterFacts& facts) {
   proto.set_alpha(facts.alpha);
   proto.set_changes(facts.changes);
   proto.set_vectors(facts.vectors);
+  for (std::string& mode : pipeline::NamesOfControlModes(facts.control_modes)) {
+    proto.add_control_modes(std::move(mode));
+  }
   proto.set_variant(facts.variant);
   proto.set_image_tokens(facts.image_tokens);
   for (const int64_t side : facts.image_shape) proto.add_image_embeds_shape(side);

@@ -28,6 +28,7 @@ bool IsOfEachRequest(const std::string& field) {
                                                          "mask_image",
                                                          "padding_mask_crop",
                                                          "preserve_unmasked",
+                                                         "differential",
                                                          "mask_blur",
                                                          "latents",
                                                          "seed",

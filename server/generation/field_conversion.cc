@@ -91,6 +91,7 @@ pipeline::Control ReadControl(const v1::Control& proto) {
   if (proto.has_scale()) control.scale = proto.scale();
   if (proto.has_start()) control.start = proto.start();
   if (proto.has_end()) control.end = proto.end();
+  if (proto.has_control_mode()) control.mode = proto.control_mode();
   return control;
 }
 
@@ -100,6 +101,7 @@ v1::Control WriteControl(const pipeline::Control& control) {
   if (control.scale) proto.set_scale(*control.scale);
   if (control.start) proto.set_start(*control.start);
   if (control.end) proto.set_end(*control.end);
+  if (control.mode) proto.set_control_mode(*control.mode);
   return proto;
 }
 

@@ -300,6 +300,27 @@ TEST(RequestOptionsTest, AControlHasAnImageAndNumbers) {
   }
 }
 
+TEST(RequestOptionsTest, AControlOfAUnionHasAMode) {
+  const ::latentd::testing::TemporaryDirectory folder;
+  const std::string file = folder.File("a@b.png");
+  ::latentd::testing::WriteFile(file, "edges");
+  ASSERT_OK_AND_ASSIGN(const v1::GenerateRequest request,
+                       RequestOf({"--control=nets/union@canny=" + file + ":0.7",
+                                  "--control=union@0=" + file, "--control=canny=" + file}));
+  ASSERT_EQ(request.controls_size(), 3);
+  EXPECT_EQ(request.controls(0).name(), "nets/union");
+  EXPECT_EQ(request.controls(0).control_mode(), 3);
+  EXPECT_EQ(request.controls(0).scale(), 0.7);
+  EXPECT_EQ(request.controls(1).name(), "union");
+  EXPECT_TRUE(request.controls(1).has_control_mode());
+  EXPECT_EQ(request.controls(1).control_mode(), 0);
+  EXPECT_EQ(request.controls(2).name(), "canny");
+  EXPECT_FALSE(request.controls(2).has_control_mode());
+  const std::string wrong = "--control=union@cany=" + file;
+  EXPECT_THAT(RequestOf({wrong}),
+              StatusIs(kInvalid, HasSubstr("one of openpose, depth, hed, canny, normal, segment")));
+}
+
 TEST(RequestOptionsTest, AnIpAdapterHasAnImageAndAScale) {
   const ::latentd::testing::TemporaryDirectory folder;
   const std::string plain = folder.File("cat.png"), odd = folder.File("a:b.png");

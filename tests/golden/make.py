@@ -19,7 +19,8 @@ import numpy
 import torch
 from diffusers import (AutoPipelineForImage2Image, AutoPipelineForInpainting, StableDiffusionControlNetImg2ImgPipeline,
                        StableDiffusionControlNetPipeline, StableDiffusionPipeline, StableDiffusionXLControlNetImg2ImgPipeline,
-                       StableDiffusionXLControlNetPipeline, StableDiffusionXLImg2ImgPipeline, StableDiffusionXLPipeline)
+                       StableDiffusionXLControlNetPipeline, StableDiffusionXLControlNetUnionImg2ImgPipeline,
+                       StableDiffusionXLControlNetUnionPipeline, StableDiffusionXLImg2ImgPipeline, StableDiffusionXLPipeline)
 from diffusers.utils.torch_utils import randn_tensor
 from PIL import Image
 from safetensors.torch import load_file, save_file
@@ -148,6 +149,20 @@ def evaluate_control_net(case, dtype=torch.float32):
     return network, {**inputs, **(added or {}), "image": image}, named_residuals([*down, mid])
 
 
+def evaluate_union(case, dtype=torch.float32):
+    """Rows have one image and one type: the transformer over an image's mean attends from row to row."""
+    rows, (height, width) = case["rows"], case["size"]
+    scale = 2 ** (len(case["config"]["conditioning_embedding_out_channels"]) - 1)
+    network = fill_with_synthetic_weights(diffusers.ControlNetUnionModel(**case["config"])).to(dtype)
+    inputs, added = unet_inputs(case, dtype)
+    image = (noise((1, 3, scale * height, scale * width), 4).tanh() / 2 + 0.5).to(dtype).repeat(rows, 1, 1, 1)
+    types = torch.zeros((rows, network.config.num_control_type), dtype=dtype)
+    types[:, case["mode"]] = 1
+    down, mid = network(**inputs, controlnet_cond=[image], control_type=types, control_type_idx=[case["mode"]],
+                        added_cond_kwargs=added, return_dict=False)
+    return network, {**inputs, **(added or {}), "image": image, "types": types}, named_residuals([*down, mid])
+
+
 def evaluate_autoencoder(case, dtype=torch.float32):
     config, rows, (height, width) = case["config"], case["rows"], case["size"]
     network = fill_with_synthetic_weights(getattr(diffusers, case["class"])(**config)).to(dtype)
@@ -265,6 +280,7 @@ EVALUATE = {
     "IPAdapter": evaluate_projection,
     "UNet2DConditionModel": evaluate_unet,
     "ControlNetModel": evaluate_control_net,
+    "ControlNetUnionModel": evaluate_union,
     "UNetSpatioTemporalConditionModel": evaluate_video_unet,
     "AutoencoderKLTemporalDecoder": evaluate_video_autoencoder,
     "CLIPVisionModelWithProjection": evaluate_image_encoder,
@@ -313,7 +329,7 @@ def synthetic_network(class_name, config):
 
 def synthetic_control_net(net, dtype, list_file):
     """The ControlNet of an entry of controls.json; its parameters are listed in that file."""
-    module = fill_with_synthetic_weights(diffusers.ControlNetModel.from_config(net["config"]))
+    module = fill_with_synthetic_weights(getattr(diffusers, net["config"]["_class_name"]).from_config(net["config"]))
     zeros = ("controlnet_down_blocks.", "controlnet_mid_block.")
     scale(module, {name: net["zero_gain"] for name, _ in module.named_parameters() if name.startswith(zeros)})
     os.makedirs(os.path.dirname(list_file), exist_ok=True)
@@ -344,13 +360,14 @@ class SyntheticIpAdapter:
             self.state[part][rest] = synthetic_weight(name, shape)
 
 
-# Pipelines that draw with ControlNets, by whether they are SDXL's and whether they start from an image.
+# Pipelines that draw with ControlNets, by whether they are SDXL's and whether they start from an image; and with unions.
 CONTROLLED = {
     (False, False): StableDiffusionControlNetPipeline,
     (False, True): StableDiffusionControlNetImg2ImgPipeline,
     (True, False): StableDiffusionXLControlNetPipeline,
     (True, True): StableDiffusionXLControlNetImg2ImgPipeline,
 }
+UNITED = {False: StableDiffusionXLControlNetUnionPipeline, True: StableDiffusionXLControlNetUnionImg2ImgPipeline}
 
 
 def synthetic_pipeline(checkpoint, like, tokenizer, dtype, lists=None):
@@ -585,6 +602,44 @@ class GuidanceWatch:
         return guided
 
 
+class Differential:
+    """Differential diffusion with an image-to-image pipeline: what that begins with, and what puts the image back before evaluations."""
+
+    def __init__(self, pipeline, case, mask):
+        self.pipeline, self.steps, self.start = pipeline, case["num_inference_steps"], case.get("denoising_start")
+        greys = numpy.asarray(mask.resize((case["width"], case["height"]), Image.Resampling.LANCZOS).convert("L"))
+        stays = torch.from_numpy((255 - greys).astype("float32") / numpy.float32(255))
+        shape = [case[side] // pipeline.vae_scale_factor for side in ("height", "width")]
+        self.stays = torch.nn.functional.interpolate(stays[None, None], shape, mode="bilinear", align_corners=False)
+
+    def sample(self, image, rng):
+        return self.pipeline.vae.encode(image).latent_dist.sample(rng) * self.pipeline.vae.config.scaling_factor
+
+    def noised(self, timestep):
+        return self.pipeline.scheduler.add_noise(self.image, self.noise, timestep.reshape(1))
+
+    def mix(self, latents, evaluation, timestep):
+        passed = torch.tensor(evaluation, dtype=torch.float32) / self.steps + (self.start or 0)
+        return torch.where(self.stays > passed, self.noised(timestep), latents)
+
+    def begin(self, image, timestep, _batch, _count, dtype, _device, rng, *_rest):
+        """In the place of prepare_latents. The community pipelines draw twice, and begin with the second unless there is a start."""
+        image = image.to(dtype)
+        first = self.sample(image, rng)
+        if self.start is None:
+            torch.randn(first.shape, generator=rng)
+        self.image = self.sample(image, rng)
+        self.noise = torch.randn(first.shape, generator=rng, dtype=dtype)
+        return self.noised(timestep) if self.start is None else self.mix(first, 0, timestep)
+
+    def after(self, i, latents):
+        """The latents after the pipeline's evaluation i."""
+        if i + 1 == self.pipeline.num_timesteps:
+            return latents
+        timesteps = self.pipeline.scheduler.timesteps
+        return self.mix(latents, i + 1, timesteps[len(timesteps) - self.pipeline.num_timesteps + i + 1])
+
+
 class Pipelines:
     """Base, image-to-image with the base, and the refiner, if there is one."""
 
@@ -606,7 +661,9 @@ class Pipelines:
         if is_xl:
             options = {"add_watermarker": False,
                        "force_zeros_for_empty_prompt": self.base.config.force_zeros_for_empty_prompt}
-        pipeline = CONTROLLED[is_xl, from_image](
+        is_union = isinstance(nets[0], diffusers.ControlNetUnionModel)
+        kind = UNITED[from_image] if is_union else CONTROLLED[is_xl, from_image]
+        pipeline = kind(
             **self.base.components, controlnet=nets[0] if len(nets) == 1 else nets, **options)
         self.schedulers[id(pipeline)] = self.schedulers[id(self.base)]
         pipeline.set_progress_bar_config(disable=True)
@@ -623,6 +680,8 @@ class Pipelines:
         if len(controls) == 1:
             images, more = images[0], {name: values[0] for name, values in more.items()}
         more.update(image=images, height=case["height"], width=case["width"])
+        if "mode" in controls[0]:  # a union's
+            more.update(control_mode=[control["mode"] for control in controls], control_image=more.pop("image"))
         if from_image:
             more.update(image=Image.open(f"{out}/{case['image']}-0.png"), control_image=images, strength=case["strength"])
         if "denoising_end" in case:
@@ -681,14 +740,15 @@ class Pipelines:
 
         return pipeline.unet.register_forward_hook(unguided)
 
-    def run(self, pipeline, case, **more):
+    def run(self, pipeline, case, differential=None, **more):
         """The latents after the last step and the pictures of one stage."""
         self.set_scheduler(pipeline, case.get("scheduler", {}))
         kept = {}
 
-        def keep(_pipeline, _step, _timestep, seen):
-            kept["latents"] = seen["latents"].clone()
-            return {}
+        def keep(_pipeline, step, _timestep, seen):
+            latents = seen["latents"] if differential is None else differential.after(step, seen["latents"])
+            kept["latents"] = latents.clone()
+            return {} if differential is None else {"latents": latents}
 
         generators = [generator(seed) for seed in case["seeds"]]
         hook = None
@@ -725,14 +785,27 @@ class Pipelines:
         pipeline = {"image-to-image": self.base_image, "refiner-image-to-image": self.refiner,
                     "inpainting": self.inpainting}[task]
         more = {"image": Image.open(f"{out}/{case['image']}-0.png")}
-        if "strength" in case:
-            more["strength"] = case["strength"]
+        for name in ("strength", "denoising_start"):
+            if name in case:
+                more[name] = case[name]
+        if case.get("differential", False):
+            return *self.make_differential(case, mask_image(out, case["mask"]), more), None
         if "mask" in case:
             more["mask_image"] = pipeline.mask_processor.blur(mask_image(out, case["mask"]), case.get("mask_blur", 0))
         latents, images = self.run(pipeline, case, **more)
         if case.get("preserve_unmasked", False):
             images = [pipeline.image_processor.apply_overlay(more["mask_image"], more["image"], image) for image in images]
         return latents, images, None
+
+    def make_differential(self, case, mask, more):
+        pipeline = self.base_image
+        blurred = self.inpainting.mask_processor.blur(mask, case.get("mask_blur", 0))
+        differential = Differential(pipeline, case, blurred)
+        pipeline.prepare_latents = differential.begin
+        try:
+            return self.run(pipeline, case, differential, **more)
+        finally:
+            del pipeline.prepare_latents
 
     def set_loras(self, case, folder):
         """The case's LoRAs, as the server merges them; without any, none of an earlier case is left."""

@@ -72,10 +72,15 @@ Graphs UnetGraphs(absl::string_view text, const InputShapes& inputs) {
 Graphs ControlNetGraphs(absl::string_view text, const InputShapes& inputs) {
   ASSIGN_OR_RETURN(const auto config, networks::ParseControlNetConfig(text, kConfig));
   GraphBuilder b;
-  const Value hint =
-      networks::ControlNetHint(b, config, kComponent, Input(b, inputs, "image", Rate::kStep));
-  const std::vector<Value> residuals = networks::ControlNet(
-      b, config, kComponent, UnetInputs(b, inputs, config.unet.text_time), hint);
+  networks::Unet2dConditionInputs values = UnetInputs(b, inputs, config.unet.text_time);
+  Value types;
+  if (config.is_union()) {
+    types = Input(b, inputs, "types", Rate::kStep);
+    values.added_time = networks::ImageTypeEmbedding(b, config, kComponent, types);
+  }
+  const Value image = Input(b, inputs, "image", Rate::kStep);
+  const Value hint = networks::ControlNetHint(b, config, kComponent, image, types);
+  const std::vector<Value> residuals = networks::ControlNet(b, config, kComponent, values, hint);
   for (size_t i = 0; i < residuals.size(); ++i) b.Output(ResidualName(i), residuals[i]);
   return One(std::move(b));
 }
@@ -158,7 +163,8 @@ Graphs TextGraphs(absl::string_view text, networks::ClipTextKind kind, const Inp
 Graphs BuildNetworkGraphs(absl::string_view class_name, absl::string_view config,
                           const InputShapes& inputs) {
   if (class_name == "UNet2DConditionModel") return UnetGraphs(config, inputs);
-  if (class_name == "ControlNetModel") return ControlNetGraphs(config, inputs);
+  if (class_name == "ControlNetModel" || class_name == "ControlNetUnionModel")
+    return ControlNetGraphs(config, inputs);
   if (class_name == "IPAdapter") return ProjectionGraphs(config, inputs);
   if (class_name == "AutoencoderKL") {
     ASSIGN_OR_RETURN(const auto parsed, networks::ParseAutoencoderKlConfig(config, kConfig));

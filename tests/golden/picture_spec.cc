@@ -63,6 +63,7 @@ void SetControls(const json& value, PictureSpec& spec) {
       if (name == "scale") one.scale = field.get<double>();
       if (name == "start") one.start = field.get<double>();
       if (name == "end") one.end = field.get<double>();
+      if (name == "mode") one.mode = field.get<int>();
     }
   }
 }
@@ -184,6 +185,8 @@ const std::map<std::string, Setter>& Setters() {
       {"mask_blur", Set<&PictureSpec::mask_blur>},
       {"padding_mask_crop", Set<&PictureSpec::padding_mask_crop>},
       {"preserve_unmasked", Set<&PictureSpec::preserve_unmasked>},
+      {"differential", Set<&PictureSpec::differential>},
+      {"denoising_start", Set<&PictureSpec::denoising_start>},
       {"scheduler", SetScheduler},
       {"controls", SetControls},
       {"ip_adapters", SetIpAdapters},

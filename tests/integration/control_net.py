@@ -13,8 +13,9 @@ HINT_CHANNELS = (8, 8, 8, 8)
 BYTES = {"F16": ("e", 2), "F32": ("f", 4)}
 
 
-def write(base, folder, seed, gain=0.05):
-    """Writes a net for the checkpoint `base` into `folder`, as diffusers has it. `gain`: of what it adds to the UNet."""
+def write(base, folder, seed, gain=0.05, types=0):
+    """Writes a net for the checkpoint `base` into `folder`, as diffusers has it. `gain`: of what it adds to the UNet. `types`: of a
+    ControlNet-Union the types of its maps."""
     draw = random.Random(seed)
     config = json.loads((base / "unet/config.json").read_text())
     unet = ldm_file.read_component(base / "unet")
@@ -34,6 +35,8 @@ def write(base, folder, seed, gain=0.05):
         add(f"controlnet_cond_embedding.blocks.{2 * i}", 2, before, before, 3)
         add(f"controlnet_cond_embedding.blocks.{2 * i + 1}", 2, before, after, 3)
     add("controlnet_cond_embedding.conv_out", 2, HINT_CHANNELS[-1], widths[0], 3)
+    if types:
+        add_union(tensors, add, types, widths[0], 4 * widths[0], config["addition_time_embed_dim"])
     skips = [widths[0]]
     for i, width in enumerate(widths):
         downsampled = i + 1 < len(widths)
@@ -45,5 +48,35 @@ def write(base, folder, seed, gain=0.05):
     folder.mkdir(parents=True)
     config = {name: value for name, value in config.items() if name not in NOT_ITS_OWN}
     config |= {"_class_name": "ControlNetModel", "conditioning_embedding_out_channels": HINT_CHANNELS}
+    if types:
+        config |= {"_class_name": "ControlNetUnionModel", "num_control_type": types, "num_trans_channel": widths[0],
+                   "num_proj_channel": widths[0]}
     (folder / "config.json").write_text(json.dumps(config))
     ldm_file.write(folder / "diffusion_pytorch_model.safetensors", tensors)
+
+
+def add_union(tensors, add, types, width, embedding, sinusoids):
+    """Adds to `tensors`, by `add`, what a union has beside other nets."""
+    def take(name, renamed, shape):
+        kind, _, values = tensors.pop(name)
+        tensors[renamed] = (kind, shape, values)
+
+    linear = {}
+    for name, outputs, inputs in (("spatial_ch_projs", width, width), ("control_add_embedding.linear_1", embedding, types * sinusoids),
+                                  ("control_add_embedding.linear_2", embedding, embedding), ("task_embedding", types, width),
+                                  ("transformer_layes.0.attn.in_proj", 3 * width, width), ("transformer_layes.0.attn.out_proj", width, width),
+                                  ("transformer_layes.0.mlp.c_fc", 4 * width, width), ("transformer_layes.0.mlp.c_proj", width, 4 * width)):
+        add(name, 1, inputs, outputs, 1)
+        linear[name] = [outputs, inputs]
+    for name, shape in linear.items():
+        take(f"{name}.weight", f"{name}.weight", shape)
+    take("task_embedding.weight", "task_embedding", linear["task_embedding"])
+    del tensors["task_embedding.bias"]
+    for part in ("weight", "bias"):
+        name = f"transformer_layes.0.attn.in_proj.{part}"
+        take(name, name.replace("proj.", "proj_"), tensors[name][1])
+    for norm in ("ln_1", "ln_2"):
+        for part in ("weight", "bias"):  # drawn like a bias
+            add("drawn", 1, width, width, 1)
+            del tensors["drawn.weight"]
+            take("drawn.bias", f"transformer_layes.0.{norm}.{part}", [width])

@@ -99,6 +99,37 @@ class ControlsTest(GraphsTestCase):
         self.assertNotEqual(latent(server, "generate", "a star", "--control=canny")[0], 0)
         self.assertRegex(latent(server, "capabilities")[1], r"canny \(ControlNet, for base")
 
+    def test_a_union_follows_the_type_of_its_map(self):
+        """Guard: ControlNetsOf's hint graph, which is told the type; `latent` and PNGs, which name it."""
+        control_net.write(checkpoint() / BASE, self.adapters / "union", seed=4, types=6)
+        server, api = self.serve("--forbid-compile-after-ready")
+        compiled = compilations(server)
+        union = {"name": "union", "image": EDGES, "scale": 0.7}
+        drawn = [self.draw(api, union | {"control_mode": mode}, seed=3, prompt="a star") for mode in (3, 1)]
+        self.assertEqual(len({*drawn, self.draw(api, seed=3, prompt="a star")}), 3, "some pictures are the same")
+        self.assertNotEqual(self.draw(api, union | {"control_mode": 3}, {"name": "canny", "image": EDGES}, seed=3, prompt="a star"),
+                            drawn[0])
+        self.assertEqual(compilations(server), compiled)
+        edges, output = self.folder / "edges.png", self.folder / "star.png"
+        edges.write_bytes(EDGES)
+        for mode in ("canny", "3"):
+            code, _, err = latent(server, "generate", "a star", "--seed=3", "--width=64", "--height=64",
+                                  f"--num-inference-steps={api.request().num_inference_steps}",
+                                  f"--control=union@{mode}={edges}:0.7", f"--output={output}")
+            self.assertEqual(code, 0, err)
+            self.assertEqual(b"".join(png.read(output.read_bytes())[2]), drawn[0])
+            self.assertIn(b"union@canny:0.7", output.read_bytes())
+            output.unlink()
+        self.assertRegex(latent(server, "capabilities")[1],
+                         r"union \(ControlNet-Union of openpose, depth, hed, canny, normal, segment, for base")
+        self.assertRegex(latent(server, "adapters")[1], r"ControlNet-Union, 6 modes")
+        for controls, said in (([union], "set it: union is a ControlNet-Union"),
+                               ([union | {"control_mode": 6}], "tile and repaint, 6 and 7, are ProMax's"),
+                               ([{"name": "canny", "image": EDGES, "control_mode": 3}], "only a ControlNet-Union has modes")):
+            with self.assertRaises(grpc.RpcError) as raised:
+                self.draw(api, *controls)
+            self.assertIn(said, violations(raised.exception)["controls[0].control_mode"])
+
     def test_bad_ones_are_named(self):
         _, api = self.serve()
         control = {"name": "canny", "image": EDGES}

@@ -184,6 +184,29 @@ class GenerateTest(SharedServerTestCase):
         self.assertEqual([row[left] for row in kept], [row[left] for row in original])
         self.assertEqual([row[right] for row in kept], [row[right] for row in through])
 
+    def test_greys_of_a_differential_mask_say_how_much_changes(self):
+        image = self.api.generate(self.api.request(prompt="a red circle on a blue background")).images[0].data
+        original = png.read(image)[2]
+
+        def change(grey):
+            """How far each channel is from the image's, on the average."""
+            drawn = self.api.generate(self.api.request(image=image, mask_image=png.write(64, 64, bytes([grey]) * 64 * 3),
+                                                       differential=True, seed=5, num_inference_steps=8))
+            self.assertTrue(drawn.completed.parameters.differential)
+            self.assertEqual(drawn.completed.parameters.strength, 1)
+            _, _, rows, texts = png.read(drawn.images[0].data)
+            self.assertIn("Differential mask: True", texts["parameters"])
+            return sum(abs(a - b) for got, row in zip(rows, original) for a, b in zip(got, row)) / (64 * 64 * 3)
+
+        little, half, much = map(change, (0, 128, 255))
+        self.assertLess(little, half)
+        self.assertLess(half, much)
+        for fields, said in (({"padding_mask_crop": 8}, "padding_mask_crop"), ({"preserve_unmasked": True}, "preserve_unmasked")):
+            with self.assertRaises(grpc.RpcError) as caught:
+                self.api.generate(self.masked(image, differential=True, **fields))
+            self.assertEqual(caught.exception.code(), grpc.StatusCode.INVALID_ARGUMENT)
+            self.assertIn(f"{said}: must not be set with differential", caught.exception.details())
+
     def test_a_crop_of_nothing_is_refused(self):
         image = png.write(80, 64, bytes(80 * 3))
         for mask, said in ((png.write(80, 64, bytes(80 * 3)), "black all over"),

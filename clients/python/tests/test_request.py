@@ -149,9 +149,16 @@ class FieldTest(unittest.TestCase):
         several = make_request({"controls": {"canny": b"map", "maps/depth": io.BytesIO(b"other")}}).controls
         self.assertEqual(list(several), [messages.Control(name="canny", image=b"map"),
                                          messages.Control(name="maps/depth", image=b"other")])
-        for value in ([()], [("canny", b"map", 1, 0, 1, 2)]):
+        for value in ([()], [("canny", b"map", 1, 0, 1, 2, 3)]):
             with self.assertRaisesRegex(ValueError, r"^controls: .*\(NAME, IMAGE"):
                 make_request({"controls": value})
+        union = messages.Control(name="union", image=b"map", control_mode=3)
+        for value in ({"union@canny": b"map"}, [("union@3", b"map")], {"name": "union", "image": b"map", "control_mode": 3}):
+            self.assertEqual(list(make_request({"controls": value}).controls), [union])
+        self.assertEqual(make_request({"controls": [("union", b"map", 1, 0, 1, 0)]}).controls[0].control_mode, 0)
+        self.assertTrue(make_request({"controls": {"maps/union@openpose": b"map"}}).controls[0].HasField("control_mode"))
+        with self.assertRaisesRegex(ValueError, r"^controls: .*one of openpose, depth"):
+            make_request({"controls": {"union@cany": b"map"}})
         with self.assertRaisesRegex(ValueError, r"^controls\[0\].image: is a URL"):
             make_request({"controls": {"canny": "https://example.com/edges.png"}})
 

@@ -36,9 +36,7 @@ struct Relative {
   absl::string_view part, name;
 };
 constexpr Relative kRelatives[] = {{"lllite_unet_", "ControlNet-LLLite"},
-                                   {"lora_controlnet", "Control-LoRA"},
-                                   {"control_add_embedding.", "ControlNet-Union"},
-                                   {"task_embedding", "ControlNet-Union"}};
+                                   {"lora_controlnet", "Control-LoRA"}};
 
 bool IsOfIpAdapter(absl::string_view name) {
   return absl::c_any_of(kIpAdapterStarts,

@@ -338,12 +338,13 @@ void Catalogue::ReadControlNet(const LoraFile& file, Entry& entry) const {
   std::vector<std::string> problems;
   for (const AdaptedModel& model : models_) {
     if (model.unet == nullptr) continue;
-    const absl::Status fits = MakeControlNet(entry.facts.name, file, *model.unet).status();
-    if (fits.ok()) {
-      entry.facts.models.push_back(model.name);
-    } else {
-      problems.emplace_back(fits.message());
+    const absl::StatusOr<ControlNet> net = MakeControlNet(entry.facts.name, file, *model.unet);
+    if (!net.ok()) {
+      problems.emplace_back(net.status().message());
+      continue;
     }
+    entry.facts.models.push_back(model.name);
+    entry.facts.control_modes = static_cast<int>(net->config.image_types);
   }
   if (entry.facts.models.empty()) entry.facts.problem = ProblemOf(problems);
 }

@@ -1,5 +1,6 @@
 #include "core/adapters/control_net/control_net.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <utility>
@@ -20,23 +21,38 @@ using networks::Unet2dConditionConfig;
 constexpr absl::string_view kHint = "controlnet_cond_embedding.";
 // Convolutions of a hint: two for each level but the first.
 constexpr int kMostHintBlocks = 16;
+constexpr int64_t kMostImageLayers = 64;  // layers of a ControlNet-Union
 
-// Rows of a tensor's weight; 0: there is no such tensor.
-int64_t RowsOf(const weights::TensorMap& tensors, const std::string& module) {
-  const auto found = tensors.find(module + ".weight");
+// Rows of a tensor; 0: there is no such one.
+int64_t RowsOf(const weights::TensorMap& tensors, const std::string& name) {
+  const auto found = tensors.find(name);
   if (found == tensors.end() || found->second.data.shape().rank() == 0) return 0;
   return found->second.data.shape()[0];
 }
 
 // Channels of the hint's convolutions as the tensors have them.
 std::vector<int64_t> HintFeaturesOf(const weights::TensorMap& tensors) {
-  std::vector<int64_t> features = {RowsOf(tensors, absl::StrCat(kHint, "conv_in"))};
+  std::vector<int64_t> features = {RowsOf(tensors, absl::StrCat(kHint, "conv_in.weight"))};
   for (int block = 1; block < kMostHintBlocks; block += 2) {
-    const int64_t rows = RowsOf(tensors, absl::StrCat(kHint, "blocks.", block));
+    const int64_t rows = RowsOf(tensors, absl::StrCat(kHint, "blocks.", block, ".weight"));
     if (rows == 0) break;
     features.push_back(rows);
   }
   return features;
+}
+
+// Types of maps that a ControlNet-Union tells apart; 0: the net is none.
+int64_t ImageTypesOf(const weights::TensorMap& tensors) {
+  return std::min(RowsOf(tensors, "task_embedding"), ControlNetConfig::kMostImageTypes);
+}
+
+int64_t ImageLayersOf(const weights::TensorMap& tensors) {
+  int64_t layers = 0;
+  while (layers < kMostImageLayers &&
+         tensors.contains(absl::StrCat("transformer_layes.", layers, ".ln_1.weight"))) {
+    ++layers;
+  }
+  return layers;
 }
 
 // The configuration of a single file, which has no config.json: a copy of the UNet's way down.
@@ -45,6 +61,8 @@ ControlNetConfig ConfigLike(const Unet2dConditionConfig& unet, const weights::Te
   config.unet.time_cond_proj_dim = 0;
   config.unet.in_channels = unet.out_channels;
   config.hint_features = HintFeaturesOf(tensors);
+  config.image_types = ImageTypesOf(tensors);
+  config.image_layers = ImageLayersOf(tensors);
   if (config.hint_features.front() == 0) config.hint_features = ControlNetConfig().hint_features;
   return config;
 }

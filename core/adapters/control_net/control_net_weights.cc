@@ -41,7 +41,12 @@ absl::StatusOr<graph::Graph> NetworkOf(const ControlNetConfig& config) {
   }
   const int64_t side = kSide * config.hint_scale();
   const Value image = Input(b, "image", {1, config.hint_channels, side, side});
-  const Value hint = networks::ControlNetHint(b, config, kComponent, image);
+  Value types;
+  if (config.is_union()) {
+    types = Input(b, "types", {1, config.image_types});
+    inputs.added_time = networks::ImageTypeEmbedding(b, config, kComponent, types);
+  }
+  const Value hint = networks::ControlNetHint(b, config, kComponent, image, types);
   const std::vector<Value> residuals = networks::ControlNet(b, config, kComponent, inputs, hint);
   for (size_t i = 0; i < residuals.size(); ++i) b.Output(absl::StrCat(i), residuals[i]);
   return std::move(b).Build();

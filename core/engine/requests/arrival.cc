@@ -38,7 +38,8 @@ std::string Hashable(const std::vector<pipeline::Control>& controls) {
   std::string text;
   for (const pipeline::Control& control : controls) {
     absl::StrAppend(&text, control.name, "\n", control.scale.value_or(1), "\n",
-                    control.start.value_or(0), "\n", control.end.value_or(1), "\n");
+                    control.start.value_or(0), "\n", control.end.value_or(1), "\n",
+                    control.mode.value_or(-1), "\n");
   }
   return text;
 }

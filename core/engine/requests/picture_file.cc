@@ -10,6 +10,7 @@
 #include "core/image/encode.h"
 #include "core/image/parameters.h"
 #include "core/pipeline/plan/latents_file.h"
+#include "core/pipeline/spec/control_modes.h"
 #include "core/pipeline/spec/limits.h"
 #include "core/pipeline/spec/validation.h"
 #include "core/pipeline/units/embeds_file.h"
@@ -59,11 +60,14 @@ std::string IpAdaptersText(const std::vector<pipeline::ImagePrompt>& prompts) {
   return text;
 }
 
-// "canny:0.7 (0123abcd), depth:1:0:0.5 (4567cdef)": the scale, and the part where it is not all.
+// "canny:0.7 (0123abcd), union@depth:1:0:0.5 (4567cdef)": the type of the map, the scale, and the
+// part where it is not all.
 std::string ControlsText(const std::vector<pipeline::Control>& controls) {
   std::string text;
   for (const pipeline::Control& control : controls) {
-    absl::StrAppend(&text, text.empty() ? "" : ", ", control.name, ":", *control.scale);
+    absl::StrAppend(&text, text.empty() ? "" : ", ", control.name);
+    if (control.mode) absl::StrAppend(&text, "@", pipeline::NameOfControlMode(*control.mode));
+    absl::StrAppend(&text, ":", *control.scale);
     if (*control.start != 0 || *control.end != 1) {
       absl::StrAppend(&text, ":", *control.start, ":", *control.end);
     }
@@ -81,6 +85,7 @@ void AddMask(const pipeline::PictureSpec& resolved, image::PictureParameters& pa
     parameters.extra.push_back({"Inpaint area", "Only masked"});
     parameters.extra.push_back({"Masked area padding", absl::StrCat(*resolved.padding_mask_crop)});
   }
+  if (resolved.differential) parameters.extra.push_back({"Differential mask", "True"});
   if (resolved.preserve_unmasked) parameters.extra.push_back({"Preserve unmasked", "True"});
 }
 

@@ -48,12 +48,17 @@ ConfigReader::ConfigReader(ConfigReader&&) noexcept = default;
 
 absl::StatusOr<ConfigReader> ConfigReader::Parse(absl::string_view text, absl::string_view source,
                                                  absl::string_view class_name) {
+  ASSIGN_OR_RETURN(ConfigReader reader, ParseAnyClass(text, source));
+  reader.ChoiceOrNull("_class_name", {class_name});
+  return reader;
+}
+
+absl::StatusOr<ConfigReader> ConfigReader::ParseAnyClass(absl::string_view text,
+                                                         absl::string_view source) {
   auto state = std::make_unique<State>();
   ASSIGN_OR_RETURN(state->fields, ParseJsonObject(text, source, kMaxBytes));
   state->source = std::string(source);
-  ConfigReader reader(std::move(state));
-  reader.ChoiceOrNull("_class_name", {class_name});
-  return reader;
+  return ConfigReader(std::move(state));
 }
 
 const json* ConfigReader::Find(absl::string_view name) {

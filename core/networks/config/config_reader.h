@@ -43,6 +43,9 @@ class ConfigReader {
   // there is one, must be `class_name`.
   static absl::StatusOr<ConfigReader> Parse(absl::string_view text, absl::string_view source,
                                             absl::string_view class_name);
+  // The same, whatever _class_name says.
+  static absl::StatusOr<ConfigReader> ParseAnyClass(absl::string_view text,
+                                                    absl::string_view source);
   ~ConfigReader();
   ConfigReader(ConfigReader&&) noexcept;
 

@@ -38,6 +38,7 @@ class ControlGraph {
     const Value x = Input("latents", {rows_, channels, height_, width_});
     return b_.Mul(x, b_.Reshape(Input("input_scale", {rows_}), {rows_, 1, 1, 1}));
   }
+  Value ImageType(int64_t features) { return Input("image_type", {rows_, features}); }
   Value Timestep() { return Input("timestep", {rows_}); }
   Value Hint(int64_t channels) { return Image("hint", {rows_, channels, height_, width_}); }
 
@@ -102,7 +103,12 @@ absl::StatusOr<graph::Graph> MakeHintGraph(const networks::ControlNetConfig& net
       b.Input("image", DType::kU8, {1, height * scale, width * scale, 3}, Rate::kStep);
   const Value unit = b.Div(b.Cast(pixels, DType::kF32), b.Scalar(255));
   const Value image = b.Permute(unit, {0, 3, 1, 2});
-  const Value hint = networks::ControlNetHint(b, net, kControlNetName, image);
+  Value types;
+  if (net.is_union()) {
+    types = b.Input("image_types", DType::kF32, {1, net.image_types}, Rate::kStep);
+    b.Output("image_type", networks::ImageTypeEmbedding(b, net, kControlNetName, types));
+  }
+  const Value hint = networks::ControlNetHint(b, net, kControlNetName, image, types);
   b.Output("hint", b.Permute(Narrowed(b, hint, dtype), {0, 2, 3, 1}));
   return std::move(b).Build();
 }
@@ -114,7 +120,8 @@ absl::StatusOr<graph::Graph> MakeControlGraph(const families::Family& family,
   GraphBuilder b;
   ControlGraph control(b, shape, dtype);
   const Value latents = control.Latents(configs.unet.out_channels), timestep = control.Timestep();
-  const auto inputs = family.network_inputs(b, configs, latents, timestep, shape.chunks);
+  auto inputs = family.network_inputs(b, configs, latents, timestep, shape.chunks);
+  if (net.is_union()) inputs.added_time = control.ImageType(net.unet.time_embedding_dim);
   const Value hint = control.Hint(net.unet.blocks.front().channels);
   control.OutputSums(networks::ControlNet(b, net, kControlNetName, inputs, hint));
   return std::move(b).Build();

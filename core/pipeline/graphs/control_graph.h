@@ -3,11 +3,14 @@
 //
 // The hint, once a picture:
 //   image u8 [1, H, W, 3] -> hint [1, h, w, c]
+// and of a ControlNet-Union, which is told the type of the image,
+//   image, image_types f32 [1, T]: 1 for its type, else 0 -> hint, image_type f32 [1, e]
 // An evaluation, for R rows of latents of a picture that wants it (step rate unless said
 // otherwise):
 //   latents [R, C, h, w], input_scale [R], timestep [R]
 //                             what the UNet's step makes its input of
 //   hint [R, h, w, c]
+//   image_type f32 [R, e]     of a ControlNet-Union alone
 //   scales [R, n]             a factor for each of the n residuals
 //   residual.0, residual.1, ... [R, h, w, c], each of its own size
 //                             what other nets said, or zeros; written over by the sums

@@ -136,12 +136,13 @@ absl::Status ControlPrograms::CopyOwn(const ControlRun& run, int rows,
       RETURN_IF_ERROR(Fill(to, run.scale, stream));
       continue;
     }
-    const bool is_hint = port.name == "hint";
-    if (!is_hint && !run.request->contains(port.name)) {
+    const backends::NamedBuffers& source_of =
+        run.image->contains(port.name) ? *run.image : *run.request;
+    if (!source_of.contains(port.name)) {
       return absl::InternalError("a control network reads what no prompt gives: " + port.name);
     }
-    const Buffer from = is_hint ? run.hint : run.request->at(port.name);
-    // The last rows, so that without guidance the prompt's is read; of a hint the only one.
+    const Buffer& from = source_of.at(port.name);
+    // The last rows, so that without guidance the prompt's is read; of the image the only one.
     const int before = static_cast<int>(from.shape()[0]) - rows;
     for (int row = 0; row < rows; ++row) {
       const int source = std::max(before + row, 0);

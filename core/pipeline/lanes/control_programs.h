@@ -29,7 +29,7 @@ namespace latentd::pipeline {
 struct ControlRun {
   ExecutablePointer executable;  // a kControl of as many rows as the picture has now
   const backends::NamedBuffers* request = nullptr;  // [rows or more, n]: the last rows are read
-  device::Buffer hint;                              // [1, c, h, w]
+  const backends::NamedBuffers* image = nullptr;    // the hint's graph's outputs, [1, ...]
   float scale = 0;                                  // factor of all residuals
 };
 

@@ -6,6 +6,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "core/base/errors/error_details.h"
 #include "core/base/errors/status_macros.h"
 #include "core/base/text/digest.h"
 #include "core/pipeline/graphs/control_graph.h"
@@ -13,9 +14,30 @@
 #include "core/pipeline/graphs/ip_adapters.h"
 #include "core/pipeline/plan/named_adapter.h"
 #include "core/pipeline/plan/refusals.h"
+#include "core/pipeline/spec/control_modes.h"
 
 namespace latentd::pipeline {
 namespace {
+
+// Error of the type of the map; empty: it is right for the net.
+std::string WhyNoMode(const AdapterFacts& facts, const std::optional<int>& mode) {
+  const int count = facts.control_modes;
+  if (count == 0) {
+    if (!mode) return "";
+    return absl::StrCat(facts.name,
+                        " is a net for one type of maps: only a ControlNet-Union has modes");
+  }
+  const std::string modes = ControlModesText(count);
+  if (!mode) {
+    return absl::StrCat("set it: ", facts.name, " is a ControlNet-Union, whose modes are ", modes);
+  }
+  if (*mode < count) return "";
+  std::string why = absl::StrCat("is ", *mode, ", and the modes of ", facts.name, " are ", modes);
+  if (count == kBasicControlModes) {
+    absl::StrAppend(&why, "; tile and repaint, 6 and 7, are ProMax's, which is another file");
+  }
+  return why;
+}
 
 absl::Status CheckControlImage(const std::string& field, const Inputs& inputs, size_t index) {
   absl::string_view image;
@@ -28,6 +50,8 @@ absl::Status ResolveControl(adapters::Catalogue* catalogue, const LoadedModel& m
                             std::vector<std::string>& warnings) {
   ASSIGN_OR_RETURN(const AdapterFacts facts,
                    FindAdapter(catalogue, model, AdapterKind::kControlNet, field, control.name));
+  const std::string why_no_mode = WhyNoMode(facts, control.mode);
+  if (!why_no_mode.empty()) return InvalidFields({{field + ".control_mode", why_no_mode}});
   control.stamp = facts.stamp;
   control.digest = facts.digest;
   control.scale = control.scale.value_or(1);
@@ -138,8 +162,11 @@ int64_t ControlBytes(const Plan& plan) {
   const auto nets = static_cast<int64_t>(plan.controls.size());
   // The lane keeps the program of the guided rows beside that of one.
   const int rows = plan.rows + (plan.may_end_guidance() ? 1 : 0);
+  // A ControlNet-Union's embedding of the type of its map; others have none.
+  const int64_t type =
+      model.configs().unet.time_embedding_dim * device::SizeOf(device::DType::kF32);
   return rows * residuals + largest +
-         nets * (rows + 1) * (largest + plan.chunks() * model.graphs().request_bytes());
+         nets * (rows + 1) * (largest + type + plan.chunks() * model.graphs().request_bytes());
 }
 
 }  // namespace latentd::pipeline

@@ -19,8 +19,8 @@ namespace latentd::pipeline {
 
 // Gives each of the spec's controls what it has by default, and the file that the request means,
 // and adds sentences to `warnings`. `catalogue` may be null: there are none. INVALID_ARGUMENT with
-// a field for each that there is not, that is no ControlNet, is for another model, or has no image
-// that can be read; FAILED_PRECONDITION as Catalogue::Find's.
+// a field for each that there is not, that is no ControlNet, is for another model, has a mode that
+// the net does not have, or no image that can be read; FAILED_PRECONDITION as Catalogue::Find's.
 absl::Status ResolveControls(adapters::Catalogue* catalogue, const LoadedModel& model,
                              const Inputs& inputs, PictureSpec& spec,
                              std::vector<std::string>& warnings);

@@ -45,7 +45,8 @@ struct AdapterFacts {
   // can have beside those of other LoRAs; 0: it is merged into weights.
   int path_rank = 0;
   int changes = 0;
-  int vectors = 0;  // tokens that a textual inversion's word stands for
+  int vectors = 0;        // tokens that a textual inversion's word stands for
+  int control_modes = 0;  // types of maps that a ControlNet-Union tells apart; 0: it is none
   // An IP-Adapter's: "base" or "plus", the tokens that an image becomes, the bytes that its encoder
   // reads and gives of one, and the shape of what it gives: [1024], or [257, 1280] of patches.
   std::string variant;

@@ -76,6 +76,8 @@ void AreControls(const Field& field, const AskedSpec& asked, Violations& found) 
     const std::string own = absl::StrCat(field.name, "[", i, "].");
     const double start = controls[i].start.value_or(0), end = controls[i].end.value_or(1);
     IsScale(own + "scale", controls[i].scale.value_or(1), kMaxControlScale, found);
+    const int mode = controls[i].mode.value_or(0);
+    if (mode < 0) found.Add(own + "control_mode", "must be 0 or more, is ", mode);
     if (start >= 0 && start < end && end <= 1) continue;
     found.Add(own + "start", "must be 0 <= start < end <= 1, is start ", start, " and end ", end);
   }

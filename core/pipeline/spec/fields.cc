@@ -291,6 +291,7 @@ void FillDenoisingEnd(const Field&, P& spec, const Sources& from) {
 void FillStrength(const Field&, P& spec, const Sources& from) {
   if (!spec.has_image || spec.denoising_start) return;
   spec.strength = spec.has_mask ? from.model.mask_strength : from.model.strength;
+  if (spec.differential) spec.strength = 1;  // the mask says how much
 }
 
 // Reasons for which a field has no effect.
@@ -526,6 +527,7 @@ std::vector<Field> ImagesAndConditioning() {
       FIELD(mask_blur).In({0, kMaxMaskBlur}).Neutral(0).Rules({NeedsMask<false>}),
       FIELD(padding_mask_crop).In({0, kMaxMaskPadding}).Rules({NeedsMask<true>}),
       FIELD(preserve_unmasked).Rules({NeedsMask<true>}).Unused({kKeptByCrop}),
+      FIELD(differential).Rules({NeedsMask<false>, CheckDifferential}),
   };
 }
 

@@ -15,4 +15,8 @@ void NeedsMask(const Field& field, const AskedSpec& asked, Violations& found) {
   if (lays_over && asked.spec.output_latents) found.Add(field.name, "needs pixels, not latents");
 }
 
+// Adds violations where a differential mask is set beside what it has no meaning with, or for a
+// model whose UNet reads the mask.
+void CheckDifferential(const Field& field, const AskedSpec& asked, Violations& found);
+
 }  // namespace latentd::pipeline

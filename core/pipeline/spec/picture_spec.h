@@ -121,6 +121,7 @@ struct PictureSpec {
   // into the image; absent: all of it is drawn.
   std::optional<int> padding_mask_crop;
   bool preserve_unmasked = false;  // the image is laid over what is drawn where the mask is black
+  bool differential = false;       // the mask's greys say how much of the schedule draws there
   bool output_latents = false;     // as they are after the last step: nothing is decoded
   // Nothing is drawn: the result is what the prompts are encoded to, in numbers of this type.
   std::optional<HostTensor::Type> output_embeds;

@@ -30,6 +30,19 @@ absl::StatusOr<Buffer> ReadControlImage(Request& request, size_t index) {
   return ToPixels(ExtendEdges(std::move(resized), request.plan->executed_size));
 }
 
+// Tells a ControlNet-Union the type of the image.
+void AddImageType(const Control& control, const backends::Executable& hint, NamedBuffers& inputs) {
+  for (const backends::Port& port : hint.inputs()) {
+    if (port.name != "image_types") continue;
+    Buffer types = Buffer::Allocate(port.dtype, port.shape);
+    const auto values = types.as<float>();
+    for (size_t i = 0; i < values.size(); ++i) {
+      values[i] = static_cast<int>(i) == control.mode.value_or(-1) ? 1 : 0;
+    }
+    inputs[port.name] = std::move(types);
+  }
+}
+
 bool HasControls(const Picture& picture) {
   return picture.stage_index == 0 && !picture.request->controls.empty();
 }
@@ -44,7 +57,7 @@ std::vector<ControlRun> RunsOf(const Picture& picture) {
     if (scale == 0) continue;
     runs.push_back({.executable = control.steps.at(picture.next_rows()),
                     .request = &*control.conditioning,
-                    .hint = control.hint_states,
+                    .image = &control.image,
                     .scale = static_cast<float>(scale)});
   }
   return runs;
@@ -85,11 +98,12 @@ absl::Status EncodeHints(Picture& picture, device::Stream& stream, PendingWork& 
   Request& request = *picture.request;
   for (size_t i = 0; i < request.controls.size(); ++i) {
     RequestControl& control = request.controls[i];
-    if (control.hint_states.has_memory()) continue;
-    ASSIGN_OR_RETURN(const Buffer image, ReadControlImage(request, i));
-    ASSIGN_OR_RETURN(const NamedBuffers outputs, EnqueueGraph(control.hint, {{"image", image}},
-                                                              /*to_host=*/{}, stream, work));
-    control.hint_states = outputs.at("hint");
+    if (!control.image.empty()) continue;
+    NamedBuffers inputs;
+    ASSIGN_OR_RETURN(inputs["image"], ReadControlImage(request, i));
+    AddImageType(request.spec().controls[i], *control.hint, inputs);
+    ASSIGN_OR_RETURN(control.image,
+                     EnqueueGraph(control.hint, inputs, /*to_host=*/{}, stream, work));
   }
   return absl::OkStatus();
 }

@@ -107,9 +107,11 @@ absl::Status ReadMaskImage(Request& request, int downscale) {
   return absl::OkStatus();
 }
 
-// With a strength of 1 a mask's picture begins with noise alone, as in diffusers' inpainting.
+// With a strength of 1 a mask's picture begins with noise alone, as in diffusers' inpainting; but
+// with a differential one.
 bool BeginsWithNoise(const Request& request) {
-  return request.spec().has_mask && request.spec().strength == 1.0;
+  const PictureSpec& spec = request.spec();
+  return spec.has_mask && !spec.differential && spec.strength == 1.0;
 }
 
 bool Inpaints(const Picture& picture) { return picture.stage().model.configs().inpaints(); }
@@ -207,6 +209,42 @@ absl::Status SampleLatents(Picture& picture, device::Stream& stream, PendingWork
   return absl::OkStatus();
 }
 
+// The same with a differential mask, in the order in which diffusers' community pipeline draws: for
+// the image and for its noise, then both once more for what is put back, of which a picture begins
+// that has all of its schedule ahead. One from denoising_start on begins with the first image, and
+// what is put back where the mask keeps that.
+absl::Status SampleDifferential(Picture& picture, device::Stream& stream, PendingWork& work) {
+  const Request& request = *picture.request;
+  const schedulers::Schedule& schedule = picture.stage().schedule();
+  const device::Shape shape = LatentShape(picture);
+  NamedBuffers first = SampleInputs(picture, *request.encoded_image);
+  const bool noised = !request.spec().denoising_start;
+  if (noised) picture.generator.Normal(shape);
+  NamedBuffers inputs = SampleInputs(picture, *request.encoded_image);
+  inputs["noise"] = picture.generator.Normal(shape);
+  RETURN_IF_ERROR(KeepInputs(picture, inputs, stream));
+  if (!noised) {
+    first["noise"] = Buffer::Allocate(DType::kF32, shape);
+    ASSIGN_OR_RETURN(inputs["drawn"], RunSample(picture, std::move(first), /*image_scale=*/1,
+                                                /*noise_scale=*/0, stream, work));
+    if (!schedule.steps.empty()) {
+      ASSIGN_OR_RETURN(inputs["mask"], MaskAt(*request.mask, schedule.steps.front().passed,
+                                              request.sample->device()));
+    }
+  }
+  ASSIGN_OR_RETURN(picture.latents,
+                   RunSample(picture, std::move(inputs), schedule.start_image_scale,
+                             schedule.start_noise_scale, stream, work));
+  return absl::OkStatus();
+}
+
+// Latents of the init image, if it was encoded.
+absl::Status BeginWithImage(Picture& picture, device::Stream& stream, PendingWork& work) {
+  if (!picture.request->encoded_image) return DrawFirstLatents(picture);
+  if (picture.request->spec().differential) return SampleDifferential(picture, stream, work);
+  return SampleLatents(picture, stream, work);
+}
+
 // The latents that a UNet that inpaints reads of the masked image. diffusers draws for another one
 // too, which reads nothing of it.
 absl::Status SampleMaskedImage(Picture& picture, device::Stream& stream, PendingWork& work) {
@@ -272,9 +310,9 @@ absl::Status EnqueueEncode(Picture& picture, device::Stream& stream, UnitPart& p
     RETURN_IF_ERROR(ReadMaskImage(request, DownscaleOf(picture.stage().model.vae())));
   }
   RETURN_IF_ERROR(EncodeInitImage(picture, stream, part.work));
-  RETURN_IF_ERROR(request.encoded_image ? SampleLatents(picture, stream, part.work)
-                                        : DrawFirstLatents(picture));
-  if (masked) RETURN_IF_ERROR(SampleMaskedImage(picture, stream, part.work));
+  RETURN_IF_ERROR(BeginWithImage(picture, stream, part.work));
+  if (masked && !request.spec().differential)
+    RETURN_IF_ERROR(SampleMaskedImage(picture, stream, part.work));
   picture.Advance();
   return BeginSteps(picture, stream, part);
 }

@@ -6,12 +6,32 @@
 #include "core/base/errors/status_macros.h"
 #include "core/image/pixels/blur.h"
 #include "core/image/pixels/grey.h"
+#include "core/pipeline/lanes/pinned.h"
 #include "core/pipeline/units/pixels.h"
 
 namespace latentd::pipeline {
 namespace {
 
 constexpr int kWhite = 128;  // the least grey that is drawn over: 127 / 255 is less than a half
+
+// By torch's interpolation, which is bilinear between the pixels beside the latent's middle.
+std::vector<float> StaysOf(const image::Image& image, int downscale) {
+  const auto darkness = [&](int x, int y) {
+    const size_t pixel = static_cast<size_t>(y) * image.width + x;
+    return static_cast<float>(255 - image::GreyOf(&image.rgb[3 * pixel])) / 255.0f;
+  };
+  const int before = (downscale - 1) / 2, behind = downscale / 2;
+  std::vector<float> stays;
+  for (int y = 0; y + downscale <= image.height; y += downscale) {
+    for (int x = 0; x + downscale <= image.width; x += downscale) {
+      const auto mean_of_row = [&](int row) {
+        return 0.5f * darkness(x + before, row) + 0.5f * darkness(x + behind, row);
+      };
+      stays.push_back(0.5f * mean_of_row(y + before) + 0.5f * mean_of_row(y + behind));
+    }
+  }
+  return stays;
+}
 
 }  // namespace
 
@@ -32,7 +52,15 @@ Mask MaskOf(const image::Image& image, int downscale) {
       latents[y * columns + x] = keep[pixel] == 0 ? 1.0f : 0.0f;
     }
   }
+  mask.stays = StaysOf(image, downscale);
   return mask;
+}
+
+absl::StatusOr<device::Buffer> MaskAt(const Mask& mask, float passed, device::Device& device) {
+  std::vector<float> drawn;
+  drawn.reserve(mask.stays.size());
+  for (const float stays : mask.stays) drawn.push_back(stays > passed ? 0.0f : 1.0f);
+  return Pinned(device, device::DType::kF32, mask.latents.shape(), absl::MakeConstSpan(drawn));
 }
 
 absl::StatusOr<image::Image> DecodeMask(absl::string_view file, int blur,

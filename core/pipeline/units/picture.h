@@ -43,7 +43,7 @@ struct RequestControl {
   StepLane::Executables steps;  // by the rows of the picture
   // Made by the first picture that needs them: what it reads of prompts, and of its image.
   std::optional<NamedBuffers> conditioning;
-  device::Buffer hint_states;
+  NamedBuffers image;
 };
 
 // An IP-Adapter of a request, likewise.
@@ -165,7 +165,7 @@ struct Picture {
   // kDone, where the spec wants latents.
   device::Buffer latents;
   // Inputs of request->sample that put the init image back after each evaluation; empty: nothing
-  // does, since there is no mask, or the UNet reads it.
+  // does, since there is no mask, or the UNet reads it. A differential mask is made before each.
   NamedBuffers kept;
   std::vector<RowValue> inpainting;      // for InpaintingPorts, where the UNet has them
   Prediction prediction;                 // to be drawn by a unit of its own: the newest

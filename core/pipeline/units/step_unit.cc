@@ -166,11 +166,19 @@ void ReadFor(ReadAround read, const Picture& picture, device::Stream& stream,
   if (!read(picture, stream, prediction).ok()) prediction = {};
 }
 
-// Puts the init image, noised for the next evaluation, back where the mask keeps it.
+// Puts the init image, noised for the next evaluation, back where the mask keeps it. A differential
+// mask is another one before each evaluation, and there is none behind the last.
 absl::Status KeepImage(const Picture& picture, device::Stream& stream, PendingWork& work) {
   StepLane& lane = *picture.place->lane();
   const auto [image_scale, noise_scale] = NextLine(picture).kept;
   NamedBuffers inputs = picture.kept;
+  if (picture.plan().spec.differential) {
+    const std::vector<schedulers::StepCoefficients>& steps = picture.stage().schedule().steps;
+    const size_t next = picture.evaluation + 1;
+    if (next == steps.size()) return absl::OkStatus();
+    ASSIGN_OR_RETURN(inputs["mask"],
+                     MaskAt(*picture.request->mask, steps[next].passed, lane.device()));
+  }
   ASSIGN_OR_RETURN(const Buffer drawn,
                    lane.device().Allocate(DType::kF32, picture.latents.shape(), Place::kDevice));
   RETURN_IF_ERROR(lane.ReadState(*picture.place, /*index=*/0, drawn, stream));

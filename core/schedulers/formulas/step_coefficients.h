@@ -23,6 +23,10 @@ struct StepCoefficients {
   // The latents after this evaluation where a mask keeps an image: so much of those without noise,
   // and so much noise, as the next one begins with. The last leaves none.
   std::array<double, 2> kept{1, 0};
+  // The part of the schedule that is behind, before this evaluation, as differential masks count
+  // it: i / n of evaluation number i from the first on, where n are those of the schedule before
+  // strength leaves some out; with denoising_start so much more.
+  float passed = 0;
 };
 
 }  // namespace latentd::schedulers

@@ -39,6 +39,17 @@ class ControlNetFolder {
     return config;
   }
 
+  // The same of a ControlNet-Union for maps of so many types.
+  static nlohmann::json UnionConfig(int types) {
+    nlohmann::json config = Config();
+    const auto features = config.at("block_out_channels").front();
+    config.update({{"_class_name", "ControlNetUnionModel"},
+                   {"num_control_type", types},
+                   {"num_trans_channel", features},
+                   {"num_proj_channel", features}});
+    return config;
+  }
+
   // Writes a net as a folder of diffusers. `gain`: of what it adds; 0: it adds zeros.
   void Add(const std::string& name, uint64_t seed, float gain,
            const nlohmann::json& config = Config()) const {
@@ -95,7 +106,12 @@ class ControlNetFolder {
         input("pooled", {1, net.unet.TextEmbedFeatures(kIds)}, graph::Rate::kRequest);
     inputs.time_ids = input("ids", {1, kIds}, graph::Rate::kRequest);
     const graph::Value image = input("image", {1, 3, 64, 64}, graph::Rate::kStep);
-    const graph::Value hint = networks::ControlNetHint(b, net, "net", image);
+    graph::Value types;
+    if (net.is_union()) {
+      types = input("types", {1, net.image_types}, graph::Rate::kStep);
+      inputs.added_time = networks::ImageTypeEmbedding(b, net, "net", types);
+    }
+    const graph::Value hint = networks::ControlNetHint(b, net, "net", image, types);
     const auto residuals = networks::ControlNet(b, net, "net", inputs, hint);
     for (size_t i = 0; i < residuals.size(); ++i) {
       b.Output("residual." + std::to_string(i), residuals[i]);

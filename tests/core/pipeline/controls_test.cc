@@ -52,6 +52,13 @@ double Distance(const std::vector<float>& a, const std::vector<float>& b) {
 struct Controlled : Asked {
   explicit Controlled(PictureSpec spec) : Asked(std::move(spec)) {}
 
+  // The last control's map is of that type.
+  Controlled Mode(int mode) const {
+    Controlled more = *this;
+    more.controls.back().mode = mode;
+    return more;
+  }
+
   Controlled With(const std::string& name, double scale = 1, double start = 0, double end = 1,
                   int turn = 2) const {
     Controlled more = *this;
@@ -68,6 +75,7 @@ class ControlsTest : public ::testing::Test {
     folder_->Add("edges", /*seed=*/1, /*gain=*/0.3f);
     folder_->Add("depth", /*seed=*/2, /*gain=*/0.3f);
     folder_->Add("silent", /*seed=*/3, /*gain=*/0);
+    folder_->Add("union", /*seed=*/4, /*gain=*/0.3f, ControlNetFolder::UnionConfig(/*types=*/6));
     catalogue_ = new adapters::Catalogue(adapters::FolderOnDisk(folder_->path()));
     rig_ = new Rig({.base = testing::kDemoBase, .adapters = catalogue_, .row_counts = {2, 4, 8}},
                    "", backends::cpu::CpuBackend::Create().value());
@@ -229,6 +237,43 @@ TEST_F(ControlsTest, LeaveTheLaneWithTheirPictures) {
 }
 
 // A lane keeps programs of a row without guidance beside those that it has for the others.
+TEST_F(ControlsTest, OfAUnionFollowTheTypeOfTheirMap) {
+  const Controlled canny = Spec().With("union").Mode(3), depth = Spec().With("union").Mode(1);
+  const std::vector<float> drawn = rig_->Latents(canny);
+  EXPECT_GT(Distance(drawn, rig_->Latents(Spec())), kOther);
+  EXPECT_GT(Distance(drawn, rig_->Latents(depth)), kOther);
+  EXPECT_EQ(rig_->Latents(canny), drawn);
+  // In one lane, with another type and other nets beside, each in its turn.
+  const Asked both = Spec(6).With("union", 0.5).Mode(3).With("union", 0.7).Mode(0);
+  const Asked mixed = Spec(7).With("edges").With("union").Mode(5);
+  const std::vector<Asked> asked = {canny, depth, both, mixed};
+  const auto together = DrawTogether(asked);
+  for (size_t i = 0; i < asked.size(); ++i) {
+    EXPECT_LT(Distance(together[i], rig_->Latents(asked[i])), kSame) << i;
+  }
+  const Asked other_order = Spec(6).With("union", 0.5).Mode(0).With("union", 0.7).Mode(3);
+  EXPECT_GT(Distance(together[2], rig_->Latents(other_order)), kOther);
+  const Asked one_type = Spec(6).With("union", 0.5).Mode(3).With("union", 0.7).Mode(3);
+  EXPECT_LT(Distance(rig_->Latents(Spec(6).With("union", 1.2).Mode(3)), rig_->Latents(one_type)),
+            kSame);
+}
+
+TEST_F(ControlsTest, OfAUnionHaveAModeAndOthersNone) {
+  EXPECT_EQ(catalogue_->Find("union")->control_modes, 6);
+  EXPECT_EQ(catalogue_->Find("edges")->control_modes, 0);
+  EXPECT_THAT(Refusal(Spec().With("union")),
+              HasSubstr("controls[0].control_mode: set it: union is a ControlNet-Union, whose "
+                        "modes are 0 (openpose), 1 (depth), 2 (hed), 3 (canny), 4 (normal), "
+                        "5 (segment)"));
+  EXPECT_THAT(Refusal(Spec().With("edges").Mode(3)),
+              HasSubstr("controls[0].control_mode: edges is a net for one type of maps"));
+  EXPECT_THAT(Refusal(Spec().With("silent").With("union").Mode(6)),
+              HasSubstr("controls[1].control_mode: is 6, and the modes of union are 0 (openpose)"));
+  EXPECT_THAT(Refusal(Spec().With("union").Mode(6)), HasSubstr("are ProMax's"));
+  EXPECT_THAT(Refusal(Spec().With("union").Mode(-1)),
+              HasSubstr("controls[0].control_mode: must be 0 or more, is -1"));
+}
+
 TEST_F(ControlsTest, NeedMemoryForTheStepsWithoutGuidanceToo) {
   const auto bytes = [](const Controlled& asked) {
     const auto with = rig_->Resolve(asked.With("edges")).value();
@@ -247,13 +292,14 @@ TEST_F(ControlsTest, NeedMemoryForTheStepsWithoutGuidanceToo) {
 }
 
 TEST_F(ControlsTest, HoldNoMoreThanIsCounted) {
-  Controlled partly = Spec().With("edges");
-  partly.num_inference_steps = 4;
-  partly.guidance_interval = GuidanceInterval{0, 0.5};
-  const auto picture = Begin(partly);
-  for (int step = 0; step < 3; ++step) Step({picture.get()});
-  ASSERT_EQ(picture->next_rows(), 1);
-  EXPECT_LE(picture->place->lane()->controls().bytes(), ControlBytes(picture->plan()));
+  for (Controlled partly : {Spec().With("edges"), Spec().With("union").Mode(2)}) {
+    partly.num_inference_steps = 4;
+    partly.guidance_interval = GuidanceInterval{0, 0.5};
+    const auto picture = Begin(partly);
+    for (int step = 0; step < 3; ++step) Step({picture.get()});
+    ASSERT_EQ(picture->next_rows(), 1);
+    EXPECT_LE(picture->place->lane()->controls().bytes(), ControlBytes(picture->plan()));
+  }
 }
 
 TEST_F(ControlsTest, AreRefusedByField) {
@@ -287,6 +333,8 @@ TEST(ControlNetFiles, AreServedOrSayWhyNot) {
   folder.Add("pooled", 2, 0.3f, pooled);
   pooled["global_pool_conditions"] = true;
   testing::WriteFile(folder.path() + "/pooled/config.json", pooled.dump());
+  testing::WriteSafetensors(folder.path() + "/promax.safetensors",
+                            ControlNetFolder::Tensors(ControlNetFolder::UnionConfig(8), 5, 0.3f));
   testing::WriteSafetensors(folder.path() + "/alone.safetensors",
                             ControlNetFolder::Tensors(ControlNetFolder::Config(), 4, 0.3f));
   adapters::Catalogue catalogue(adapters::FolderOnDisk(folder.path()));
@@ -297,13 +345,17 @@ TEST(ControlNetFiles, AreServedOrSayWhyNot) {
   EXPECT_OK(catalogue.Find("edges"));
   EXPECT_OK(catalogue.Find("alone"));
   EXPECT_EQ(catalogue.Find("edges")->kind, AdapterKind::kControlNet);
+  EXPECT_OK(catalogue.Find("promax"));
+  EXPECT_EQ(catalogue.Find("promax")->control_modes, 8);
   EXPECT_THAT(catalogue.Find("edges")->models, ElementsAre("base"));
   EXPECT_THAT(problem("wider"),
               HasSubstr("is a ControlNet for another model: it reads text of 96"));
   EXPECT_THAT(problem("pooled"), HasSubstr("global_pool_conditions"));
   const Asked plain = SmallSpec();
-  EXPECT_GT(Distance(rig.Latents(Controlled(SmallSpec()).With("alone")), rig.Latents(plain)),
-            kOther);
+  for (const Controlled& asked :
+       {Controlled(SmallSpec()).With("alone"), Controlled(SmallSpec()).With("promax").Mode(7)}) {
+    EXPECT_GT(Distance(rig.Latents(asked), rig.Latents(plain)), kOther);
+  }
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "core/image/decode.h"
 #include "core/image/encode.h"
 #include "core/noise/noise_generator.h"
+#include "core/pipeline/lanes/pinned.h"
 #include "core/pipeline/plan/latents_file.h"
 #include "core/weights/containers/safetensors.h"
 #include "tests/core/pipeline/rig.h"
@@ -88,6 +89,15 @@ std::vector<float> Half(const std::vector<float>& latents, bool right) {
     if ((i % kLatents >= kLatents / 2) == right) half.push_back(latents[i]);
   }
   return half;
+}
+
+// Fields at fault of a request, in order.
+std::vector<std::string> FieldsOf(const absl::Status& status) {
+  std::vector<std::string> fields;
+  for (const FieldViolation& violation : GetFieldViolations(status)) {
+    fields.push_back(violation.field);
+  }
+  return fields;
 }
 
 TEST(InpaintingTest, ABlackMaskGivesBackTheImagesLatents) {
@@ -237,6 +247,74 @@ TEST(InpaintingTest, PutsBackWhatIsNotMasked) {
   EXPECT_EQ(whole.rgb[3 * (kSide * 30 + 20)], plain->pixels.rgb[3 * (kSide * 30 + 20)]);
 }
 
+// A white one draws from the first evaluation on what image-to-image does of the same latents. The
+// seed's third and fourth draws are those of what begins, and a strength of 1 is no noise alone.
+TEST(InpaintingTest, ADifferentialMaskDrawsAsMuchAsItsGreys) {
+  const Rig rig = OnCpu();
+  const auto drawn = [&](uint8_t left, uint8_t right) {
+    Asked asked = Masked(MaskFile(left, right));
+    asked.differential = true;
+    return rig.Latents(asked);
+  };
+  const std::vector<float> white = drawn(255, 255), black = drawn(0, 0), grey = drawn(100, 100);
+  EXPECT_NE(white, black);
+  EXPECT_NE(grey, black);
+  EXPECT_NE(grey, white);
+  // Four evaluations: a grey of 100 stays for 0.608 of the schedule, as one of 70 does.
+  EXPECT_EQ(drawn(70, 70), grey);
+  EXPECT_NE(drawn(130, 130), grey);
+  const std::vector<float> halves = drawn(0, 255);
+  EXPECT_NE(Half(halves, true), Half(black, true));
+  EXPECT_NE(Half(halves, false), Half(white, false));
+}
+
+// The image that is put back is the one that the seed's third numbers draw, with its fourth.
+TEST(InpaintingTest, ADifferentialMaskPutsTheImageBackUntilTheLastEvaluation) {
+  const Rig rig = OnCpu();
+  Asked asked = Masked(MaskFile(0, 0));
+  asked.differential = true;
+  Asked last = asked;
+  last.inputs.mask_image.clear();
+  last.differential = false;
+  last.strength = 0.25;  // the last of four evaluations
+  const auto picture = rig.Start(last);
+  while (picture->next != UnitKind::kStep) ASSERT_OK(testing::RunUnit(*picture));
+  const device::Shape shape{1, 4, kLatents, kLatents};
+  noise::NoiseGenerator generator(*asked.seed);
+  generator.Normal(shape);
+  generator.Normal(shape);
+  // The same from the third draw on: both begin the last evaluation alike.
+  NamedBuffers inputs = {
+      {"moments", *picture->request->encoded_image},
+      {"sample_noise", generator.Normal(shape)},
+      {"noise", generator.Normal(shape)},
+      {"drawn", device::Buffer::Allocate(device::DType::kF32, shape)},
+      {"mask", device::Buffer::Allocate(device::DType::kF32, {1, 1, kLatents, kLatents})}};
+  const schedulers::Schedule& schedule = picture->stage().schedule();
+  ASSERT_OK_AND_ASSIGN(inputs["image_scale"], ScaleOf(device::Host(), schedule.start_image_scale));
+  ASSERT_OK_AND_ASSIGN(inputs["noise_scale"], ScaleOf(device::Host(), schedule.start_noise_scale));
+  picture->latents =
+      testing::RunNamed(picture->request->sample, inputs, {"latents"}).value().at("latents");
+  while (picture->next != UnitKind::kDone) ASSERT_OK(testing::RunUnit(*picture));
+  EXPECT_EQ(rig.Latents(asked), ValuesOf(picture->latents));
+}
+
+TEST(InpaintingTest, ADifferentialMaskIsRefusedWhereItHasNoMeaning) {
+  const Rig rig = OnCpu();
+  Asked asked = Masked(SpotFile(40, 8, 12));
+  asked.differential = true;
+  asked.mask_blur = 4;
+  ASSERT_OK_AND_ASSIGN(const auto plan, rig.Resolve(asked));
+  EXPECT_EQ(plan->spec.strength, 1);
+  asked.padding_mask_crop = 4;
+  asked.preserve_unmasked = true;
+  EXPECT_THAT(FieldsOf(rig.Resolve(asked).status()),
+              ElementsAre("padding_mask_crop", "preserve_unmasked"));
+  Asked without = Masked("");
+  without.differential = true;
+  EXPECT_THAT(FieldsOf(rig.Resolve(without).status()), ElementsAre("differential"));
+}
+
 TEST(InpaintingTest, ABlackMaskHasNoCrop) {
   const Rig rig = OnCpu();
   Asked asked = Masked(MaskFile(0, 0));
@@ -247,15 +325,6 @@ TEST(InpaintingTest, ABlackMaskHasNoCrop) {
   ASSERT_EQ(GetFieldViolations(status).size(), 1u);
   EXPECT_EQ(GetFieldViolations(status)[0].field, "mask_image");
   EXPECT_THAT(GetFieldViolations(status)[0].description, HasSubstr("black all over"));
-}
-
-// Fields at fault of a request, in order.
-std::vector<std::string> FieldsOf(const absl::Status& status) {
-  std::vector<std::string> fields;
-  for (const FieldViolation& violation : GetFieldViolations(status)) {
-    fields.push_back(violation.field);
-  }
-  return fields;
 }
 
 TEST(InpaintingTest, RefusesWhatCannotBePutTogether) {
@@ -363,6 +432,16 @@ TEST_F(InpaintingUnetTest, KeepsTheMaskWhereGuidanceEndsAndBegins) {
   never.negative_prompt = never.prompt;
   const std::vector<float> same = rig.Latents(half), plain = rig.Latents(never);
   for (size_t i = 0; i < same.size(); ++i) ASSERT_NEAR(same[i], plain[i], 1e-3) << i;
+}
+
+TEST_F(InpaintingUnetTest, ReadsNoDifferentialMask) {
+  const Rig rig = OnCpu(path_);
+  Asked asked = Masked(MaskFile(90, 200));
+  EXPECT_OK(rig.Resolve(asked));
+  asked.differential = true;
+  const absl::Status status = rig.Resolve(asked).status();
+  EXPECT_THAT(FieldsOf(status), ElementsAre("differential"));
+  EXPECT_THAT(GetFieldViolations(status)[0].description, HasSubstr("whose UNet reads no mask"));
 }
 
 TEST_F(InpaintingUnetTest, NeedsAMask) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/base/errors/error_details.h"
+#include "core/device/host_device.h"
 #include "core/image/encode.h"
 #include "core/image/pixels/blur.h"
 #include "core/image/pixels/passed_over.h"
@@ -45,6 +46,29 @@ TEST(MaskTest, WeighsColoursAsPillowDoes) {
   EXPECT_FALSE(IsDrawnOver({255, 0, 255}));
   EXPECT_TRUE(IsDrawnOver({255, 88, 0}));
   EXPECT_FALSE(IsDrawnOver({255, 87, 0}));
+}
+
+// The four pixels in the middle of 8 x 8, as torch resizes to an eighth without smoothing.
+TEST(MaskTest, StaysForAShareThatTheGreysInTheMiddleSay) {
+  image::Image image = Plain(16, {0, 0, 0});
+  const auto paint = [&image](int x, int y, uint8_t grey) {
+    for (int c = 0; c < 3; ++c) image.rgb[3 * (16 * y + x) + c] = grey;
+  };
+  for (const int x : {11, 12}) {
+    for (const int y : {3, 4}) paint(x, y, 255);
+  }
+  paint(3, 11, 51);  // one of four
+  paint(8, 8, 255);  // a corner, which counts for nothing
+  const Mask mask = MaskOf(image, 8);
+  EXPECT_THAT(mask.stays, ElementsAre(1, 0, 0.95f, 1));
+  const auto drawn = [&](float passed) {
+    const absl::StatusOr<device::Buffer> at = MaskAt(mask, passed, device::Host());
+    const absl::Span<const float> values = at.value().as<float>();
+    return std::vector<float>(values.begin(), values.end());
+  };
+  EXPECT_THAT(drawn(0), ElementsAre(0, 1, 0, 0));
+  EXPECT_THAT(drawn(0.96f), ElementsAre(0, 1, 1, 0));
+  EXPECT_THAT(drawn(1), ElementsAre(1, 1, 1, 1));
 }
 
 TEST(MaskTest, TakesTheUpperLeftPixelOfALatent) {

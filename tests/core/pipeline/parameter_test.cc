@@ -335,6 +335,7 @@ std::vector<Row> StageRows() {
       {"padding_mask_crop", WithQuarter(), [](Asked& s) { s.padding_mask_crop = 8; }},
       {"preserve_unmasked", WithQuarter(), [](Asked& s) { s.preserve_unmasked = true; },
        "it says what is laid over the pixels once they are drawn: inpainting_test.cc"},
+      {"differential", WithMask(160), [](Asked& s) { s.differential = true; }},
       {"latents", Plain(), [](Asked& s) { s.inputs.latents = NoiseFile(9); }},
       {"output_latents", Plain(), [](Asked& s) { s.output_latents = true; }},
   };

@@ -85,6 +85,24 @@ TEST(ScheduleTest, KeepsAnImageAtTheStepsEndInTheMiddleOfOne) {
   }
 }
 
+// Differential masks count evaluations from where the picture begins, of all that there would be.
+TEST(ScheduleTest, SaysWhichPartOfItIsBehind) {
+  const auto passed = [](const std::string& name, const ScheduleRequest& request) {
+    const absl::StatusOr<Schedule> schedule = Make({.name = name}, request);
+    std::vector<float> all;
+    for (const StepCoefficients& step : schedule.value().steps) all.push_back(step.passed);
+    return all;
+  };
+  EXPECT_THAT(passed("euler", {.num_inference_steps = 4}), ElementsAre(0, 0.25f, 0.5f, 0.75f));
+  EXPECT_THAT(passed("dpmpp_2m", {.num_inference_steps = 4, .strength = 0.5}),
+              ElementsAre(0, 0.25f));
+  EXPECT_THAT(passed("euler", {.num_inference_steps = 4, .denoising_start = 0.5}),
+              ElementsAre(0.5f, 0.75f));
+  EXPECT_THAT(passed("euler", {.sigmas = {10, 5, 1, 0.5, 0.25}}),
+              ElementsAre(0, 0.2f, 0.4f, 0.6f, 0.8f));
+  EXPECT_THAT(passed("heun", {.num_inference_steps = 2}), ElementsAre(0, 0.25f, 0.5f));
+}
+
 // diffusers' inpainting takes any end for the last.
 TEST(ScheduleTest, KeepsAnImageWithoutNoiseWhereDenoisingEnds) {
   ASSERT_OK_AND_ASSIGN(const Schedule cut,

@@ -1,18 +1,21 @@
 """LoRAs, ControlNets and IP-Adapters of a request, in the ways that people write them: {"film": 0.8}, ("film", 0.8), "film:0.8"
-as `latent generate` has it; {"canny": image}, ("canny", image, 0.7); {"plus": [image, other]} and {"plus": ([image, other], 0.7)} of an IP-Adapter,
-whose scale may be diffusers' tree of scales by block, {"up": {"block_0": [0, 1, 0]}}."""
+as `latent generate` has it; {"canny": image}, ("canny", image, 0.7), {"union@canny": image} of a ControlNet-Union; {"plus": [image, other]} and
+{"plus": ([image, other], 0.7)} of an IP-Adapter, whose scale may be diffusers' tree of scales by block, {"up": {"block_0": [0, 1, 0]}}."""
 
-from typing import Any, Dict, Iterable, List, Mapping, Sequence
+from typing import Any, Dict, Iterable, List, Mapping, Sequence, Tuple
+
+from . import messages
 
 _ADAPTER = "latent.v1.Adapter"
+_CONTROL = "latent.v1.Control"
 _IP_ADAPTER = "latent.v1.IpAdapter"
 _BLOCK_SCALE = "latent.v1.BlockScale"
 _FIELDS = {_ADAPTER: ("name", "weight", "text_encoder_weight"),
-           "latent.v1.Control": ("name", "image", "scale", "start", "end"),
+           _CONTROL: ("name", "image", "scale", "start", "end", "control_mode"),
            _IP_ADAPTER: ("name", "image", "scale"),
            _BLOCK_SCALE: ("block", "values")}
 _FORMS = {_ADAPTER: '"NAME[:WEIGHT[:TEXT_ENCODER_WEIGHT]]", a tuple',
-          "latent.v1.Control": "(NAME, IMAGE[, SCALE[, START, END]])",
+          _CONTROL: "(NAME, IMAGE[, SCALE[, START, END[, MODE]]]) with NAME or NAME@MODE",
           _IP_ADAPTER: "(NAME, IMAGE[, SCALE]), (NAME, [IMAGE, ...][, SCALE]), {NAME: [IMAGE, ...]}",
           _BLOCK_SCALE: "(BLOCK, VALUES)"}
 
@@ -43,6 +46,8 @@ def named_parts(message: str, value: Any) -> Dict[str, Any]:
     images = named.get("image")
     if message == _IP_ADAPTER and isinstance(images, (list, tuple)) and images:
         named["image"], *named["more_images"] = images
+    if message == _CONTROL and "@" in str(named["name"]):
+        named["name"], named["control_mode"] = _split_mode(str(named["name"]))
     return named_fields(message, named)
 
 
@@ -60,6 +65,16 @@ def _blocks(tree: Mapping[str, Any]) -> List[Any]:
     for side, below in tree.items():
         blocks += [(f"{side}.{block}", values) for block, values in below.items()] if isinstance(below, Mapping) else [(side, below)]
     return blocks
+
+
+def _split_mode(text: str) -> Tuple[str, int]:
+    """The name and the number of "union@canny" or "union@3"."""
+    name, _, mode = text.rpartition("@")
+    number = getattr(messages, f"CONTROL_MODE_{mode.upper()}", None)
+    if number is None and not mode.isdecimal():
+        known = ", ".join(value[len("CONTROL_MODE_"):].lower() for value in messages.ControlMode.keys())
+        raise ValueError(f"must be NAME@MODE with MODE a number or one of {known}")
+    return name, int(mode if number is None else number)
 
 
 def _split(text: str) -> List[Any]:

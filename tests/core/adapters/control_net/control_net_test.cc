@@ -42,6 +42,16 @@ networks::Unet2dConditionConfig UnetOf(const std::string& name) {
   return networks::ParseUnet2dConditionConfig(ConfigOf(name).dump(), "config.json").value();
 }
 
+// The UNet that the union of networks.json is for.
+networks::Unet2dConditionConfig UnetOfUnion() {
+  nlohmann::json config = ConfigOf("unet_sdxl_base_small");
+  const nlohmann::json net = ConfigOf("control_net_union_small");
+  for (const char* field : {"layers_per_block", "transformer_layers_per_block"}) {
+    config[field] = net.at(field);
+  }
+  return networks::ParseUnet2dConditionConfig(config.dump(), "config.json").value();
+}
+
 // Tensors of a case's parameters, without values.
 weights::TensorMap TensorsOf(const std::string& name) {
   weights::TensorMap tensors;
@@ -119,6 +129,48 @@ TEST(MakeControlNet, ReadsFoldersAndSingleFiles) {
   EXPECT_EQ(alone.config.unet.cross_attention_dim, unet.cross_attention_dim);
 }
 
+TEST(MakeControlNet, ReadsUnionsOfFoldersAndSingleFiles) {
+  const networks::Unet2dConditionConfig unet = UnetOfUnion();
+  const std::string name = "control_net_union_small";
+  nlohmann::json config = ConfigOf(name);
+  for (const char* class_name : {"ControlNetUnionModel", "ControlNetModel_Union", ""}) {
+    config["_class_name"] = class_name;
+    if (*class_name == '\0') config.erase("_class_name");
+    ASSERT_OK_AND_ASSIGN(const ControlNet folder,
+                         MakeControlNet("union", FileOf(name, config), unet));
+    EXPECT_EQ(folder.config.image_types, 8) << class_name;
+    EXPECT_EQ(folder.config.image_layers, 2);
+  }
+  ASSERT_OK_AND_ASSIGN(const ControlNet alone, MakeControlNet("union", FileOf(name, {}), unet));
+  EXPECT_EQ(alone.config.image_types, 8);
+  EXPECT_EQ(alone.config.image_layers, 2);
+  EXPECT_EQ(alone.config.hint_features, (std::vector<int64_t>{8, 12, 16, 24}));
+}
+
+TEST(MakeControlNet, RefusesUnionsThatAreNot) {
+  const networks::Unet2dConditionConfig unet = UnetOfUnion();
+  const std::string name = "control_net_union_small";
+  const auto refusal = [&](const char* field, const nlohmann::json& value) {
+    nlohmann::json config = ConfigOf(name);
+    config[field] = value;
+    return MakeControlNet("union", FileOf(name, config), unet).status();
+  };
+  EXPECT_THAT(refusal("num_control_type", 6),
+              StatusIs(kInvalid, HasSubstr("task_embedding has the shape [8, 32], not [6, 32]")));
+  EXPECT_THAT(refusal("num_control_type", 0),
+              StatusIs(kInvalid, HasSubstr("field num_control_type is 0")));
+  EXPECT_THAT(refusal("num_trans_channel", 320),
+              StatusIs(kInvalid, HasSubstr("field num_trans_channel is 320, and the first block")));
+  EXPECT_THAT(refusal("controlnet_conditioning_channel_order", "bgr"),
+              StatusIs(kInvalid, HasSubstr("controlnet_conditioning_channel_order")));
+  EXPECT_THAT(refusal("addition_embed_type", nullptr),
+              StatusIs(kInvalid, HasSubstr("addition_embed_type has to be text_time")));
+  LoraFile file = FileOf(name, {});
+  file.tensors.erase("transformer_layes.1.attn.out_proj.bias");
+  EXPECT_THAT(MakeControlNet("union", file, unet).status(),
+              StatusIs(kInvalid, HasSubstr("lacks transformer_layes.1.attn.out_proj.bias")));
+}
+
 TEST(MakeControlNet, RefusesThoseOfOtherModels) {
   const auto refusal = [](const std::string& net, const std::string& unet, bool has_config) {
     const auto file = FileOf(net, has_config ? ConfigOf(net) : nlohmann::json());
@@ -154,9 +206,9 @@ TEST(MakeControlNet, RefusesConfigurationsByTheirFields) {
   EXPECT_THAT(MakeControlNet("edges", FileOf(name, config), unet).status(),
               StatusIs(kInvalid, HasSubstr("global_pool_conditions")));
   config = ConfigOf(name);
-  config["_class_name"] = "ControlNetUnionModel";
+  config["_class_name"] = "ControlNetXSAdapter";
   EXPECT_THAT(MakeControlNet("edges", FileOf(name, config), unet).status(),
-              StatusIs(kInvalid, HasSubstr("ControlNetUnionModel")));
+              StatusIs(kInvalid, HasSubstr("ControlNetXSAdapter")));
   config = ConfigOf(name);
   config["block_out_channels"] = {32, 64, 128};
   EXPECT_THAT(MakeControlNet("edges", FileOf(name, config), unet).status(),
