@@ -104,11 +104,14 @@ std::string DigestOf(const LoraFile& file) {
   return DigestOfParts(file.adapter_config, parts);
 }
 
-std::string DigestWith(const std::string& own, const weights::TensorMap& encoder,
-                       const std::string& config) {
-  Parts parts = PartsOf(encoder);
+std::string DigestOfEncoder(const weights::TensorMap& tensors, const std::string& config) {
+  Parts parts = PartsOf(tensors);
   parts["config"] = config;
-  return DigestOfParts(own, parts);
+  return DigestOfParts("", parts);
+}
+
+std::string DigestOfBoth(const std::string& own, const std::string& encoder) {
+  return latentd::DigestOf(absl::StrCat(own, "\n", encoder)).ToString();
 }
 
 int64_t BytesOf(const LoraFile& file) {

@@ -28,10 +28,11 @@ void AddSaid(const std::string& text, pipeline::AdapterFacts& facts);
 // Reads what has no digest yet.
 std::string DigestOf(const LoraFile& file);
 
-// The same of the tensors and the configuration of an IP-Adapter's image encoder with that digest
-// of its own.
-std::string DigestWith(const std::string& own, const weights::TensorMap& encoder,
-                       const std::string& config);
+// The same of an IP-Adapter's image encoder: its tensors and its configuration.
+std::string DigestOfEncoder(const weights::TensorMap& tensors, const std::string& config);
+
+// Digest of both together, the IP-Adapter's own file and the encoder that it reads.
+std::string DigestOfBoth(const std::string& own, const std::string& encoder);
 
 // Bytes of its tensors.
 int64_t BytesOf(const LoraFile& file);

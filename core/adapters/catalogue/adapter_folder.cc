@@ -103,16 +103,36 @@ absl::StatusOr<std::string> StampAt(const std::string& path) {
   return stamp;
 }
 
-std::string StampOfEncoders(const std::string& path, const std::string& root) {
+// Empty: the folder has none.
+std::string StampOfEncoder(const std::string& folder) {
   std::string stamp;
-  for (const std::string& folder : ImageEncoderFolders(path, root)) {
-    if (!IsFolder(folder)) continue;
-    for (const std::string& file : ImageEncoderFiles(folder)) {
-      const absl::StatusOr<std::string> own = StampOfFile(file);
-      if (own.ok()) absl::StrAppend(&stamp, "\n", file, " ", *own);
-    }
+  if (!IsFolder(folder)) return stamp;
+  for (const std::string& file : ImageEncoderFiles(folder)) {
+    const absl::StatusOr<std::string> own = StampOfFile(file);
+    if (own.ok()) absl::StrAppend(&stamp, "\n", file, " ", *own);
   }
   return stamp;
+}
+
+std::string FolderOf(const std::string& file) { return fs::path(file).parent_path().string(); }
+
+std::string StampOfEncoders(const std::string& path, const std::string& root,
+                            const std::string& last) {
+  std::string stamp;
+  for (const std::string& folder : ImageEncoderFolders(path, root)) {
+    absl::StrAppend(&stamp, StampOfEncoder(folder));
+    if (fs::path(folder).lexically_relative(root).string() == FolderOf(last)) break;
+  }
+  return stamp;
+}
+
+std::vector<ImageEncoderFile> OpenEncoders(const std::string& path, const std::string& root,
+                                           const weights::DigestArchive& digests) {
+  std::vector<ImageEncoderFile> encoders = OpenImageEncoders(path, root, digests);
+  for (ImageEncoderFile& encoder : encoders) {
+    encoder.stamp = StampOfEncoder(FolderOf((fs::path(root) / encoder.path).string()));
+  }
+  return encoders;
 }
 
 bool IsName(absl::string_view name) {
@@ -257,10 +277,12 @@ AdapterFolder FolderOnDisk(const std::string& directory, weights::DigestArchive 
           .said = SaidOf,
           .image_encoders =
               [directory, digests](const std::string& path) {
-                return OpenImageEncoders(path, directory, digests);
+                return OpenEncoders(path, directory, digests);
               },
           .encoders_stamp =
-              [directory](const std::string& path) { return StampOfEncoders(path, directory); }};
+              [directory](const std::string& path, const std::string& last) {
+                return StampOfEncoders(path, directory, last);
+              }};
 }
 
 }  // namespace latentd::adapters

@@ -35,8 +35,9 @@ struct AdapterFolder {
   std::function<std::string(const std::string& path)> said;
   // Image encoders near an IP-Adapter (OpenImageEncoders).
   std::function<std::vector<ImageEncoderFile>(const std::string& path)> image_encoders;
-  // The stamp of all that these are read from; likewise.
-  std::function<std::string(const std::string& path)> encoders_stamp;
+  // The stamp of what these are read from, from the nearest up to the one with that path
+  // (ImageEncoderFile::path), or of all without it; takes system calls and reads nothing.
+  std::function<std::string(const std::string& path, const std::string& last)> encoders_stamp;
 };
 
 // A folder of the file system with all folders below it. An adapter is a file of tensors, or a

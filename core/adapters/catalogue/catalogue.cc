@@ -61,6 +61,13 @@ std::string ProblemOf(const std::vector<std::string>& problems) {
   return problems.empty() ? "there is no model that it could be for" : problems.front();
 }
 
+std::string ReadDigestOfEncoder(const IpAdapter& adapter, int64_t& most_bytes) {
+  for (const auto& [name, tensor] : adapter.encoder_tensors) {
+    most_bytes -= static_cast<int64_t>(tensor.data.bytes());
+  }
+  return DigestOfEncoder(adapter.encoder_tensors, adapter.encoder_config);
+}
+
 }  // namespace
 
 absl::Status Catalogue::Open(std::vector<AdaptedModel> models) {
@@ -83,9 +90,9 @@ absl::Status Catalogue::LookLocked() {
   for (const FoundAdapter& adapter : found) {
     names.insert(adapter.name);
     const SharedEntry known = Lookup(adapter.name);
-    const bool is_same =
-        known != nullptr && known->facts.path == adapter.path && !adapter.stamp.empty() &&
-        known->facts.stamp == WithEncoders(adapter.stamp, adapter.path, known->facts.kind);
+    const bool is_same = known != nullptr && known->facts.path == adapter.path &&
+                         !adapter.stamp.empty() &&
+                         known->facts.stamp == WithEncoders(adapter.stamp, known->facts);
     if (!is_same) Put(Read(adapter, known), known);
   }
   ForgetAllBut(names);
@@ -118,6 +125,8 @@ void Catalogue::ForgetAllBut(const std::set<std::string>& names) {
 }
 
 void Catalogue::ReadDigests(int64_t most_bytes) {
+  // By the stamps of their files: adapters have few, and large ones.
+  std::map<std::string, std::string> encoders;
   for (const AdapterFacts& facts : List()) {
     if (!facts.is_served() || !facts.digest.empty() || most_bytes <= 0) continue;
     absl::MutexLock reading(&reading_);
@@ -134,10 +143,9 @@ void Catalogue::ReadDigests(int64_t most_bytes) {
     if (facts.kind == AdapterKind::kIpAdapter) {
       const auto adapter = LoadIpAdapter(facts.name, facts.stamp, facts.models.front());
       if (!adapter.ok()) continue;
-      for (const auto& [name, tensor] : (*adapter)->encoder_tensors) {
-        most_bytes -= static_cast<int64_t>(tensor.data.bytes());
-      }
-      digest = DigestWith(digest, (*adapter)->encoder_tensors, (*adapter)->encoder_config);
+      std::string& encoder = encoders[(*adapter)->encoder_stamp];
+      if (encoder.empty()) encoder = ReadDigestOfEncoder(**adapter, most_bytes);
+      digest = DigestOfBoth(digest, encoder);
     }
     const absl::StatusOr<std::string> now = StampOf(facts);
     if (!now.ok() || *now != facts.stamp) continue;
@@ -179,7 +187,7 @@ absl::StatusOr<AdapterFacts> Catalogue::Find(absl::string_view name) {
     gone.problem = std::string(stamp.status().message());
     return Unusable(gone);
   }
-  if (WithEncoders(*stamp, path, known->facts.kind) != known->facts.stamp) {
+  if (WithEncoders(*stamp, known->facts) != known->facts.stamp) {
     known = Read({.name = known->facts.name, .path = path, .stamp = *stamp}, known);
     Replace(known);
   }
@@ -252,7 +260,7 @@ Catalogue::SharedEntry Catalogue::Read(const FoundAdapter& found, const SharedEn
     return entry;
   }
   facts.kind = KindOf(file->tensors);
-  facts.stamp = WithEncoders(found.stamp, found.path, facts.kind);
+  const std::string before = WithEncoders(found.stamp, facts);
   const std::string why = WhyNotServed(facts.kind, file->tensors);
   if (!why.empty()) {
     facts.problem = absl::StrCat(found.path, " ", why);
@@ -269,20 +277,24 @@ Catalogue::SharedEntry Catalogue::Read(const FoundAdapter& found, const SharedEn
   CheckPreset(facts);
   if (!facts.is_served()) entry->words.clear();
   // Data that was read is of the stamp if it is the file's before and after.
-  const absl::StatusOr<std::string> now = StampOf(facts);
-  if (!now.ok() || *now != facts.stamp) facts.stamp.clear();
+  AdapterFacts of_all = facts;
+  of_all.image_encoder.clear();
+  facts.stamp = WithEncoders(found.stamp, facts);
+  const absl::StatusOr<std::string> after = StampOf(of_all);
+  if (!after.ok() || *after != before) facts.stamp.clear();
   return entry;
 }
 
-std::string Catalogue::WithEncoders(std::string stamp, const std::string& path,
-                                    AdapterKind kind) const {
-  if (kind == AdapterKind::kIpAdapter) absl::StrAppend(&stamp, folder_.encoders_stamp(path));
+std::string Catalogue::WithEncoders(std::string stamp, const AdapterFacts& facts) const {
+  if (facts.kind == AdapterKind::kIpAdapter) {
+    absl::StrAppend(&stamp, folder_.encoders_stamp(facts.path, facts.image_encoder));
+  }
   return stamp;
 }
 
 absl::StatusOr<std::string> Catalogue::StampOf(const AdapterFacts& facts) const {
   ASSIGN_OR_RETURN(std::string stamp, folder_.stamp(facts.path));
-  return WithEncoders(std::move(stamp), facts.path, facts.kind);
+  return WithEncoders(std::move(stamp), facts);
 }
 
 void Catalogue::ReadLora(const LoraFile& file, Entry& entry) const {
@@ -354,6 +366,7 @@ void Catalogue::ReadIpAdapter(const std::string& path, const LoraFile& file, Ent
     facts.image_tokens = static_cast<int>(adapter->config.tokens);
     facts.image_bytes = adapter->image_bytes();
     facts.image_shape = adapter->image_shape();
+    facts.image_encoder = adapter->encoder_path;
   }
   if (facts.models.empty()) facts.problem = ProblemOf(problems);
 }

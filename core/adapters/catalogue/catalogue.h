@@ -130,9 +130,9 @@ class Catalogue {
   void Put(SharedEntry entry, const SharedEntry& known) ABSL_LOCKS_EXCLUDED(mutex_);
   void ForgetAllBut(const std::set<std::string>& names) ABSL_LOCKS_EXCLUDED(mutex_);
   SharedEntry Read(const FoundAdapter& found, const SharedEntry& known) const;
-  // Adds to the stamp of a file that of what is read beside it.
-  std::string WithEncoders(std::string stamp, const std::string& path,
-                           pipeline::AdapterKind kind) const;
+  // Adds to the stamp of an adapter's file that of what is read beside it: image encoders up to its
+  // own, which one that is nearer would replace.
+  std::string WithEncoders(std::string stamp, const pipeline::AdapterFacts& facts) const;
   // The stamp of an adapter as its files are now; NOT_FOUND and such name the file.
   absl::StatusOr<std::string> StampOf(const pipeline::AdapterFacts& facts) const;
   // Its word is none from here on, until the next look.

@@ -125,6 +125,8 @@ absl::Status SetEncoder(absl::Span<const ImageEncoderFile> encoders, IpAdapter& 
     if (config.ok()) {
       adapter.encoder = *config;
       adapter.encoder_tensors = file.tensors;
+      adapter.encoder_path = file.path;
+      adapter.encoder_stamp = file.stamp;
       adapter.encoder_config = file.config;
       return absl::OkStatus();
     }

@@ -32,6 +32,7 @@ struct ImageEncoderFile {
   std::string config;
   weights::TensorMap tensors;
   std::string problem = {};  // the reason why it cannot be read; empty: it can be
+  std::string stamp = {};    // identity of its files; empty: it is not known
 };
 
 // Folders in which the encoder of an adapter may lie, and files of one.
@@ -51,7 +52,8 @@ struct IpAdapter {
   weights::TensorMap tensors;  // by the names of core/networks/ip_adapter.h
   networks::ClipVisionConfig encoder;
   weights::TensorMap encoder_tensors;
-  std::string encoder_config;  // text that `encoder` was read from
+  std::string encoder_path, encoder_stamp;  // its file's (ImageEncoderFile)
+  std::string encoder_config;               // text that `encoder` was read from
 
   // "base" or "plus".
   absl::string_view variant() const;

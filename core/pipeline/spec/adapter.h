@@ -52,6 +52,8 @@ struct AdapterFacts {
   int image_tokens = 0;
   int64_t image_bytes = 0;
   std::vector<int64_t> image_shape;
+  // Path of the encoder's tensors below the folder of adapters; empty: none fits.
+  std::string image_encoder;
 
   // Texts that its files say of themselves, for people; empty: they do not.
   std::string base_model;

@@ -5,10 +5,12 @@
 #include <cmath>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_replace.h"
 #include "core/adapters/catalogue/adapter_folder.h"
 #include "core/adapters/catalogue/catalogue.h"
@@ -387,6 +389,10 @@ TEST(IpAdapterFiles, AreEditedWhenTheirEncoderIs) {
   };
   const AdapterFacts first = look();
   EXPECT_EQ(look().stamp, first.stamp);
+  // A farther one is not read.
+  folder.AddEncoder("models/image_encoder", /*seed=*/11);
+  EXPECT_EQ(look().stamp, first.stamp);
+  EXPECT_OK(catalogue.LoadIpAdapter("nets/faces", first.stamp, "base"));
   folder.AddEncoder("image_encoder", /*seed=*/10);
   EXPECT_NE(catalogue.Find("nets/faces")->stamp, first.stamp);
   EXPECT_THAT(catalogue.LoadIpAdapter("nets/faces", first.stamp, "base"),
@@ -407,6 +413,24 @@ TEST(IpAdapterFiles, AreEditedWhenTheirEncoderIs) {
   const AdapterFacts third = look();
   EXPECT_NE(third.stamp, second.stamp);
   EXPECT_EQ(third.digest, first.digest);
+}
+
+// However many adapters read it: the archive here has forgotten all that it is asked for.
+TEST(IpAdapterFiles, HashTheirEncoderOnce) {
+  const IpAdapterFolder folder;
+  folder.AddEncoder();
+  for (const char* name : {"a", "b", "nets/c"}) folder.Add(name, IpAdapterFolder::Base(), 1);
+  int hashed = 0;
+  const weights::DigestArchive archive{.find = [&](absl::string_view key) {
+    hashed += absl::StrContains(key, "image_encoder");
+    return std::optional<std::string>();
+  }};
+  adapters::Catalogue catalogue(adapters::FolderOnDisk(folder.path(), archive));
+  const Rig rig({.base = testing::kDemoBase, .adapters = &catalogue});
+  catalogue.ReadDigests(int64_t{1} << 30);
+  EXPECT_EQ(hashed, 1);
+  EXPECT_FALSE(catalogue.Find("nets/c")->digest.empty());
+  EXPECT_EQ(catalogue.Find("a")->digest, catalogue.Find("nets/c")->digest);
 }
 
 TEST(IpAdapterFiles, AreUnusableWithABrokenEncoder) {

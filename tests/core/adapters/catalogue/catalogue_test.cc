@@ -72,7 +72,7 @@ class MemoryFolder {
             .read = [this](const std::string& path) { return Open(path); },
             .said = [this](const std::string& path) { return files_.at(path).said; },
             .image_encoders = [](const std::string&) { return std::vector<ImageEncoderFile>(); },
-            .encoders_stamp = [](const std::string&) { return std::string(); }};
+            .encoders_stamp = [](const std::string&, const std::string&) { return std::string(); }};
   }
 
  private:
