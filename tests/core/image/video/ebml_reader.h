@@ -93,7 +93,7 @@ inline std::vector<ReadBlock> ReadBlocks(absl::string_view file) {
     for (absl::string_view block : AllOf(cluster, kBlock)) {
       EXPECT_EQ(TakeVint(block, /*with_marker=*/false), 1u);
       const auto after = static_cast<int16_t>(NumberOf(block.substr(0, 2)));
-      EXPECT_EQ(block[2] & ~0x80, 0);  // no lacing, not invisible
+      EXPECT_EQ(block[2] & 0x7F, 0);  // no lacing, not invisible
       blocks.push_back({start + after, (block[2] & 0x80) != 0, block.substr(3)});
     }
   }
