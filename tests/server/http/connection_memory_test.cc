@@ -5,8 +5,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <boost/asio/io_context.hpp>
-#include <boost/asio/thread_pool.hpp>
 #include <cerrno>
 #include <memory>
 #include <optional>
@@ -15,13 +13,10 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "server/generation/kept_streams.h"
 #include "server/http/connection.h"
-#include "server/http/routes/routes.h"
 #include "server/http/wire.h"
-#include "tests/server/fake_engine.h"
+#include "tests/server/http/service_rig.h"
 #include "tests/server/no_memory.h"
-#include "tests/support/fake_clock.h"
 
 namespace latentd::server::http {
 namespace {
@@ -74,7 +69,7 @@ class Client {
   bool is_left_ = false;
 };
 
-class ConnectionMemoryTest : public ::testing::Test {
+class ConnectionMemoryTest : public ServiceTest {
  protected:
   void SetUp() override {
     if (!testing::NoMemoryFrom::Works()) {
@@ -106,24 +101,6 @@ class ConnectionMemoryTest : public ::testing::Test {
 
   // True once the connection was asked for the `number`th memory, and was refused it.
   bool RefuseOnce(int number);
-
-  FakeEngine engine_;
-  testing::FakeClock clock_;
-  process::Health health_{[] { return engine::Hangs(); }};
-  generation::ActiveCalls calls_;
-  generation::KeptStreams kept_{engine_, clock_};
-  RunningCalls running_;
-  VideoJobs videos_{clock_};
-  Service service_{.environment = {engine_, clock_, calls_, kept_},
-                   .metrics = HttpMetrics(engine_.metrics()),
-                   .router = Router(MakeRoutes(
-                       engine_, health_, running_,
-                       VideoPaths({engine_, clock_, calls_, kept_}, videos_), {.version = "test"})),
-                   .running = running_,
-                   .max_request_bytes = 1 << 20,
-                   .bodies = BodyBudget(8 << 20)};
-  boost::asio::thread_pool pool_{1};
-  boost::asio::io_context io_;
 };
 
 TEST_F(ConnectionMemoryTest, APostedFunctionNeedsNone) {
@@ -178,8 +155,7 @@ bool ConnectionMemoryTest::RefuseOnce(int number) {
   Client client;
   const std::string head = HeadForAPicture(), body(kBody);
   const size_t job = engine_.job_count();
-  const std::weak_ptr<Connection> connection =
-      Connection::Start(service_, {io_, pool_, pool_}, MakeWire(client));
+  const std::weak_ptr<Connection> connection = StartConnection(MakeWire(client));
   RefuseNext(1, number);
   Poll();
   client.Send(head);
@@ -209,7 +185,7 @@ TEST_F(ConnectionMemoryTest, EachThatIsRefusedEndsThatConnectionAlone) {
   while (RefuseOnce(number)) ++number;
   EXPECT_GT(number, 20);
   Client client;
-  Connection::Start(service_, {io_, pool_, pool_}, MakeWire(client));
+  StartConnection(MakeWire(client));
   client.Send("GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n");
   Poll();
   client.Receive();

@@ -5,19 +5,19 @@
 #include <spdlog/sinks/ostream_sink.h>
 #include <spdlog/spdlog.h>
 
-#include <boost/asio/io_context.hpp>
-#include <boost/asio/thread_pool.hpp>
 #include <deque>
 #include <memory>
 #include <optional>
 #include <sstream>
 #include <string>
 #include <utility>
+#include <vector>
 
-#include "server/generation/kept_streams.h"
-#include "server/http/routes/routes.h"
-#include "tests/server/fake_engine.h"
-#include "tests/support/fake_clock.h"
+#include "absl/strings/str_cat.h"
+#include "server/generation/caller.h"
+#include "tests/server/completed_video.h"
+#include "tests/server/http/service_rig.h"
+#include "tests/support/status_matchers.h"
 
 namespace latentd::server::http {
 namespace {
@@ -47,12 +47,20 @@ class ScriptedWire final : public Wire {
     written_ += bytes;
     is_written_ = std::move(done);
   }
-  void Arm(absl::Duration, Handler) override {}
-  void Disarm() override {}
+  void Arm(absl::Duration time, Handler due) override {
+    if (closed_) return;
+    armed_ = time;
+    due_ = std::move(due);
+  }
+  void Disarm() override {
+    armed_.reset();
+    due_ = nullptr;
+  }
   void SayGoodbye() override {}
   // Ends reads that are under way.
   void Close() override {
     closed_ = true;
+    Disarm();
     if (auto read = std::exchange(head_is_read_, nullptr)) Later([read] { read(Outcome::kGone); });
     if (auto read = std::exchange(ahead_is_read_, nullptr)) Later([read] { read(false); });
   }
@@ -79,6 +87,12 @@ class ScriptedWire final : public Wire {
     std::exchange(is_written_, nullptr)(sent);
     RunPosted();
   }
+  // The timer's, as it was set last; nothing: it is not set.
+  std::optional<absl::Duration> armed() const { return armed_; }
+  void TimeIsUp() {
+    std::exchange(due_, nullptr)();
+    RunPosted();
+  }
   bool IsWriting() const { return is_written_ != nullptr; }
   const std::string& written() const { return written_; }
 
@@ -89,16 +103,18 @@ class ScriptedWire final : public Wire {
   Request request_;
   ReadHandler head_is_read_;
   DoneHandler ahead_is_read_, is_written_;
+  std::optional<absl::Duration> armed_;
+  Handler due_;
   std::string written_;
   bool closed_ = false;
 };
 
-class ConnectionTest : public ::testing::Test {
+class ConnectionTest : public ServiceTest {
  protected:
   ConnectionTest() {
     spdlog::set_default_logger(std::make_shared<spdlog::logger>(
         "test", std::make_shared<spdlog::sinks::ostream_sink_mt>(log_)));
-    connection_ = Connection::Start(service_, {io_, pool_, pool_}, wire_);
+    connection_ = StartConnection(wire_);
     wire_->RunPosted();
   }
   ~ConnectionTest() override {
@@ -122,25 +138,25 @@ class ConnectionTest : public ::testing::Test {
     wire_->RunPosted();
   }
 
+  // The file of a video, of so many bytes.
+  void AskForFile(size_t bytes) {
+    const std::string caller = generation::HostOf(*wire_->Peer());
+    const auto job =
+        std::make_shared<VideoJob>(service_.environment, generation::Client{.caller = caller},
+                                   std::vector<ServedModel>(), videos_.limits().bytes);
+    ASSERT_OK(job->Enter());
+    ASSERT_OK(job->Start({.method = "POST", .body = R"({"image": "QUJD"})"}));
+    videos_.Add(caller, job);
+    engine_.Send(engine::Image{.bytes = std::string(bytes, 'x'),
+                               .part = engine::VideoPart{.is_last = true}});
+    engine_.Send(CompletedVideo());
+    wire_->Receive({.method = "GET",
+                    .path = absl::StrCat("/v1/videos/", job->id(), "/content"),
+                    .headers = {{"Host", "localhost"}}});
+  }
+
   const std::shared_ptr<spdlog::logger> log_before_ = spdlog::default_logger();
   std::ostringstream log_;
-  FakeEngine engine_;
-  testing::FakeClock clock_;
-  process::Health health_{[] { return engine::Hangs(); }};
-  generation::ActiveCalls calls_;
-  generation::KeptStreams kept_{engine_, clock_};
-  RunningCalls running_;
-  VideoJobs videos_{clock_};
-  Service service_{.environment = {engine_, clock_, calls_, kept_},
-                   .metrics = HttpMetrics(engine_.metrics()),
-                   .router = Router(MakeRoutes(
-                       engine_, health_, running_,
-                       VideoPaths({engine_, clock_, calls_, kept_}, videos_), {.version = "test"})),
-                   .running = running_,
-                   .max_request_bytes = 1 << 20,
-                   .bodies = BodyBudget(8 << 20)};
-  boost::asio::io_context io_;
-  boost::asio::thread_pool pool_{1};
   const std::shared_ptr<ScriptedWire> wire_ = std::make_shared<ScriptedWire>();
   std::shared_ptr<Connection> connection_;
 };
@@ -175,6 +191,30 @@ TEST_F(ConnectionTest, AnAnswerThatCannotBeSentHasNoClient) {
   wire_->EndWrite(/*sent=*/false);
   EXPECT_TRUE(wire_->is_closed());
   EXPECT_THAT(log_.str(), HasSubstr("http=499"));
+}
+
+// A MiB has sixteen seconds beside the minute that any write has.
+TEST_F(ConnectionTest, AnAnswerInPiecesHasATimeForAllOfThem) {
+  AskForFile(1 << 20);
+  EXPECT_THAT(wire_->written(), StartsWith("HTTP/1.1 200 "));
+  EXPECT_EQ(wire_->armed(), absl::Seconds(60));
+  clock_.Advance(absl::Seconds(10));
+  wire_->EndWrite(/*sent=*/true);
+  EXPECT_EQ(wire_->armed(), absl::Seconds(60));
+  clock_.Advance(absl::Seconds(59));
+  wire_->EndWrite(/*sent=*/true);
+  ASSERT_TRUE(wire_->IsWriting()) << "it was no answer in several pieces";
+  EXPECT_EQ(wire_->armed(), absl::Seconds(7));
+  wire_->TimeIsUp();
+  EXPECT_TRUE(wire_->is_closed());
+}
+
+TEST_F(ConnectionTest, TheTimeOfAnAnswerEndsWithIt) {
+  AskForFile(1 << 20);
+  EXPECT_THAT(wire_->written(), StartsWith("HTTP/1.1 200 "));
+  while (wire_->IsWriting()) wire_->EndWrite(/*sent=*/true);
+  EXPECT_FALSE(wire_->is_closed());
+  EXPECT_EQ(wire_->armed(), absl::Seconds(75)) << "for the next request";
 }
 
 TEST_F(ConnectionTest, AClientThatLeavesWhileItWaitsStopsItsWork) {
