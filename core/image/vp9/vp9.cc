@@ -64,7 +64,7 @@ class Vp9Encoder {
     config.g_threads = 1;
     config.g_lag_in_frames = 0;  // in one pass it would change nothing
     config.rc_end_usage = VPX_Q;
-    config.kf_max_dist = video.key_frame_every - 1;
+    config.kf_max_dist = video.key_frame_every;
     RETURN_IF_ERROR(ErrorOf(vpx_codec_enc_init(&codec_, vpx_codec_vp9_cx(), &config, 0), nullptr));
     begun_ = true;
     RETURN_IF_ERROR(Set(VP8E_SET_CPUUSED, kSpeed));
