@@ -38,7 +38,7 @@ RUN cmake --install build --prefix /opt/latentd --strip \
 FROM ${BASE} AS runtime
 RUN apt-get update \
  && apt-get install --yes --no-install-recommends \
-      libgrpc++1.51 libprotobuf32 libdnnl2 libspdlog1.10 libpng16-16 libjpeg62-turbo libwebp7 libdeflate0 libutf8proc2 libxxhash0 \
+      libgrpc++1.51 libprotobuf32 libdnnl2 libspdlog1.10 libpng16-16 libjpeg62-turbo libwebp7 libvpx7 libdeflate0 libutf8proc2 libxxhash0 \
       libprometheus-cpp-core1.0 libcivetweb1 libssl3 \
  && apt-get clean \
  && rm -rf /var/lib/apt/lists/* /var/cache/apt /var/log/apt /var/log/dpkg.log \

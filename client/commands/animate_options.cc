@@ -24,7 +24,7 @@ namespace {
 // of frames too.
 const std::vector<std::string>& VideoFormats() {
   static const auto& formats =
-      *new std::vector<std::string>{"png", "jpeg", "webp", "raw", "apng", "avi", "y4m"};
+      *new std::vector<std::string>{"png", "jpeg", "webp", "raw", "apng", "avi", "y4m", "webm"};
   return formats;
 }
 
@@ -107,8 +107,8 @@ absl::StatusOr<PictureFiles> PlanVideos(AnimateOptions& options) {
   if (format == v1::VIDEO_FORMAT_UNSPECIFIED) {
     return WrongOutput(
         options,
-        "one file is .webp, .png (animated), .avi, .y4m or .rgb, or as --format says "
-        "(webp, apng, avi, y4m, raw); frames go into a folder, or clip-%03d.png");
+        "one file is .webp, .png (animated), .avi, .y4m, .rgb or .webm, or as --format "
+        "says (webp, apng, avi, y4m, raw, webm); frames go into a folder, or clip-%03d.png");
   }
   if (options.json && options.output == "-") {
     return absl::InvalidArgumentError("--json: not with --output -");
@@ -127,15 +127,16 @@ OptionGroup FrameOutputOptions(AnimateOptions& options) {
   v1::VideoOutput& output = *options.request.mutable_output();
   return {
       "Output",
-      {WithLetter('o', {"output", "NAME",
-                        "one file of the video, clip.webp, .png (animated), .avi, .y4m or .rgb,\n"
-                        "or -; or its frames: clip-%03d.png, with the number of each from 0, or a\n"
-                        "folder, made where it ends with / (default: latent-SEED.webp)",
-                        SetString(options.output)}),
+      {WithLetter(
+           'o', {"output", "NAME",
+                 "one file of the video, clip.webp, .png (animated), .avi, .y4m, .rgb or\n"
+                 ".webm, or -; or its frames: clip-%03d.png, with the number of each from 0, or a\n"
+                 "folder, made where it ends with / (default: latent-SEED.webp)",
+                 SetString(options.output)}),
        {"force", "", "overwrite files", SetSwitch(options.force)},
        ChoiceOption("format", "NAME",
-                    "of one file webp, apng, avi, y4m or raw (default: by NAME, else webp); of\n"
-                    "frames png, jpeg, webp or raw (default: by NAME, else png)",
+                    "of one file webp, apng, avi, y4m, raw or webm (default: by NAME, else\n"
+                    "webp); of frames png, jpeg, webp or raw (default: by NAME, else png)",
                     VideoFormats(), [&options](const std::string& name) { options.format = name; }),
        FieldOption(output, "quality"),
        FieldOption(output, "playback_fps"),

@@ -21,6 +21,7 @@ static_assert(ProtoOf(VideoFormat::kApng) == v1::VIDEO_FORMAT_APNG);
 static_assert(ProtoOf(VideoFormat::kAvi) == v1::VIDEO_FORMAT_AVI);
 static_assert(ProtoOf(VideoFormat::kY4m) == v1::VIDEO_FORMAT_Y4M);
 static_assert(ProtoOf(VideoFormat::kRaw) == v1::VIDEO_FORMAT_RAW);
+static_assert(ProtoOf(VideoFormat::kWebm) == v1::VIDEO_FORMAT_WEBM);
 
 // Nothing: files of frames, or a value that there is not.
 const image::VideoFileType* FileTypeOf(v1::VideoFormat format) {
@@ -61,13 +62,14 @@ void CheckVideoOutput(const v1::VideoOutput& output, std::vector<FieldViolation>
   }
   if (output.has_quality() && !type->has_quality) {
     violations.push_back(
-        {"output.quality", "applies to VIDEO_FORMAT_WEBP and VIDEO_FORMAT_AVI only"});
+        {"output.quality",
+         "applies to VIDEO_FORMAT_WEBP, VIDEO_FORMAT_AVI and VIDEO_FORMAT_WEBM only"});
   }
   if (output.has_playback_fps()) CheckPlayback(output, violations);
   if (output.embed_parameters() && !type->holds_text) {
     violations.push_back({"output.embed_parameters",
-                          "applies to VIDEO_FORMAT_WEBP, VIDEO_FORMAT_APNG and VIDEO_FORMAT_AVI "
-                          "only"});
+                          "applies to VIDEO_FORMAT_WEBP, VIDEO_FORMAT_APNG, VIDEO_FORMAT_AVI and "
+                          "VIDEO_FORMAT_WEBM only"});
   }
 }
 
@@ -113,7 +115,7 @@ void AddFormats(v1::GetVideoCapabilitiesResponse& proto) {
     proto.add_frame_formats(format);
   }
   for (const image::VideoFileType& type : image::VideoFileTypes()) {
-    proto.add_video_formats(ProtoOf(type.format));
+    if (type.is_built_in) proto.add_video_formats(ProtoOf(type.format));
   }
 }
 

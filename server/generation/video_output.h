@@ -26,7 +26,7 @@ latent::v1::VideoOutput ToVideoOutput(const engine::VideoFile& file);
 // A chunk from the byte `offset` of the part on, without its data. REQUIRES: `image` is a part.
 latent::v1::VideoChunk ToVideoChunk(const engine::Image& image, int64_t offset);
 
-// Adds the formats that there are.
+// Adds the formats that this build writes.
 void AddFormats(latent::v1::GetVideoCapabilitiesResponse& proto);
 
 }  // namespace latentd::server::generation

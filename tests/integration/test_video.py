@@ -20,7 +20,7 @@ from server_process import DEADLINE, Api, Server, facts, reason, violations
 from test_graphs import latent
 
 PNG, JPEG, WEBP, RAW_RGB8, LATENT = range(1, 6)  # latent.v1.Format
-WEBP_FILE, APNG_FILE, AVI_FILE, Y4M_FILE, RAW_FILE = range(1, 6)  # latent.v1.VideoFormat
+WEBP_FILE, APNG_FILE, AVI_FILE, Y4M_FILE, RAW_FILE, WEBM_FILE = range(1, 7)  # latent.v1.VideoFormat
 SNAP, COLD_OK = 2, 3  # latent.v1.BucketPolicy
 METHOD = "/latent.v1.VideoGeneration/GenerateVideo"
 
@@ -88,6 +88,42 @@ def jpegs(avi):
         name, _, at, size = struct.unpack_from("<4sIII", avi, index + 8 + 16 * number)
         assert name == b"00dc"
         yield avi[movi + at + 8:movi + at + 8 + size]
+
+
+def elements(data):
+    """[(name, content)] of EBML (RFC 8794)."""
+    found, at = [], 0
+    while at < len(data):
+        name = 9 - data[at].bit_length()
+        size_at = at + name
+        count = 9 - data[size_at].bit_length()
+        size = int.from_bytes(data[size_at:size_at + count], "big") - (1 << 7 * count)
+        begin = size_at + count
+        assert begin + size <= len(data)
+        found.append((data[at:size_at].hex(), data[begin:begin + size]))
+        at = begin + size
+    return found
+
+
+def element(data, *path):
+    """The content of the only element below those before it."""
+    for name in path:
+        (data,) = (content for other, content in elements(data) if other == name)
+    return data
+
+
+def webm_times(file):
+    """Milliseconds at which the frames of a WebM begin, and the numbers of those that need no other."""
+    times, keys = [], []
+    for name, cluster in elements(element(file, "18538067")):
+        if name != "1f43b675":
+            continue
+        start = int.from_bytes(element(cluster, "e7"), "big")
+        for _, block in (part for part in elements(cluster) if part[0] == "a3"):
+            if block[3] & 0x80:
+                keys.append(len(times))
+            times.append(start + int.from_bytes(block[1:3], "big", signed=True))
+    return times, keys
 
 
 class VideoTestCase(unittest.TestCase):
@@ -253,6 +289,24 @@ class VideoTest(VideoTestCase):
         self.assertEqual(list(jpegs(file)), self.drawn_frames(JPEG))
         self.assertIn(b"Motion bucket: 127", file)
 
+    def test_a_webm_has_the_frames_where_it_is_built_in(self):
+        if WEBM_FILE not in self.api.call("VideoGeneration", "GetVideoCapabilities").video_formats:
+            output = self.api.type("latent.v1.VideoOutput")(file=WEBM_FILE)
+            error = self.refusal(self.api, output=output)
+            self.assertEqual((error.code(), reason(error)[0]), (grpc.StatusCode.FAILED_PRECONDITION, "FORMAT_UNAVAILABLE"))
+            self.assertIn("-DLATENTD_WEBM=ON", error.details())
+            self.assertIn("width", violations(self.refusal(self.api, output=output, width=63)))  # a wrong field comes first
+            return
+        file, events = self.draw_file(WEBM_FILE, quality=80)
+        self.assertEqual({event.video_chunk.mime_type for event in events if event.HasField("video_chunk")}, {"video/webm"})
+        self.assertEqual(element(file, "1a45dfa3", "4282"), b"webm")
+        self.assertEqual(webm_times(file), ([0, 143, 286, 429, 571], [0]))
+        self.assertIn(b"Motion bucket: 127", element(file, "18538067", "1254c367", "7373", "67c8", "4487"))
+        used = events[-1].completed.parameters
+        self.assertEqual((used.output.file, used.output.quality), (WEBM_FILE, 80))
+        used.image = image()
+        self.assertEqual(files_of(self.start_video(self.api, used)), {0: file})
+
     def test_uncompressed_files_come_as_frames_are_decoded(self):
         raw, events = self.draw_file(RAW_FILE)
         self.assertEqual(raw, b"".join(self.drawn_frames(RAW_RGB8)))
@@ -331,14 +385,15 @@ class VideoTest(VideoTestCase):
         self.assertIn("output.format", told.request_fields)
         self.assertIn("output.playback_fps", told.request_fields)
         self.assertEqual(list(told.frame_formats), [PNG, JPEG, WEBP, RAW_RGB8])
-        self.assertEqual(list(told.video_formats), [WEBP_FILE, APNG_FILE, AVI_FILE, Y4M_FILE, RAW_FILE])
+        self.assertEqual([each for each in told.video_formats if each != WEBM_FILE],
+                         [WEBP_FILE, APNG_FILE, AVI_FILE, Y4M_FILE, RAW_FILE])
         self.assertIn("num_frames", told.request_fields)
 
     def test_latent_lists_it(self):
         code, out, err = latent(self.server, "capabilities")
         self.assertEqual(code, 0, err)
         self.assertRegex(out, r"video +svd \(StableVideoDiffusionPipeline, svd\); .*, 2 frames decoded together")
-        self.assertRegex(out, r"buckets 64x64x5\n +files webp, apng, avi, y4m, raw; or frames\n")
+        self.assertRegex(out, r"buckets 64x64x5\n +files webp, apng, avi, y4m, raw(, webm)?; or frames\n")
         code, out, err = latent(self.server, "capabilities", "--json")
         self.assertEqual(code, 0, err)
         told = json.loads(out)
@@ -382,7 +437,9 @@ class VideoTest(VideoTestCase):
     def test_latent_writes_one_file(self):
         photo = self.folder / "photo.png"
         photo.write_bytes(image())
-        for name, format, arguments in (("clip.webp", WEBP_FILE, ()), ("clip.png", APNG_FILE, ()), ("clip.apng", APNG_FILE, ()),
+        has_webm = WEBM_FILE in self.api.call("VideoGeneration", "GetVideoCapabilities").video_formats
+        webm = (("clip.webm", WEBM_FILE, ()),) if has_webm else ()
+        for name, format, arguments in (*webm, ("clip.webp", WEBP_FILE, ()), ("clip.png", APNG_FILE, ()), ("clip.apng", APNG_FILE, ()),
                                         ("clip.AVI", AVI_FILE, ()), ("clip.y4m", Y4M_FILE, ()), ("clip.rgb", RAW_FILE, ()),
                                         ("clip.bin", RAW_FILE, ("--format=raw",))):
             with self.subTest(name):

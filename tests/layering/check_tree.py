@@ -32,6 +32,7 @@ LIBRARY_HEADERS = {
     "png": ("png.h",),
     "jpeg": ("jpeglib.h", "jerror.h", "turbojpeg.h"),
     "webp": ("webp/",),
+    "vpx": ("vpx/",),
     "deflate": ("libdeflate.h", "zlib.h"),
     "utf8proc": ("utf8proc.h",),
     "xxhash": ("xxhash.h",),

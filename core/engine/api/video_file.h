@@ -9,7 +9,7 @@ namespace latentd::engine {
 
 struct VideoFile {
   image::VideoFormat format = image::VideoFormat::kWebp;
-  int quality = 90;                    // 1 to 100, of WebP and AVI
+  int quality = 90;                    // 1 to 100, of WebP, AVI and WebM
   std::optional<double> playback_fps;  // frames a second that players show: the video's fps
   bool embed_parameters = true;        // say in it what made the video, where the format can
 };

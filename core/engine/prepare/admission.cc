@@ -16,6 +16,7 @@
 #include "core/base/text/text.h"
 #include "core/device/device_fault.h"
 #include "core/engine/requests/picture_file.h"
+#include "core/image/video/video_format.h"
 #include "core/pipeline/plan/image_prompts.h"
 #include "core/pipeline/plan/latents_file.h"
 #include "core/pipeline/plan/video_plan.h"
@@ -154,7 +155,10 @@ absl::StatusOr<pipeline::SharedPlan> Admission::Resolve(const GenerateSpec& spec
     const pipeline::Size size = {*resolved.width, *resolved.height};
     return resolved.output_embeds ? size : ChooseBucket(resolved);
   };
-  return models_.pipeline->Resolve(asked, inputs, choose, FindViolations(spec));
+  ASSIGN_OR_RETURN(pipeline::SharedPlan plan,
+                   models_.pipeline->Resolve(asked, inputs, choose, FindViolations(spec)));
+  if (spec.video_file) RETURN_IF_ERROR(image::CheckBuiltIn(image::TypeOf(spec.video_file->format)));
+  return plan;
 }
 
 absl::Status Admission::CheckResponseBytes(const GenerateSpec& spec,

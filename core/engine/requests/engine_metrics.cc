@@ -40,6 +40,8 @@ const char* FormatName(const Image& image) {
     case image::VideoFormat::kY4m:
     case image::VideoFormat::kRaw:
       return "raw";
+    case image::VideoFormat::kWebm:
+      return "vp9";
   }
   return "";
 }

@@ -58,9 +58,10 @@ class AnimatedWebp : public VideoContainer {
                     encoded);
   }
 
-  void End(std::string& file) const override {
+  absl::Status End(std::string& file) const override {
     file += exif_;
     file.replace(0, kFileHeader, FileHeader(file.size()));
+    return absl::OkStatus();
   }
 
  private:

@@ -51,7 +51,10 @@ class Apng : public VideoContainer {
         [&](std::string& to) { absl::StrAppend(&to, PngNumber(sequence + 1), encoded); }, file);
   }
 
-  void End(std::string& file) const override { AppendPngChunk("IEND", "", file); }
+  absl::Status End(std::string& file) const override {
+    AppendPngChunk("IEND", "", file);
+    return absl::OkStatus();
+  }
 
  private:
   // Size, place (at the left and top), duration in seconds, and that the frame is left as it is and

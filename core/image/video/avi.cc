@@ -52,12 +52,13 @@ class Avi : public VideoContainer {
                     absl::string_view("\0", encoded.size() % 2));
   }
 
-  void End(std::string& file) const override {
+  absl::Status End(std::string& file) const override {
     const size_t begin = Header({}).size();
     Sizes sizes{.frames = file.size() - begin};
     file += Index(file, begin, sizes);
     sizes.file = file.size();
     file.replace(0, begin, Header(sizes));
+    return absl::OkStatus();
   }
 
  private:

@@ -16,7 +16,7 @@ class Raw : public VideoContainer {
     file.append(encoded.data(), encoded.size());
   }
 
-  void End(std::string& /*file*/) const override {}
+  absl::Status End(std::string& /*file*/) const override { return absl::OkStatus(); }
 };
 
 }  // namespace

@@ -36,8 +36,9 @@ class VideoContainer {
   // Puts an encoded frame behind those before it, which are `number`.
   virtual void Append(int number, absl::string_view encoded, std::string& file) const = 0;
 
-  // REQUIRES: `file` has all frames.
-  virtual void End(std::string& file) const = 0;
+  // REQUIRES: `file` has all frames. After an error or std::bad_alloc its bytes so far are as they
+  // were, whatever is behind them.
+  virtual absl::Status End(std::string& file) const = 0;
 };
 
 }  // namespace latentd::image

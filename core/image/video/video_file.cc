@@ -13,6 +13,7 @@
 #include "core/image/video/apng.h"
 #include "core/image/video/avi.h"
 #include "core/image/video/raw.h"
+#include "core/image/video/webm.h"
 #include "core/image/video/y4m.h"
 
 namespace latentd::image {
@@ -30,6 +31,12 @@ std::unique_ptr<VideoContainer> MakeContainer(VideoFormat format, const VideoInf
       return MakeY4m(info);
     case VideoFormat::kRaw:
       return MakeRaw(info);
+    case VideoFormat::kWebm:
+#ifdef LATENTD_WEBM
+      return MakeWebm(info, EncodeVp9);
+#else
+      return nullptr;
+#endif
   }
   return nullptr;
 }
@@ -93,7 +100,7 @@ absl::StatusOr<std::string> VideoWriter::Finish() {
         absl::StrCat("the video has ", added_, " of its ", info_.frames, " frames"));
   }
   absl::Cleanup undo = [this, bytes = file_.size()] { file_.resize(bytes); };
-  container_->End(file_);
+  RETURN_IF_ERROR(container_->End(file_));
   std::move(undo).Cancel();
   finished_ = true;
   return std::move(file_);
@@ -102,11 +109,12 @@ absl::StatusOr<std::string> VideoWriter::Finish() {
 absl::StatusOr<std::unique_ptr<VideoWriter>> MakeVideoWriter(VideoFormat format,
                                                              const VideoInfo& info) {
   RETURN_IF_ERROR(CheckVideoInfo(info));
-  std::unique_ptr<VideoContainer> container = MakeContainer(format, info);
-  if (container == nullptr) {
+  if (static_cast<size_t>(format) >= VideoFileTypes().size()) {
     return absl::InvalidArgumentError(
         absl::StrCat("there is no video format ", static_cast<int>(format)));
   }
+  RETURN_IF_ERROR(CheckBuiltIn(TypeOf(format)));
+  std::unique_ptr<VideoContainer> container = MakeContainer(format, info);
   return std::make_unique<VideoWriter>(format, info, std::move(container));
 }
 

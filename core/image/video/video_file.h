@@ -37,7 +37,8 @@ class VideoWriter {
   absl::Status Add(const Image& frame) { return Add(absl::MakeConstSpan(&frame, 1)); }
 
   // The next bytes of the file, as far as nothing changes them any more, which this holds no
-  // longer. None of WebP and AVI, which begin with the file's size: all of theirs come at the end.
+  // longer. None of WebP, AVI and WebM, which begin with what is known when all frames are there:
+  // all of theirs come at the end.
   std::string Take();
 
   // Bytes that it holds.
@@ -61,14 +62,15 @@ class VideoWriter {
 
 // The text of info.parameters is in a WebP as EXIF's user comment, where AUTOMATIC1111's
 // web UI writes and looks for it; in an APNG as an iTXt chunk "parameters", as in a PNG (encode.h);
-// in an AVI as INFO's comment (ICMT). y4m and raw hold none: readers of y4m take its header for at
-// most 80 bytes.
+// in an AVI as INFO's comment (ICMT); in a WebM as the tag COMMENT. y4m and raw hold none: readers
+// of y4m take its header for at most 80 bytes.
 //
-// The speed is kept exactly, as the ratio of FrameRateOf, but for WebP, whose frames begin on whole
-// milliseconds. WebP and APNG repeat for ever; browsers show a frame of theirs for no less than
-// some 10 ms.
+// The speed is kept exactly, as the ratio of FrameRateOf, but for WebP and WebM, whose frames
+// begin on whole milliseconds. WebP and APNG repeat for ever; browsers show a frame of theirs for
+// no less than some 10 ms.
 //
-// INVALID_ARGUMENT for what CheckVideoInfo refuses. Throws std::bad_alloc.
+// INVALID_ARGUMENT for what CheckVideoInfo refuses; FAILED_PRECONDITION for a format that is not
+// built in (CheckBuiltIn). Throws std::bad_alloc.
 absl::StatusOr<std::unique_ptr<VideoWriter>> MakeVideoWriter(VideoFormat format,
                                                              const VideoInfo& info);
 

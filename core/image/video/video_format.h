@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 
@@ -15,6 +16,7 @@ enum class VideoFormat : uint8_t {
   kAvi,   // Motion JPEG in AVI
   kY4m,   // YUV4MPEG2, uncompressed: y4m.h
   kRaw,   // frames of height x width x 3 bytes, no header
+  kWebm,  // VP9 in WebM: webm.h
 };
 
 struct VideoFileType {
@@ -24,6 +26,7 @@ struct VideoFileType {
   absl::string_view extension;  // end of a file's name, without the dot
   bool has_quality;             // it is lossy
   bool holds_text;              // as video_file.h says where
+  bool is_built_in;             // false: this build writes none, as CheckBuiltIn says
 };
 
 // One for each format, in the order of the enum.
@@ -31,6 +34,10 @@ absl::Span<const VideoFileType> VideoFileTypes();
 
 // REQUIRES: `format` is one of the enum's.
 const VideoFileType& TypeOf(VideoFormat format);
+
+// FAILED_PRECONDITION with reason FORMAT_UNAVAILABLE, and how to build it, for a type that this
+// build does not write.
+absl::Status CheckBuiltIn(const VideoFileType& type);
 
 // By its name; nothing for another word.
 std::optional<VideoFormat> FindVideoFormat(absl::string_view name);

@@ -14,7 +14,7 @@ struct VideoInfo {
   int height = 0;
   int frames = 0;    // 1 to kMaxVideoFrames
   double fps = 7;    // frames a second, kMinFps to kMaxFps (frame_rate.h)
-  int quality = 90;  // 1..100, WebP and AVI only
+  int quality = 90;  // 1..100, of formats with a quality (video_format.h) only
   // UTF-8, see parameters.h: what made the video. Empty: nothing is said.
   std::string parameters;
 };

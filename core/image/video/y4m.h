@@ -1,6 +1,4 @@
-// YUV4MPEG2, to be piped into an encoder: 4:2:0, BT.601, limited range (luma 16 to 235), chroma in
-// the middle of its four pixels, of which it is the mean; at an odd width or height the last column
-// or row has its own.
+// YUV4MPEG2, to be piped into an encoder: the planes of yuv.h.
 //
 // Range and place of chroma are said in the header. A matrix y4m cannot say: BT.601 is what ffmpeg
 // takes where none is said, at any size, and many players up to 576 lines. For more lines it is to

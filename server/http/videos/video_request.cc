@@ -128,7 +128,7 @@ class VideoReader {
     if (!known || format == v1::VIDEO_FORMAT_UNSPECIFIED) {
       return builder_.Refuse(
           "output_format",
-          absl::StrCat("must be webp, apng, avi, y4m or raw, is ", Excerpt(value)));
+          absl::StrCat("must be webp, apng, avi, y4m, raw or webm, is ", Excerpt(value)));
     }
     builder_.Call("output.file", "output_format");
     format_ = format;

@@ -33,16 +33,37 @@ TEST(VideoFormatTest, HasATypeOfFileForEach) {
     names.insert(type.name);
     extensions.insert(type.extension);
   }
-  EXPECT_THAT(names, ::testing::ElementsAre("apng", "avi", "raw", "webp", "y4m"));
-  EXPECT_THAT(extensions, ::testing::ElementsAre("avi", "png", "rgb", "webp", "y4m"));
+  EXPECT_THAT(names, ::testing::ElementsAre("apng", "avi", "raw", "webm", "webp", "y4m"));
+  EXPECT_THAT(extensions, ::testing::ElementsAre("avi", "png", "rgb", "webm", "webp", "y4m"));
   EXPECT_EQ(TypeOf(VideoFormat::kWebp).mime_type, "image/webp");
   EXPECT_EQ(TypeOf(VideoFormat::kApng).mime_type, "image/apng");
   EXPECT_EQ(TypeOf(VideoFormat::kAvi).mime_type, "video/x-msvideo");
   EXPECT_EQ(TypeOf(VideoFormat::kY4m).mime_type, "video/x-yuv4mpeg");
   EXPECT_EQ(TypeOf(VideoFormat::kRaw).mime_type, "application/octet-stream");
-  for (const absl::string_view other : {"", "WEBP", "png", "webm"}) {
+  EXPECT_EQ(TypeOf(VideoFormat::kWebm).mime_type, "video/webm");
+  for (const absl::string_view other : {"", "WEBP", "png", "mp4"}) {
     EXPECT_EQ(FindVideoFormat(other), std::nullopt);
   }
+}
+
+TEST(VideoFormatTest, SaysHowToBuildWhatIsNotBuiltIn) {
+  VideoFileType type = TypeOf(VideoFormat::kWebm);
+  type.is_built_in = true;
+  EXPECT_OK(CheckBuiltIn(type));
+  type.is_built_in = false;
+  const absl::Status refused = CheckBuiltIn(type);
+  EXPECT_THAT(refused, StatusIs(kFailed, HasSubstr("writes no webm")));
+  EXPECT_THAT(refused, StatusIs(kFailed, HasSubstr("-DLATENTD_WEBM=ON")));
+  EXPECT_EQ(GetReason(refused), "FORMAT_UNAVAILABLE");
+}
+
+// The others are in every build.
+TEST(VideoFileTest, WritesWebmWhereItIsBuiltIn) {
+  for (const VideoFileType& type : VideoFileTypes()) {
+    EXPECT_TRUE(type.is_built_in || type.format == VideoFormat::kWebm) << type.name;
+  }
+  const VideoFileType& webm = TypeOf(VideoFormat::kWebm);
+  EXPECT_EQ(MakeVideoWriter(VideoFormat::kWebm, kSmall).status(), CheckBuiltIn(webm));
 }
 
 TEST(VideoFileTest, RefusesAVideoThatItCannotHold) {
@@ -105,8 +126,9 @@ TEST_P(EachVideoFormat, GivesTheSameBytesHoweverFramesArrive) {
 
 TEST_P(EachVideoFormat, LetsGoOfWhatIsFinal) {
   const std::vector<Image> frames = NumberedFrames(kSmall);
-  const bool leads_with_its_size =
-      GetParam() == VideoFormat::kWebp || GetParam() == VideoFormat::kAvi;
+  const bool leads_with_its_size = GetParam() == VideoFormat::kWebp ||
+                                   GetParam() == VideoFormat::kAvi ||
+                                   GetParam() == VideoFormat::kWebm;
   const std::unique_ptr<VideoWriter> writer = Make();
   std::string file;
   for (const Image& frame : frames) {
@@ -186,10 +208,15 @@ TEST_P(EachVideoFormat, GoesOnAfterALackOfMemoryToEncode) {
   EXPECT_EQ(writer->Finish().value(), WriteVideo(GetParam(), info));
 }
 
-INSTANTIATE_TEST_SUITE_P(All, EachVideoFormat,
-                         ::testing::Values(VideoFormat::kWebp, VideoFormat::kApng,
-                                           VideoFormat::kAvi, VideoFormat::kY4m,
-                                           VideoFormat::kRaw));
+std::vector<VideoFormat> FormatsOfThisBuild() {
+  std::vector<VideoFormat> formats;
+  for (const VideoFileType& type : VideoFileTypes()) {
+    if (type.is_built_in) formats.push_back(type.format);
+  }
+  return formats;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, EachVideoFormat, ::testing::ValuesIn(FormatsOfThisBuild()));
 
 // A format whose frames are a letter so many times, of which files hold `most` bytes.
 class Letters : public VideoContainer {
@@ -206,9 +233,10 @@ class Letters : public VideoContainer {
     file += static_cast<char>('0' + number);
     file.append(encoded.data(), encoded.size());
   }
-  void End(std::string& file) const override {
+  absl::Status End(std::string& file) const override {
     file += '>';
     file += std::string(200'000, '>');
+    return absl::OkStatus();
   }
 
  private:

@@ -1,0 +1,39 @@
+// VP9, through libvpx: the frames of a video to those of a WebM.
+//
+// Thread-safe: free functions without state.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace latentd::image {
+
+// A video whose frames are planes of bytes, one behind the other: luma, then blue and red of half
+// its sides (rounded up), in BT.601 of limited range.
+struct Vp9Video {
+  int width = 0;  // pixels
+  int height = 0;
+  uint32_t rate = 1;  // frames in `seconds`
+  uint32_t seconds = 1;
+  int quality = 90;         // 1 to 100, the best
+  int key_frame_every = 1;  // frames at most from one that needs no other to the next
+};
+
+struct Vp9Frame {
+  bool is_key = false;  // needs no other frame
+  std::string bytes;
+};
+
+// One for each frame of `planes`, in their order: profile 0, at the same quantizer throughout,
+// whatever size results. On the calling thread; the same planes give the same bytes, on one kind of
+// processor.
+//
+// RESOURCE_EXHAUSTED with reason OUT_OF_MEMORY: libvpx found no memory. INTERNAL: another error of
+// its. Throws std::bad_alloc. REQUIRES: `planes` has whole frames, at least one.
+absl::StatusOr<std::vector<Vp9Frame>> EncodeVp9(const Vp9Video& video, absl::string_view planes);
+
+}  // namespace latentd::image
