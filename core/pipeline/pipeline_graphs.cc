@@ -55,7 +55,7 @@ void AppendShapes(const weights::TensorMap& tensors, std::string& text) {
   for (const auto& [name, shape] : shapes) absl::StrAppend(&text, name, shape.ToString(), "\n");
 }
 
-std::string ShapeText(const adapters::IpAdapter& adapter) {
+std::string PromptGraphShape(const adapters::IpAdapter& adapter) {
   const networks::ClipVisionConfig& encoder = adapter.encoder;
   std::string text = absl::StrCat(
       encoder.image_size, " ", encoder.num_hidden_layers, " ", encoder.num_attention_heads, " ",
@@ -175,7 +175,7 @@ std::vector<ImagePrompt> Pipeline::ImagePromptsOfEachShape(ModelId leader) const
     const auto adapter = adapters_->catalogue().LoadIpAdapter(prompt.name, prompt.stamp,
                                                               LoadedModelOf(leader).row().name);
     if (!adapter.ok()) continue;
-    if (known.insert(ShapeText(**adapter)).second) prompts.push_back(std::move(prompt));
+    if (known.insert(PromptGraphShape(**adapter)).second) prompts.push_back(std::move(prompt));
     if (prompts.size() == Nets::kMostNets) break;
   }
   return prompts;
