@@ -167,6 +167,11 @@ TEST(InpaintingTest, HasDefaultsOfItsOwn) {
   EXPECT_EQ(plan->spec.strength, 0.9999);
   EXPECT_EQ(plan->spec.guidance_scale, 7.5);
   EXPECT_EQ(plan->total_steps(), 3);
+  // A differential mask's are image-to-image's, but for the strength.
+  asked.differential = true;
+  ASSERT_OK_AND_ASSIGN(const auto differential, rig.Resolve(asked));
+  EXPECT_EQ(differential->spec.strength, 1);
+  EXPECT_EQ(differential->spec.guidance_scale, 5);
 }
 
 // White in one square of the image's size, black around it.
