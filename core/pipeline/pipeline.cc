@@ -297,7 +297,7 @@ absl::Status Pipeline::ResolveStages(const Inputs& inputs, Plan& plan) const {
     plan.controls = PlanControls(spec, evaluations, plan.stages.front());
   }
   if (violations.empty() && !spec.output_embeds) {
-    plan.image_prompts = PlanImagePrompts(spec, inputs);
+    plan.image_prompts = PlanImagePrompts(*plan.stages.front().model, spec, inputs);
   }
   AddViolationsOf(PlanPrompts(spec, inputs, catalogue, plan.stages, plan.warnings), violations);
   AddViolationsOf(CheckLatents(inputs, plan), violations);
