@@ -158,10 +158,12 @@ bool Encodes(const PictureSpec& spec, const Inputs& inputs, size_t adapter, bool
   return guided && prompt.image_shape.size() > 1 && ElementsOf(*embeds) == own;
 }
 
-// Bytes by which embeddings of equal adapters have an order; empty: there are none.
-absl::string_view DataOf(const Inputs& inputs, size_t adapter) {
+// Gives embeddings of equal adapters an order; without these they are an empty tensor.
+auto OrderOfEmbeds(const Inputs& inputs, size_t adapter) {
+  static const auto& none = *new HostTensor();
   const HostTensor* embeds = ImageEmbedsOf(inputs, adapter);
-  return embeds == nullptr ? "" : absl::string_view(embeds->data);
+  const HostTensor& tensor = embeds == nullptr ? none : *embeds;
+  return std::tie(tensor.type, tensor.shape, tensor.data);
 }
 
 }  // namespace
@@ -215,7 +217,8 @@ std::vector<PlannedImagePrompt> PlanImagePrompts(const LoadedModel& model, const
   };
   absl::c_stable_sort(planned, [&](const PlannedImagePrompt& a, const PlannedImagePrompt& b) {
     const auto of_a = order(a), of_b = order(b);
-    return of_a == of_b ? DataOf(inputs, a.index) < DataOf(inputs, b.index) : of_a < of_b;
+    if (of_a != of_b) return of_a < of_b;
+    return OrderOfEmbeds(inputs, a.index) < OrderOfEmbeds(inputs, b.index);
   });
   return planned;
 }

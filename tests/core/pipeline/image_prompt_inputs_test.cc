@@ -306,6 +306,20 @@ TEST_F(ImagePromptInputsTest, OfEmbeddingsStandBesideImages) {
             rig_->Latents(WithPrompt().Of("faces", 0.8).Of("faces", 0.3)));
 }
 
+// Bytes that are other numbers in another type.
+TEST_F(ImagePromptInputsTest, OfEmbeddingsHaveOneOrderHoweverTheRequestHasThem) {
+  using Type = HostTensor::Type;
+  const auto first = [](Type a, Type b) {
+    HostTensor tensor{.type = a, .shape = {1, 1, kFeatures}};
+    for (int64_t i = 0; i < kFeatures; ++i) tensor.data += std::string("\0\x3c", 2);
+    WithPrompt asked = WithPrompt().Of("faces").Given(tensor);
+    tensor.type = b;
+    const auto plan = rig_->Resolve(asked.Of("faces").Given(tensor)).value();
+    return plan->image_prompts.front().index == 0 ? a : b;
+  };
+  EXPECT_EQ(first(Type::kFloat16, Type::kBFloat16), first(Type::kBFloat16, Type::kFloat16));
+}
+
 TEST_F(ImagePromptInputsTest, OfEmbeddingsRunNoEncoderThatTheyNeedNot) {
   const HostTensor base = TensorOf({1, 1, kFeatures}, Drawn(kFeatures, 7));
   const HostTensor plus = TensorOf({1, 1, kPatches, kWidth}, Drawn(kPatches * kWidth, 7));
