@@ -214,8 +214,12 @@ TEST_F(ImagePromptInputsTest, AtScalesOfNoBlockAreRefused) {
   EXPECT_THAT(refusal({"up_blocks.0", {1}}),
               HasSubstr("ip_adapters[1].scales[0].block: must be down, mid, up or such as"));
   EXPECT_THAT(refusal({"mid", {11}}),
-              HasSubstr("ip_adapters[1].scales[0].values: must be -10 to 10"));
-  EXPECT_THAT(refusal({"mid", {NAN}}), HasSubstr("ip_adapters[1].scales[0].values: must be -10"));
+              HasSubstr("ip_adapters[1].scales[0].values[0]: must be -10 to 10, is 11"));
+  EXPECT_THAT(refusal({"mid", {NAN}}), HasSubstr("ip_adapters[1].scales[0].values[0]: must be"));
+  const auto many = rig_->Resolve(WithPrompt().Of("faces", {}, {{"mid", {1, NAN, 11, 12}}}));
+  const std::vector<FieldViolation> first = GetFieldViolations(many.status());
+  ASSERT_EQ(first.size(), 1u);  // the first alone, of as many as there are
+  EXPECT_EQ(first.front().field, "ip_adapters[0].scales[0].values[1]");
   EXPECT_THAT(refusal({"mid", {}}), HasSubstr("ip_adapters[1].scales[0].values: must be one"));
   EXPECT_THAT(
       refusal({"up.block_7", {1}}),
