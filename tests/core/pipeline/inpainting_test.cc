@@ -157,6 +157,12 @@ TEST(InpaintingTest, CountsWhatAMaskHolds) {
   }
   EXPECT_GT(held, 0);
   EXPECT_GE(picture->plan().state_bytes - without->state_bytes, held);
+  // A differential one may draw two images before the first step.
+  Asked differential = Masked(MaskFile(0, 255));
+  differential.differential = true;
+  ASSERT_OK_AND_ASSIGN(const auto twice, rig.Resolve(differential));
+  const int64_t of_latents = int64_t{sizeof(float)} * 4 * kLatents * kLatents;
+  EXPECT_GE(twice->state_bytes - picture->plan().state_bytes, 6 * of_latents);
 }
 
 TEST(InpaintingTest, HasDefaultsOfItsOwn) {
