@@ -12,6 +12,7 @@ MODULES = {"latent/v1/image_generation.proto": "messages", "latent/v1/video_gene
 TENSOR = "Tensor"  # an array, or lists of numbers
 ADAPTER = "Adapter"  # a text, or as much of a tuple as is said
 IP_ADAPTER = "IpAdapter"  # likewise a tuple, with an image or several
+CONTROL = "Control"  # likewise: its scale, the part of the schedule and its mode may be left out
 MESSAGE_FIELD, FIELD = 4, 2  # numbers of FileDescriptorProto.message_type and DescriptorProto.field, as paths have them
 
 Field = descriptor_pb2.FieldDescriptorProto
@@ -174,6 +175,9 @@ def _message_type(types: Types, message: "descriptor_pb2.DescriptorProto | None"
     if message.name == IP_ADAPTER:
         images = "Union[FileInput, Sequence[FileInput]]"
         return f"Union[Mapping[str, Any], str, Tuple[str, {images}], Tuple[str, {images}, Union[float, Mapping[str, Any]]]]"
+    if message.name == CONTROL:
+        tuples = ["str, FileInput" + rest for rest in ("", ", float", ", float, float, float", ", float, float, float, int")]
+        return "Union[Mapping[str, Any], str, {}]".format(", ".join(f"Tuple[{kinds}]" for kinds in tuples))
     kinds = [_type(types, field) for field in message.field]
     if len(kinds) == 1:
         return f"Union[Mapping[str, Any], {kinds[0]}]"

@@ -297,7 +297,7 @@ absl::Status Pipeline::ResolveStages(const Inputs& inputs, Plan& plan) const {
     plan.controls = PlanControls(spec, evaluations, plan.stages.front());
   }
   if (violations.empty() && !spec.output_embeds) {
-    plan.image_prompts = PlanImagePrompts(spec, inputs);
+    plan.image_prompts = PlanImagePrompts(*plan.stages.front().model, spec, inputs);
   }
   AddViolationsOf(PlanPrompts(spec, inputs, catalogue, plan.stages, plan.warnings), violations);
   AddViolationsOf(CheckLatents(inputs, plan), violations);
@@ -487,7 +487,8 @@ int64_t Pipeline::RequestBytes(const Plan& plan) const {
   if (plan.spec.output_embeds) return 2 * EmphasisBytes(models, shape) + blends;
   const int64_t previews = plan.spec.previews_every ? PreviewBytes(models, shape, size) : 0;
   const int64_t emphasis = plan.has_weights() ? EmphasisBytes(models, shape) : 0;
-  const int64_t masks = plan.spec.has_mask ? MaskBytes(models, shape, size) : 0;
+  const int64_t masks =
+      plan.spec.has_mask ? MaskBytes(models, shape, size, plan.spec.differential) : 0;
   return pipeline::RequestBytes(models, shape, size, side_by_side) + emphasis + blends +
          side_by_side * (previews + masks) + OverlayBytes(plan) + ControlBytes(plan) +
          ImagePromptBytes(plan);

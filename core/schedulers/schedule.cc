@@ -182,10 +182,12 @@ absl::Status NotFinite(const SchedulerConfig& config, int step) {
   return InvalidFields({{"scheduler", std::move(mistake)}});
 }
 
-// In float32, as torch has thresholds.
+// In float32, as torch has thresholds. Never all of the schedule: PNDM has an evaluation more than
+// steps.
 float PassedBefore(const Grid& grid, Window window, int evaluation) {
   const bool own = !grid.request.timesteps.empty() || !grid.request.sigmas.empty();
-  const int all = own ? SizeOf(grid) : grid.request.num_inference_steps * grid.stride;
+  const int all =
+      own ? SizeOf(grid) : std::max(SizeOf(grid), grid.request.num_inference_steps * grid.stride);
   return static_cast<float>(evaluation - window.begin) / static_cast<float>(all) +
          static_cast<float>(grid.request.denoising_start.value_or(0));
 }

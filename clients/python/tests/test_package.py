@@ -76,6 +76,9 @@ class PackageTest(unittest.TestCase):
             self.assertEqual({name for name in classes if not hasattr(module, name)}, set())
         source = (python_client.installed() / "latent_client/_parameters.pyi").read_text()
         self.assertIn('bucket_policy: Union[Literal["exact", "snap", "cold_ok"], None]', source)  # an enum of the other proto
+        whole = "Tuple[str, FileInput, float, float, float, int]"
+        self.assertIn(f"Tuple[str, FileInput], Tuple[str, FileInput, float], Tuple[str, FileInput, float, float, float], {whole}]], None]",
+                      source)  # as much of a control as is said
         self.assertIn("from . import messages as", (python_client.installed() / "latent_client/video_messages.pyi").read_text())
 
     def test_help_shows_the_keywords(self):

@@ -153,12 +153,17 @@ class FieldTest(unittest.TestCase):
             with self.assertRaisesRegex(ValueError, r"^controls: .*\(NAME, IMAGE"):
                 make_request({"controls": value})
         union = messages.Control(name="union", image=b"map", control_mode=3)
-        for value in ({"union@canny": b"map"}, [("union@3", b"map")], {"name": "union", "image": b"map", "control_mode": 3}):
+        for value in ({"union@canny": b"map"}, [("union@3", b"map")], {"name": "union", "image": b"map", "control_mode": 3},
+                      {"name": "union@canny", "image": b"map"}, [{"name": "union@3", "image": b"map"}]):
             self.assertEqual(list(make_request({"controls": value}).controls), [union])
         self.assertEqual(make_request({"controls": [("union", b"map", 1, 0, 1, 0)]}).controls[0].control_mode, 0)
         self.assertTrue(make_request({"controls": {"maps/union@openpose": b"map"}}).controls[0].HasField("control_mode"))
+        both = {"name": "union@canny", "image": b"map", "control_mode": 1}  # no net has that name, which the server says
+        self.assertEqual(list(make_request({"controls": both}).controls), [messages.Control(**both)])
         with self.assertRaisesRegex(ValueError, r"^controls: .*one of openpose, depth"):
             make_request({"controls": {"union@cany": b"map"}})
+        with self.assertRaisesRegex(ValueError, r"^controls: .*one of openpose, depth"):
+            make_request({"controls": {"name": "union@cany", "image": b"map"}})
         with self.assertRaisesRegex(ValueError, r"^controls\[0\].image: is a URL"):
             make_request({"controls": {"canny": "https://example.com/edges.png"}})
 

@@ -139,16 +139,20 @@ void Catalogue::ReadDigests(int64_t most_bytes) {
         is_net ? folder_.open(facts.path) : folder_.read(facts.path);
     if (!file.ok()) continue;  // a look says what has become of it
     most_bytes -= BytesOf(*file);
-    std::string digest = DigestOf(*file);
+    std::string digest = DigestOf(*file), encoder_stamp, encoder;
     if (facts.kind == AdapterKind::kIpAdapter) {
       const auto adapter = LoadIpAdapter(facts.name, facts.stamp, facts.models.front());
       if (!adapter.ok()) continue;
-      std::string& encoder = encoders[(*adapter)->encoder_stamp];
-      if (encoder.empty()) encoder = ReadDigestOfEncoder(**adapter, most_bytes);
+      encoder_stamp = (*adapter)->encoder_stamp;
+      const auto known_one = encoders.find(encoder_stamp);
+      encoder = known_one == encoders.end() ? ReadDigestOfEncoder(**adapter, most_bytes)
+                                            : known_one->second;
       digest = DigestOfBoth(digest, encoder);
     }
     const absl::StatusOr<std::string> now = StampOf(facts);
     if (!now.ok() || *now != facts.stamp) continue;
+    // Kept once it is known that nothing was edited meanwhile.
+    if (!encoder_stamp.empty()) encoders[encoder_stamp] = encoder;
     auto read = std::make_shared<Entry>(*known);
     read->facts.digest = std::move(digest);
     Put(std::move(read), known);

@@ -163,10 +163,12 @@ int64_t ControlBytes(const Plan& plan) {
   // The lane keeps the program of the guided rows beside that of one.
   const int rows = plan.rows + (plan.may_end_guidance() ? 1 : 0);
   // A ControlNet-Union's embedding of the type of its map; others have none.
+  const auto unions = static_cast<int64_t>(absl::c_count_if(
+      plan.spec.controls, [](const Control& control) { return control.mode.has_value(); }));
   const int64_t type =
       model.configs().unet.time_embedding_dim * device::SizeOf(device::DType::kF32);
-  return rows * residuals + largest +
-         nets * (rows + 1) * (largest + type + plan.chunks() * model.graphs().request_bytes());
+  return rows * residuals + largest + unions * (rows + 1) * type +
+         nets * (rows + 1) * (largest + plan.chunks() * model.graphs().request_bytes());
 }
 
 }  // namespace latentd::pipeline

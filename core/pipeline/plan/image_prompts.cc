@@ -142,21 +142,28 @@ absl::Status ResolveImagePrompt(adapters::Catalogue* catalogue, const LoadedMode
   return ResolveScales(model.configs().unet, field, prompt, warnings);
 }
 
+// True if there is a row of the negative prompt.
+bool IsGuided(const LoadedModel& model, const PictureSpec& spec) {
+  return UsesGuidance(spec) && !model.configs().embeds_guidance();
+}
+
 // True if an image encoder runs: for images, or for the black one that a negative row reads where
 // the request's embeddings have none for it and the adapter reads patches.
-bool Encodes(const PictureSpec& spec, const Inputs& inputs, size_t adapter) {
+bool Encodes(const PictureSpec& spec, const Inputs& inputs, size_t adapter, bool guided) {
   const HostTensor* embeds = ImageEmbedsOf(inputs, adapter);
   if (embeds == nullptr) return true;
   const ImagePrompt& prompt = spec.ip_adapters[adapter];
   int64_t own = prompt.images;
   for (const int64_t side : prompt.image_shape) own *= side;
-  return UsesGuidance(spec) && prompt.image_shape.size() > 1 && ElementsOf(*embeds) == own;
+  return guided && prompt.image_shape.size() > 1 && ElementsOf(*embeds) == own;
 }
 
-// Bytes by which embeddings of equal adapters have an order; empty: there are none.
-absl::string_view DataOf(const Inputs& inputs, size_t adapter) {
+// Gives embeddings of equal adapters an order; without these they are an empty tensor.
+auto OrderOfEmbeds(const Inputs& inputs, size_t adapter) {
+  static const auto& none = *new HostTensor();
   const HostTensor* embeds = ImageEmbedsOf(inputs, adapter);
-  return embeds == nullptr ? "" : absl::string_view(embeds->data);
+  const HostTensor& tensor = embeds == nullptr ? none : *embeds;
+  return std::tie(tensor.type, tensor.shape, tensor.data);
 }
 
 }  // namespace
@@ -170,7 +177,7 @@ absl::Status ResolveImagePrompts(adapters::Catalogue* catalogue, const LoadedMod
     refusals.Add(ResolveImagePrompt(catalogue, model, absl::StrCat("ip_adapters[", i, "]"), prompt,
                                     warnings));
     refusals.Add(ImageEmbedsOf(inputs, i) != nullptr
-                     ? CheckEmbedsOfImages(inputs, i, UsesGuidance(spec), prompt, warnings)
+                     ? CheckEmbedsOfImages(inputs, i, IsGuided(model, spec), prompt, warnings)
                      : CheckImages(inputs, i, prompt));
   }
   if (spec.refine && !spec.ip_adapters.empty()) {
@@ -192,7 +199,8 @@ const HostTensor* ImageEmbedsOf(const Inputs& inputs, size_t adapter) {
   return embeds ? &*embeds : nullptr;
 }
 
-std::vector<PlannedImagePrompt> PlanImagePrompts(const PictureSpec& spec, const Inputs& inputs) {
+std::vector<PlannedImagePrompt> PlanImagePrompts(const LoadedModel& model, const PictureSpec& spec,
+                                                 const Inputs& inputs) {
   std::vector<PlannedImagePrompt> planned;
   for (size_t i = 0; i < spec.ip_adapters.size(); ++i) {
     const ImagePrompt& prompt = spec.ip_adapters[i];
@@ -201,7 +209,7 @@ std::vector<PlannedImagePrompt> PlanImagePrompts(const PictureSpec& spec, const 
                        .index = i,
                        .images = prompt.images,
                        .tokens = prompt.tokens,
-                       .encodes = Encodes(spec, inputs, i)});
+                       .encodes = Encodes(spec, inputs, i, IsGuided(model, spec))});
   }
   const auto order = [&](const PlannedImagePrompt& one) {
     const ImagePrompt& prompt = spec.ip_adapters[one.index];
@@ -209,7 +217,8 @@ std::vector<PlannedImagePrompt> PlanImagePrompts(const PictureSpec& spec, const 
   };
   absl::c_stable_sort(planned, [&](const PlannedImagePrompt& a, const PlannedImagePrompt& b) {
     const auto of_a = order(a), of_b = order(b);
-    return of_a == of_b ? DataOf(inputs, a.index) < DataOf(inputs, b.index) : of_a < of_b;
+    if (of_a != of_b) return of_a < of_b;
+    return OrderOfEmbeds(inputs, a.index) < OrderOfEmbeds(inputs, b.index);
   });
   return planned;
 }

@@ -33,8 +33,9 @@ std::string ImagePromptField(size_t adapter, size_t image);
 const HostTensor* ImageEmbedsOf(const Inputs& inputs, size_t adapter);
 
 // The spec's IP-Adapters, as Plan::image_prompts has them, without those whose scales are all 0:
-// the images are those without these. REQUIRES: ResolveImagePrompts is OK of both.
-std::vector<PlannedImagePrompt> PlanImagePrompts(const PictureSpec& spec, const Inputs& inputs);
+// the images are those without these. REQUIRES: ResolveImagePrompts is OK of all three.
+std::vector<PlannedImagePrompt> PlanImagePrompts(const LoadedModel& model, const PictureSpec& spec,
+                                                 const Inputs& inputs);
 
 // The IP-Adapters of the folder that the model can draw with, as prompts without anything else.
 std::vector<ImagePrompt> ImagePromptsFor(const adapters::Catalogue& catalogue,

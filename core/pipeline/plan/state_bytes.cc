@@ -85,11 +85,12 @@ int64_t BlendBytes(const Models& models, const StepShape& shape, const Plan& pla
 
 // The mask in pixels and in latents; two draws of noise, or the encoded masked image and its
 // latents; and around each of two steps that may be enqueued the latents before and after.
-int64_t MaskBytes(const Models& models, const StepShape& shape, Size size) {
+int64_t MaskBytes(const Models& models, const StepShape& shape, Size size, bool differential) {
   const int64_t of_latents = shape.height * shape.width * kFloatBytes;
   // A differential one is kept, and made anew for each of these steps.
   const int64_t of_mask = int64_t{size.width} * size.height + 4 * of_latents;
-  return of_mask + 7 * LatentsBytes(models, shape);
+  // From denoising_start on it begins with two images, each drawn and noised in one unit.
+  return of_mask + (differential ? 13 : 7) * LatentsBytes(models, shape);
 }
 
 // The image, and how much of each pixel is kept.

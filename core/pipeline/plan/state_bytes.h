@@ -25,7 +25,8 @@ int64_t BlendBytes(const std::vector<const LoadedModel*>& models, const StepShap
                    const Plan& plan);
 
 // Bytes that a picture of that size holds in addition if its init image has a mask.
-int64_t MaskBytes(const std::vector<const LoadedModel*>& models, const StepShape& shape, Size size);
+int64_t MaskBytes(const std::vector<const LoadedModel*>& models, const StepShape& shape, Size size,
+                  bool differential);
 
 // Bytes that a request holds in addition if its init image is laid over what is drawn.
 int64_t OverlayBytes(const Plan& plan);

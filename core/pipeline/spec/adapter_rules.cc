@@ -13,9 +13,10 @@ namespace latentd::pipeline {
 namespace {
 
 // Written so that NaN is out of range.
-void IsScale(const std::string& name, double scale, double most, Violations& found) {
-  if (std::abs(scale) <= most) return;
+bool IsScale(const std::string& name, double scale, double most, Violations& found) {
+  if (std::abs(scale) <= most) return true;
   found.Add(name, "must be ", -most, " to ", most, ", is ", scale);
+  return false;
 }
 
 void IsBlockScale(const std::string& name, const BlockScale& scale, double most,
@@ -30,7 +31,9 @@ void IsBlockScale(const std::string& name, const BlockScale& scale, double most,
               scale.values.size());
     return;
   }
-  for (const double value : scale.values) IsScale(name + ".values", value, most, found);
+  for (size_t i = 0; i < scale.values.size(); ++i) {
+    if (!IsScale(absl::StrCat(name, ".values[", i, "]"), scale.values[i], most, found)) return;
+  }
 }
 
 void AreBlockScales(const std::string& name, const std::vector<BlockScale>& scales, double most,

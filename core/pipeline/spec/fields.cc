@@ -276,7 +276,9 @@ void FillSteps(const Field&, P& spec, const Sources& from) {
 }
 
 void FillGuidance(const Field&, P& spec, const Sources& from) {
-  spec.guidance_scale = spec.has_mask ? from.model.mask_guidance_scale : from.model.guidance_scale;
+  // With a differential mask diffusers' pipelines have image-to-image's.
+  const bool inpaints = spec.has_mask && !spec.differential;
+  spec.guidance_scale = inpaints ? from.model.mask_guidance_scale : from.model.guidance_scale;
 }
 
 // A model's eta is for its own scheduler.

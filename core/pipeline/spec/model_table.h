@@ -29,7 +29,7 @@ struct ModelDefaults {
   double eta = 0;
   double guidance_scale = 5.0;
   double strength = 0.3;
-  double mask_guidance_scale = 7.5;  // with a mask, as the next
+  double mask_guidance_scale = 7.5;  // with a mask that is not differential, as the next
   double mask_strength = 1;
   double denoising_end = 0.8;  // the part after which it hands over
   int clip_skip_a1111 = 1;     // skips no layer that would be read

@@ -189,16 +189,30 @@ class SdapiReader {
     const json none, four = kMaskBlur, zero = 0;
     SetWhole("mask_blur", "mask_blur", is_its ? four : none);
     if (!is_its) return;
+    WarnOfFill();
+    if (builder_.request().differential()) return WarnOfCrop();
     const json& whole_size = At("inpaint_full_res");
     if (whole_size.is_null() || whole_size == 1 || BooleanOf(whole_size).value_or(false)) {
       SetWhole("padding_mask_crop", "inpaint_full_res_padding", zero);
     } else if (!builder_.IsSet("preserve_unmasked")) {
       builder_.Set("preserve_unmasked", true, "inpaint_full_res");
     }
+  }
+
+  void WarnOfFill() {
     const std::optional<int64_t> fill = IntegerOf(At("inpainting_fill"));
     if (!fill || fill == kOriginalContent) return;
     form_.warnings.push_back(absl::StrCat("inpainting_fill ", *fill, " was read as ",
                                           kOriginalContent, ": drawing begins with the picture"));
+  }
+
+  // A differential mask has no crop, and its greys say what is kept.
+  void WarnOfCrop() {
+    for (const char* key : {"inpaint_full_res", "inpaint_full_res_padding"}) {
+      if (At(key).is_null()) continue;
+      form_.warnings.push_back(
+          absl::StrCat(key, " was not read: a differential mask is for the whole picture"));
+    }
   }
 
   // Sets a field that is not set yet to a whole number of the web UI's, or what it is there where

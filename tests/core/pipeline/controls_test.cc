@@ -302,6 +302,14 @@ TEST_F(ControlsTest, HoldNoMoreThanIsCounted) {
   }
 }
 
+TEST_F(ControlsTest, OfAUnionCountTheTypeOfTheirMap) {
+  const auto edges = rig_->Resolve(Spec().With("edges")).value();
+  const auto of_union = rig_->Resolve(Spec().With("union").Mode(2)).value();
+  const int64_t type =
+      int64_t{sizeof(float)} * rig_->pipeline->first().configs().unet.time_embedding_dim;
+  EXPECT_GE(ControlBytes(*of_union), ControlBytes(*edges) + edges->rows * type);
+}
+
 TEST_F(ControlsTest, AreRefusedByField) {
   EXPECT_THAT(Refusal(Spec().With("edgs")),
               HasSubstr("controls[0].name: there is no adapter edgs"));

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -17,8 +18,11 @@
 #include "core/image/encode.h"
 #include "core/noise/noise_generator.h"
 #include "core/pipeline/units/run_graph.h"
+#include "core/weights/containers/safetensors.h"
 #include "tests/core/pipeline/ip_adapter_folder.h"
 #include "tests/core/pipeline/rig.h"
+#include "tests/support/safetensors_writer.h"
+#include "tests/support/temporary_directory.h"
 
 namespace latentd::pipeline {
 namespace {
@@ -53,6 +57,25 @@ std::vector<float> Drawn(int64_t count, uint64_t seed) {
 std::vector<float> Joined(std::vector<float> a, const std::vector<float>& b) {
   a.insert(a.end(), b.begin(), b.end());
   return a;
+}
+
+// A checkpoint like the demo's, whose UNet is told the guidance and makes nothing of it.
+void MakeToldCheckpoint(const std::string& path) {
+  testing::MakeEditedCheckpoint(path, testing::kDemoBase, "unet/config.json", "time_cond_proj_dim",
+                                "16");
+  const std::string file = path + "/unet/diffusion_pytorch_model.safetensors";
+  const weights::TensorMap own = weights::ReadSafetensors(file).value();
+  std::vector<testing::TensorToWrite> tensors;
+  for (const auto& [name, tensor] : own) {
+    const device::ConstBuffer& data = tensor.data;
+    tensors.push_back({name, data.dtype() == device::DType::kF32 ? "F32" : "F16",
+                       data.shape().dims(),
+                       std::string(static_cast<const char*>(data.data()), data.bytes())});
+  }
+  const int64_t features = IpAdapterFolder::Unet().blocks.front().channels;
+  tensors.push_back(testing::FilledTensor("time_embedding.cond_proj.weight", {features, 16}, 0));
+  std::filesystem::remove(file);
+  testing::WriteSafetensors(file, tensors);
 }
 
 struct WithPrompt : Asked {
@@ -191,8 +214,12 @@ TEST_F(ImagePromptInputsTest, AtScalesOfNoBlockAreRefused) {
   EXPECT_THAT(refusal({"up_blocks.0", {1}}),
               HasSubstr("ip_adapters[1].scales[0].block: must be down, mid, up or such as"));
   EXPECT_THAT(refusal({"mid", {11}}),
-              HasSubstr("ip_adapters[1].scales[0].values: must be -10 to 10"));
-  EXPECT_THAT(refusal({"mid", {NAN}}), HasSubstr("ip_adapters[1].scales[0].values: must be -10"));
+              HasSubstr("ip_adapters[1].scales[0].values[0]: must be -10 to 10, is 11"));
+  EXPECT_THAT(refusal({"mid", {NAN}}), HasSubstr("ip_adapters[1].scales[0].values[0]: must be"));
+  const auto many = rig_->Resolve(WithPrompt().Of("faces", {}, {{"mid", {1, NAN, 11, 12}}}));
+  const std::vector<FieldViolation> first = GetFieldViolations(many.status());
+  ASSERT_EQ(first.size(), 1u);  // the first alone, of as many as there are
+  EXPECT_EQ(first.front().field, "ip_adapters[0].scales[0].values[1]");
   EXPECT_THAT(refusal({"mid", {}}), HasSubstr("ip_adapters[1].scales[0].values: must be one"));
   EXPECT_THAT(
       refusal({"up.block_7", {1}}),
@@ -238,6 +265,26 @@ TEST_F(ImagePromptInputsTest, OfEmbeddingsReadBothHalvesWithGuidanceAndOneWithou
   EXPECT_THAT(Warnings(both), Not(Contains(HasSubstr("image_embeds"))));
 }
 
+// The network reads guidance itself, in one row, which is the prompt's.
+TEST_F(ImagePromptInputsTest, OfEmbeddingsReadNoFirstHalfWhereTheNetworkIsToldGuidance) {
+  const testing::TemporaryDirectory directory;
+  MakeToldCheckpoint(directory.File("told"));
+  adapters::Catalogue catalogue(adapters::FolderOnDisk(folder_->path()));
+  const Rig rig({.base = directory.File("told"), .adapters = &catalogue});
+  auto asked = WithPrompt().Of("plus").Given(
+      TensorOf({1, 1, kPatches, kWidth}, Drawn(kPatches * kWidth, 7)));
+  asked.guidance_scale = 8;
+  ASSERT_OK_AND_ASSIGN(const auto alone, rig.Resolve(asked));
+  EXPECT_EQ(alone->rows, 1);
+  EXPECT_FALSE(alone->image_prompts.front().encodes);
+  EXPECT_THAT(alone->warnings, Not(Contains(HasSubstr("image_embeds"))));
+  ASSERT_OK_AND_ASSIGN(const auto both,
+                       rig.Resolve(asked.Given(
+                           TensorOf({2, 1, kPatches, kWidth}, Drawn(2 * kPatches * kWidth, 7)))));
+  EXPECT_THAT(both->warnings,
+              Contains(HasSubstr("ip_adapters[0].image_embeds: its first half, of the negative")));
+}
+
 // Two images' embeddings are one image's, twice; dimensions of 1 in front may be left out.
 TEST_F(ImagePromptInputsTest, OfEmbeddingsHaveTheShapesOfTheirImages) {
   const std::vector<float> one = Drawn(kFeatures, 7), other = Drawn(kFeatures, 8);
@@ -261,6 +308,20 @@ TEST_F(ImagePromptInputsTest, OfEmbeddingsStandBesideImages) {
   EXPECT_EQ(rig_->Latents(WithPrompt().Of("faces", 0.8).Given(embeds).Of("plus", 0.5)), images);
   EXPECT_EQ(rig_->Latents(WithPrompt().Of("faces", 0.8).Given(embeds).Of("faces", 0.3)),
             rig_->Latents(WithPrompt().Of("faces", 0.8).Of("faces", 0.3)));
+}
+
+// Bytes that are other numbers in another type.
+TEST_F(ImagePromptInputsTest, OfEmbeddingsHaveOneOrderHoweverTheRequestHasThem) {
+  using Type = HostTensor::Type;
+  const auto first = [](Type a, Type b) {
+    HostTensor tensor{.type = a, .shape = {1, 1, kFeatures}};
+    for (int64_t i = 0; i < kFeatures; ++i) tensor.data += std::string("\0\x3c", 2);
+    WithPrompt asked = WithPrompt().Of("faces").Given(tensor);
+    tensor.type = b;
+    const auto plan = rig_->Resolve(asked.Of("faces").Given(tensor)).value();
+    return plan->image_prompts.front().index == 0 ? a : b;
+  };
+  EXPECT_EQ(first(Type::kFloat16, Type::kBFloat16), first(Type::kBFloat16, Type::kFloat16));
 }
 
 TEST_F(ImagePromptInputsTest, OfEmbeddingsRunNoEncoderThatTheyNeedNot) {

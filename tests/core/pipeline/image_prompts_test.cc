@@ -433,6 +433,24 @@ TEST(IpAdapterFiles, HashTheirEncoderOnce) {
   EXPECT_EQ(catalogue.Find("a")->digest, catalogue.Find("nets/c")->digest);
 }
 
+TEST(IpAdapterFiles, HashEachEncoderThatHasNoStamp) {
+  const IpAdapterFolder folder;
+  folder.AddEncoder();
+  folder.AddEncoder("nets/image_encoder", /*seed=*/10);
+  for (const char* name : {"a", "nets/a"}) folder.Add(name, IpAdapterFolder::Base(), 1);
+  adapters::AdapterFolder without_stamps = adapters::FolderOnDisk(folder.path());
+  without_stamps.image_encoders = [all = without_stamps.image_encoders](const std::string& path) {
+    std::vector<adapters::ImageEncoderFile> encoders = all(path);
+    for (adapters::ImageEncoderFile& encoder : encoders) encoder.stamp.clear();
+    return encoders;
+  };
+  adapters::Catalogue catalogue(without_stamps);
+  const Rig rig({.base = testing::kDemoBase, .adapters = &catalogue});
+  catalogue.ReadDigests(int64_t{1} << 30);
+  EXPECT_FALSE(catalogue.Find("a")->digest.empty());
+  EXPECT_NE(catalogue.Find("a")->digest, catalogue.Find("nets/a")->digest);
+}
+
 TEST(IpAdapterFiles, AreUnusableWithABrokenEncoder) {
   const IpAdapterFolder folder;
   folder.Add("faces", IpAdapterFolder::Base(), 1);

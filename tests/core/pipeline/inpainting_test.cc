@@ -157,6 +157,12 @@ TEST(InpaintingTest, CountsWhatAMaskHolds) {
   }
   EXPECT_GT(held, 0);
   EXPECT_GE(picture->plan().state_bytes - without->state_bytes, held);
+  // A differential one may draw two images before the first step.
+  Asked differential = Masked(MaskFile(0, 255));
+  differential.differential = true;
+  ASSERT_OK_AND_ASSIGN(const auto twice, rig.Resolve(differential));
+  const int64_t of_latents = int64_t{sizeof(float)} * 4 * kLatents * kLatents;
+  EXPECT_GE(twice->state_bytes - picture->plan().state_bytes, 6 * of_latents);
 }
 
 TEST(InpaintingTest, HasDefaultsOfItsOwn) {
@@ -167,6 +173,11 @@ TEST(InpaintingTest, HasDefaultsOfItsOwn) {
   EXPECT_EQ(plan->spec.strength, 0.9999);
   EXPECT_EQ(plan->spec.guidance_scale, 7.5);
   EXPECT_EQ(plan->total_steps(), 3);
+  // A differential mask's are image-to-image's, but for the strength.
+  asked.differential = true;
+  ASSERT_OK_AND_ASSIGN(const auto differential, rig.Resolve(asked));
+  EXPECT_EQ(differential->spec.strength, 1);
+  EXPECT_EQ(differential->spec.guidance_scale, 5);
 }
 
 // White in one square of the image's size, black around it.
@@ -247,8 +258,34 @@ TEST(InpaintingTest, PutsBackWhatIsNotMasked) {
   EXPECT_EQ(whole.rgb[3 * (kSide * 30 + 20)], plain->pixels.rgb[3 * (kSide * 30 + 20)]);
 }
 
-// A white one draws from the first evaluation on what image-to-image does of the same latents. The
-// seed's third and fourth draws are those of what begins, and a strength of 1 is no noise alone.
+// Latents that image-to-image draws of an image with so much of the schedule, where the seed's
+// third numbers draw the image and its fourth are its noise.
+std::vector<float> DrawnOfThirdNumbers(const Rig& rig, double strength) {
+  Asked asked = Masked("");
+  asked.strength = strength;
+  const auto picture = rig.Start(asked);
+  absl::Status status;
+  while (status.ok() && picture->next != UnitKind::kStep) status = testing::RunUnit(*picture);
+  const device::Shape shape{1, 4, kLatents, kLatents};
+  noise::NoiseGenerator generator(*asked.seed);
+  generator.Normal(shape);
+  generator.Normal(shape);
+  NamedBuffers inputs = {
+      {"moments", *picture->request->encoded_image},
+      {"sample_noise", generator.Normal(shape)},
+      {"noise", generator.Normal(shape)},
+      {"drawn", device::Buffer::Allocate(device::DType::kF32, shape)},
+      {"mask", device::Buffer::Allocate(device::DType::kF32, {1, 1, kLatents, kLatents})}};
+  const schedulers::Schedule& schedule = picture->stage().schedule();
+  inputs["image_scale"] = ScaleOf(device::Host(), schedule.start_image_scale).value();
+  inputs["noise_scale"] = ScaleOf(device::Host(), schedule.start_noise_scale).value();
+  picture->latents =
+      testing::RunNamed(picture->request->sample, inputs, {"latents"}).value().at("latents");
+  while (status.ok() && picture->next != UnitKind::kDone) status = testing::RunUnit(*picture);
+  EXPECT_OK(status);
+  return ValuesOf(picture->latents);
+}
+
 TEST(InpaintingTest, ADifferentialMaskDrawsAsMuchAsItsGreys) {
   const Rig rig = OnCpu();
   const auto drawn = [&](uint8_t left, uint8_t right) {
@@ -257,6 +294,8 @@ TEST(InpaintingTest, ADifferentialMaskDrawsAsMuchAsItsGreys) {
     return rig.Latents(asked);
   };
   const std::vector<float> white = drawn(255, 255), black = drawn(0, 0), grey = drawn(100, 100);
+  // Its strength is 1, which is no noise alone.
+  EXPECT_EQ(white, DrawnOfThirdNumbers(rig, /*strength=*/1));
   EXPECT_NE(white, black);
   EXPECT_NE(grey, black);
   EXPECT_NE(grey, white);
@@ -273,30 +312,8 @@ TEST(InpaintingTest, ADifferentialMaskPutsTheImageBackUntilTheLastEvaluation) {
   const Rig rig = OnCpu();
   Asked asked = Masked(MaskFile(0, 0));
   asked.differential = true;
-  Asked last = asked;
-  last.inputs.mask_image.clear();
-  last.differential = false;
-  last.strength = 0.25;  // the last of four evaluations
-  const auto picture = rig.Start(last);
-  while (picture->next != UnitKind::kStep) ASSERT_OK(testing::RunUnit(*picture));
-  const device::Shape shape{1, 4, kLatents, kLatents};
-  noise::NoiseGenerator generator(*asked.seed);
-  generator.Normal(shape);
-  generator.Normal(shape);
-  // The same from the third draw on: both begin the last evaluation alike.
-  NamedBuffers inputs = {
-      {"moments", *picture->request->encoded_image},
-      {"sample_noise", generator.Normal(shape)},
-      {"noise", generator.Normal(shape)},
-      {"drawn", device::Buffer::Allocate(device::DType::kF32, shape)},
-      {"mask", device::Buffer::Allocate(device::DType::kF32, {1, 1, kLatents, kLatents})}};
-  const schedulers::Schedule& schedule = picture->stage().schedule();
-  ASSERT_OK_AND_ASSIGN(inputs["image_scale"], ScaleOf(device::Host(), schedule.start_image_scale));
-  ASSERT_OK_AND_ASSIGN(inputs["noise_scale"], ScaleOf(device::Host(), schedule.start_noise_scale));
-  picture->latents =
-      testing::RunNamed(picture->request->sample, inputs, {"latents"}).value().at("latents");
-  while (picture->next != UnitKind::kDone) ASSERT_OK(testing::RunUnit(*picture));
-  EXPECT_EQ(rig.Latents(asked), ValuesOf(picture->latents));
+  // The last of four evaluations.
+  EXPECT_EQ(rig.Latents(asked), DrawnOfThirdNumbers(rig, /*strength=*/0.25));
 }
 
 TEST(InpaintingTest, ADifferentialMaskIsRefusedWhereItHasNoMeaning) {

@@ -101,6 +101,8 @@ TEST(ScheduleTest, SaysWhichPartOfItIsBehind) {
   EXPECT_THAT(passed("euler", {.sigmas = {10, 5, 1, 0.5, 0.25}}),
               ElementsAre(0, 0.2f, 0.4f, 0.6f, 0.8f));
   EXPECT_THAT(passed("heun", {.num_inference_steps = 2}), ElementsAre(0, 0.25f, 0.5f));
+  // An evaluation more than steps, and something ahead before its last.
+  EXPECT_THAT(passed("pndm", {.num_inference_steps = 4}), ElementsAre(0, 0.2f, 0.4f, 0.6f, 0.8f));
 }
 
 // diffusers' inpainting takes any end for the last.

@@ -317,6 +317,25 @@ TEST_F(SdapiRequestTest, AMaskIsReadAsTheWebUiDoes) {
   EXPECT_THAT(form_.warnings, ElementsAre(HasSubstr("inpainting_fill 2 was read as 1")));
 }
 
+TEST_F(SdapiRequestTest, ADifferentialMaskHasNoCropAndKeepsNothing) {
+  ASSERT_OK(ReadImg2Img(R"(, "mask": "AAAA", "differential": true)"));
+  EXPECT_TRUE(request_.differential());
+  EXPECT_EQ(request_.mask_blur(), 4);
+  EXPECT_FALSE(request_.has_padding_mask_crop());
+  EXPECT_FALSE(request_.preserve_unmasked());
+  EXPECT_THAT(form_.warnings, IsEmpty());
+  ASSERT_OK(ReadImg2Img(R"(, "mask": "AAAA", "differential": true, "inpaint_full_res": false,
+                            "inpaint_full_res_padding": 32, "inpainting_fill": 2)"));
+  EXPECT_FALSE(request_.has_padding_mask_crop());
+  EXPECT_FALSE(request_.preserve_unmasked());
+  EXPECT_THAT(form_.warnings, ElementsAre(HasSubstr("inpainting_fill 2"),
+                                          HasSubstr("inpaint_full_res was not read"),
+                                          HasSubstr("inpaint_full_res_padding was not read")));
+  // A crop by the field's own name stays, for the engine to refuse.
+  ASSERT_OK(ReadImg2Img(R"(, "mask": "AAAA", "differential": true, "padding_mask_crop": 7)"));
+  EXPECT_EQ(request_.padding_mask_crop(), 7);
+}
+
 TEST_F(SdapiRequestTest, AMaskByTheFieldsNameHasNoneOfItsDefaults) {
   ASSERT_OK(ReadImg2Img(R"(, "mask_image": "AAAA")"));
   EXPECT_FALSE(request_.has_mask_blur());

@@ -46,14 +46,15 @@ def named_parts(message: str, value: Any) -> Dict[str, Any]:
     images = named.get("image")
     if message == _IP_ADAPTER and isinstance(images, (list, tuple)) and images:
         named["image"], *named["more_images"] = images
-    if message == _CONTROL and "@" in str(named["name"]):
-        named["name"], named["control_mode"] = _split_mode(str(named["name"]))
     return named_fields(message, named)
 
 
 def named_fields(message: str, fields: Mapping[str, Any]) -> Dict[str, Any]:
-    """Fields of a message by their names; diffusers' tree in the place of an IP-Adapter's scale is that of its scales."""
+    """Fields of a message by their names; diffusers' tree in the place of an IP-Adapter's scale is that of its scales, and NAME@MODE
+    a control's name and mode where it has none beside."""
     named = dict(fields)
+    if message == _CONTROL and "@" in str(named.get("name")) and named.get("control_mode") is None:
+        named["name"], named["control_mode"] = _split_mode(str(named["name"]))
     if message == _IP_ADAPTER and isinstance(named.get("scale"), Mapping):
         named["scales"] = named.pop("scale")
     return named
