@@ -44,7 +44,9 @@ bool HadWork(const pipeline::PendingUnit& done) {
 
 int RowsToLearnFrom(const pipeline::PendingUnit& done) {
   if (!done.done->Wait().ok()) return 0;
-  if (done.kind == batching::UnitKind::kStep) return done.computed_rows;
+  if (done.kind == batching::UnitKind::kStep) {
+    return done.is_split && done.first_run ? 0 : done.computed_rows;
+  }
   const pipeline::UnitPart& part = done.parts.front();
   const bool teaches = done.kind == batching::UnitKind::kText ? part.encodes_all : HadWork(done);
   return teaches ? part.amount : 0;

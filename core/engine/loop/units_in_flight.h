@@ -43,7 +43,8 @@ struct UnitInFlight {
 };
 
 // Rows that its time is measured for (batching::Queue::Measure): 0 if it did nothing, or less than
-// another one of its kind would, or failed.
+// another one of its kind would, or failed; or if it is the first split step of its graphs or of
+// the helper's memory, which takes longer than those behind it.
 int RowsToLearnFrom(const pipeline::PendingUnit& done);
 
 // True if it had anything to do: text that a picture of the same request had encoded takes nothing.
