@@ -301,6 +301,18 @@ TEST_F(SplitStepsTest, DrawsWithoutAHelperThatHasNoGraphs) {
   EXPECT_EQ(Draw(spec, [](size_t) { return true; }).split, 0);
 }
 
+// A device makes room for others, whoever it may help.
+TEST_F(SplitStepsTest, HoldsNoNetworkOfADeviceThatMayHelp) {
+  const Asked spec = Steps(2);
+  const auto picture = suite_->here.Start(spec), other = suite_->there.Start(spec);
+  const ExecutablePointer& network = other->stage().network;
+  ASSERT_NE(network, nullptr);
+  const auto users = network.use_count();
+  picture->AddHelper(kHelper, *other);
+  EXPECT_EQ(picture->NetworkOn(kHelper), network);
+  EXPECT_EQ(network.use_count(), users);
+}
+
 // It is asked once: that takes a while.
 TEST_F(SplitStepsTest, DrawsTheSamePictureWithAHelperThatHasNoRoom) {
   const PictureSpec spec = Steps(4);
