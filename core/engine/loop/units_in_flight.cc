@@ -229,8 +229,12 @@ void UnitsInFlight::DropOldest() {
   units_.erase(units_.begin());
   --count_;
   watchdog_.End();
-  if (!empty()) return watchdog_.Begin(std::move(units_.front().watched));
-  helpers_.clear();  // with memory that their last copies keep
+  // With memory that their last copies keep.
+  std::erase_if(helpers_, [this](const auto& helper) {
+    return absl::c_none_of(
+        units_, [&](const UnitInFlight& unit) { return unit.what.helper == helper.first; });
+  });
+  if (!empty()) watchdog_.Begin(std::move(units_.front().watched));
 }
 
 void UnitsInFlight::LeaveLanes(absl::FunctionRef<bool(const Job& job)> stays) {

@@ -132,7 +132,7 @@ class UnitsInFlight {
   pipeline::Lanes lanes_;
   std::vector<JobPicture> joined_;          // pictures that have rows, or had
   std::unique_ptr<device::Stream> stream_;  // from the first unit on
-  // Streams of devices that have helped since there was no unit.
+  // Streams of devices that help with units in flight.
   std::map<int, std::unique_ptr<device::Stream>> helpers_;
   // Memory for rows of others' steps.
   const std::shared_ptr<std::atomic<int64_t>> helper_bytes_ =
