@@ -108,6 +108,7 @@ void MeasureJobs(const UnitInFlight& done, absl::Duration duration,
   if (!wanted || !is_step || !done.unit.done->Wait().ok()) return;
   metrics.Evaluated(done.model, done.pictures.front().job->bucket, duration, done.unit.rows,
                     done.unit.computed_rows);
+  if (done.what.helper >= 0) metrics.StepSplit(done.model);
 }
 
 bool IsLostPreview(batching::UnitKind kind, const absl::Status& failure) {
