@@ -191,7 +191,11 @@ absl::StatusOr<pipeline::PendingUnit> UnitsInFlight::EnqueueUnit(const batching:
   };
   if (helper == nullptr) return pipeline::EnqueueUnit(all, lanes_, *stream_);
   const absl::StatusOr<device::Stream*> stream = StreamOn(what.helper, helper->device_);
-  if (!stream.ok()) return pipeline::EnqueueUnit(all, lanes_, *stream_);
+  if (!stream.ok()) {
+    ASSIGN_OR_RETURN(pipeline::PendingUnit alone, pipeline::EnqueueUnit(all, lanes_, *stream_));
+    alone.not_split = stream.status();
+    return alone;
+  }
   const pipeline::StepHelper helps = {what.helper, **stream, helper->options_.ask_lane_room,
                                       helper->helper_bytes_};
   return pipeline::EnqueueUnit(all, lanes_, *stream_, &helps);
