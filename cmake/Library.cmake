@@ -77,11 +77,15 @@ endfunction()
 # In CI it runs under AddressSanitizer alone, unless TREES says otherwise. ThreadSanitizer leaves out tests whose names match a
 # pattern of ONE_THREAD: arithmetic for which one thread does everything, so that there is nothing for it to see; and requests to an
 # engine one after the other, in which threads meet as they do in tests that stay. Where most of a program is so, THREADS has the
-# patterns of those that stay.
+# patterns of those that stay; not for a program in parts.
 function(latentd_test name)
   cmake_parse_arguments(ARG "" "PARTS" "TREES;SOURCES;ONE_THREAD;THREADS" ${ARGN})
   if(NOT ARG_TREES)
     set(ARG_TREES asan)
+  endif()
+  # Tests that are chosen by their names run in any part (tests/support/parts): each part would run them all.
+  if(ARG_THREADS AND ARG_PARTS)
+    message(FATAL_ERROR "latentd_test ${name} has both THREADS and PARTS")
   endif()
   set(sources ${ARG_SOURCES})
   if(NOT sources)

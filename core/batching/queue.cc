@@ -323,14 +323,18 @@ absl::Duration Queue::SplitTime(const Lane& lane) const {
   return measured > absl::ZeroDuration() ? measured : costs_.Of(UnitKind::kStep, lane, /*rows=*/1);
 }
 
-// By kAuto tried until enough is known of it, and then at times: what made it slow may be over.
+// By kAuto tried once steps without help have been measured, until enough is known of it. From then
+// on the slower of the two runs at times: what made it slow may be over.
 bool Queue::SplitPays(const Unit& unit) const {
+  if (split_ == Split::kAlways) return true;
   Ahead one;
   one.stages.front() = {.lane = unit.lane, .runs = {{.count = 1, .rows = 2}}};
-  if (split_ == Split::kAlways || !split_costs_.HasMeasured(one)) return true;
+  if (!costs_.HasMeasured(one)) return false;
+  if (!split_costs_.HasMeasured(one)) return true;
   constexpr uint64_t kTriedAgain = 100;
   const absl::Duration alone = costs_.Of(UnitKind::kStep, unit.lane, /*rows=*/2);
-  return SplitTime(unit.lane) < alone || steps_ % kTriedAgain == 0;
+  const bool is_other = steps_ % kTriedAgain == 0;
+  return (SplitTime(unit.lane) < alone) != is_other;
 }
 
 int Queue::HelperOf(const Unit& unit, absl::Time now) const {

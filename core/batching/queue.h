@@ -37,8 +37,9 @@
 // A step of one picture with two rows may be split (Split): another device helps, which evaluates
 // one of them. That is decided for each step, so that a device with work of its own helps with no
 // further one. A device helps one other at a time. By kAuto it does so while nothing is foreseen on
-// it that could begin before the step's end, and only where steps that were split took less time.
-// Forecasts know of no help: pictures end no later than they say.
+// it that could begin before the step's end, and only where steps that were split took less time
+// than such without help: both are measured, and at times again. Forecasts know of no help:
+// pictures end no later than they say.
 //
 // Not thread-safe: the engine guards it with its own lock.
 #pragma once

@@ -277,9 +277,11 @@ inline constexpr Family kSplitSteps{"latentd_split_steps_total",
                                     {kModel}};
 inline constexpr Family kLanes{
     "latentd_lanes", "Lanes that pictures step in: one for each UNet and size.", Type::kGauge};
-inline constexpr Family kLaneBytes{"latentd_lane_bytes",
-                                   "Bytes of these lanes' rows, of latentd_memory_bytes's state.",
-                                   Type::kGauge};
+inline constexpr Family kLaneBytes{
+    "latentd_lane_bytes",
+    "Bytes of these lanes' rows and of rows that the device evaluates "
+    "for another, of latentd_memory_bytes's state.",
+    Type::kGauge};
 inline constexpr Family kPaddingRows{"latentd_step_padding_rows_total",
                                      "Rows that were evaluated and are no picture's.",
                                      Type::kCounter,

@@ -171,7 +171,8 @@ absl::StatusOr<std::unique_ptr<Stream>> CudaDevice::NewStream(const Clock& clock
   return CudaStream::Create(ordinal_, clock);
 }
 
-// Without access of one to the other the driver copies by pinned memory of its own.
+// Without access of one to the other the driver copies by pinned memory of its own; so it does
+// where a GPU reaches more others than it may have access to.
 absl::Status CudaDevice::Meet(const Device& other) {
   const int peer = static_cast<const CudaDevice&>(other).ordinal();
   RETURN_IF_ERROR(Select());
@@ -180,7 +181,9 @@ absl::Status CudaDevice::Meet(const Device& other) {
       ToStatus(cudaDeviceCanAccessPeer(&reaches, ordinal_, peer), "asking for access of GPUs"));
   if (reaches == 0) return absl::OkStatus();
   const cudaError_t error = cudaDeviceEnablePeerAccess(peer, 0);
-  if (error != cudaErrorPeerAccessAlreadyEnabled) return ToStatus(error, "access of GPUs");
+  if (error != cudaErrorPeerAccessAlreadyEnabled && error != cudaErrorTooManyPeers) {
+    return ToStatus(error, "access of GPUs");
+  }
   cudaGetLastError();  // or the next launch would be told of it
   return absl::OkStatus();
 }

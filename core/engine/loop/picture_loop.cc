@@ -277,7 +277,6 @@ void PictureLoop::Start(Job& job, absl::Time now) {
 
 void PictureLoop::MeasureUnit(const UnitInFlight& done, absl::Duration duration) {
   jobs_.Measure(done.what, RowsToLearnFrom(done.unit), duration);
-  if (done.what.helper >= 0) metrics_.StepSplit(done.model);
   MeasureJobs(
       done, duration, [this](const Job& job) { return jobs_.Contains(job); }, metrics_);
 }

@@ -44,7 +44,9 @@ bool HadWork(const pipeline::PendingUnit& done) {
 
 int RowsToLearnFrom(const pipeline::PendingUnit& done) {
   if (!done.done->Wait().ok()) return 0;
-  if (done.kind == batching::UnitKind::kStep) return done.computed_rows;
+  if (done.kind == batching::UnitKind::kStep) {
+    return done.is_split && done.first_run ? 0 : done.computed_rows;
+  }
   const pipeline::UnitPart& part = done.parts.front();
   const bool teaches = done.kind == batching::UnitKind::kText ? part.encodes_all : HadWork(done);
   return teaches ? part.amount : 0;
@@ -106,6 +108,7 @@ void MeasureJobs(const UnitInFlight& done, absl::Duration duration,
   if (!wanted || !is_step || !done.unit.done->Wait().ok()) return;
   metrics.Evaluated(done.model, done.pictures.front().job->bucket, duration, done.unit.rows,
                     done.unit.computed_rows);
+  if (done.what.helper >= 0) metrics.StepSplit(done.model);
 }
 
 bool IsLostPreview(batching::UnitKind kind, const absl::Status& failure) {
@@ -188,7 +191,11 @@ absl::StatusOr<pipeline::PendingUnit> UnitsInFlight::EnqueueUnit(const batching:
   };
   if (helper == nullptr) return pipeline::EnqueueUnit(all, lanes_, *stream_);
   const absl::StatusOr<device::Stream*> stream = StreamOn(what.helper, helper->device_);
-  if (!stream.ok()) return pipeline::EnqueueUnit(all, lanes_, *stream_);
+  if (!stream.ok()) {
+    ASSIGN_OR_RETURN(pipeline::PendingUnit alone, pipeline::EnqueueUnit(all, lanes_, *stream_));
+    alone.not_split = stream.status();
+    return alone;
+  }
   const pipeline::StepHelper helps = {what.helper, **stream, helper->options_.ask_lane_room,
                                       helper->helper_bytes_};
   return pipeline::EnqueueUnit(all, lanes_, *stream_, &helps);
@@ -227,8 +234,12 @@ void UnitsInFlight::DropOldest() {
   units_.erase(units_.begin());
   --count_;
   watchdog_.End();
-  if (!empty()) return watchdog_.Begin(std::move(units_.front().watched));
-  helpers_.clear();  // with memory that their last copies keep
+  // With memory that their last copies keep.
+  std::erase_if(helpers_, [this](const auto& helper) {
+    return absl::c_none_of(
+        units_, [&](const UnitInFlight& unit) { return unit.what.helper == helper.first; });
+  });
+  if (!empty()) watchdog_.Begin(std::move(units_.front().watched));
 }
 
 void UnitsInFlight::LeaveLanes(absl::FunctionRef<bool(const Job& job)> stays) {

@@ -43,7 +43,8 @@ struct UnitInFlight {
 };
 
 // Rows that its time is measured for (batching::Queue::Measure): 0 if it did nothing, or less than
-// another one of its kind would, or failed.
+// another one of its kind would, or failed; or if it is the first split step of its graphs or of
+// the helper's memory, which takes longer than those behind it.
 int RowsToLearnFrom(const pipeline::PendingUnit& done);
 
 // True if it had anything to do: text that a picture of the same request had encoded takes nothing.
@@ -131,7 +132,7 @@ class UnitsInFlight {
   pipeline::Lanes lanes_;
   std::vector<JobPicture> joined_;          // pictures that have rows, or had
   std::unique_ptr<device::Stream> stream_;  // from the first unit on
-  // Streams of devices that have helped since there was no unit.
+  // Streams of devices that help with units in flight.
   std::map<int, std::unique_ptr<device::Stream>> helpers_;
   // Memory for rows of others' steps.
   const std::shared_ptr<std::atomic<int64_t>> helper_bytes_ =

@@ -75,7 +75,7 @@ void Picture::AddHelper(int device, const Picture& there) {
 ExecutablePointer Picture::NetworkOn(int device) const {
   const auto found = absl::c_find_if(
       helped_by, [&](const PictureHelper& helper) { return helper.device == device; });
-  return found == helped_by.end() ? nullptr : found->networks[stage_index];
+  return found == helped_by.end() ? nullptr : found->networks[stage_index].lock();
 }
 
 uint64_t Picture::helpers() const {
@@ -83,7 +83,7 @@ uint64_t Picture::helpers() const {
   const bool can_split = stage().network != nullptr && stage().advance != nullptr;
   if (next != UnitKind::kStep || next_rows() != 2 || !can_split) return devices;
   for (const PictureHelper& helper : helped_by) {
-    if (helper.networks[stage_index] != nullptr) devices |= uint64_t{1} << helper.device;
+    if (!helper.networks[stage_index].expired()) devices |= uint64_t{1} << helper.device;
   }
   return devices;
 }

@@ -95,7 +95,8 @@ struct Request {
 // A device that may evaluate rows of a picture's steps, by its number.
 struct PictureHelper {
   int device = 0;
-  std::vector<ExecutablePointer> networks;  // by stage, of one row; null: not ready
+  // By stage, of one row; expired: not ready, or evicted since. A row of its steps holds its own.
+  std::vector<std::weak_ptr<backends::Executable>> networks;
 };
 
 struct Picture {
@@ -125,7 +126,7 @@ struct Picture {
   uint64_t helpers() const;
   // `there` is the same on another device, which helps if it has the networks.
   void AddHelper(int device, const Picture& there);
-  // Its stage's network on that device; null: there is none.
+  // Its stage's network on that device; null: there is none, or none any more.
   ExecutablePointer NetworkOn(int device) const;
   // Ranks of the low-rank paths that its rows have in its stage; 0: none.
   int ranks() const { return stage_index == 0 ? plan().ranks : 0; }

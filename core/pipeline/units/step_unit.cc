@@ -268,12 +268,18 @@ absl::Status TakeHelperRow(Picture& picture, const StepHelper& helper) {
   return absl::OkStatus();
 }
 
+// Asks none any more. What was enqueued holds the row's memory.
+void LeaveHelpers(Picture& picture) {
+  picture.helped_by.clear();
+  picture.helper_row.reset();
+}
+
 // A picture's means to split its next step. A helper that has no memory for that is asked no more.
 std::optional<Split> SplitOf(Picture& picture, const StepHelper& helper, absl::Status& not_split) {
   if ((picture.helpers() >> helper.device & 1) == 0) return std::nullopt;
   not_split = TakeHelperRow(picture, helper);
   if (!not_split.ok()) {
-    picture.helped_by.clear();
+    LeaveHelpers(picture);
     return std::nullopt;
   }
   return Split{picture.stage().network, picture.stage().advance, picture.helper_row,
@@ -289,7 +295,7 @@ void NoteSplit(const StepLane::Evaluation& evaluation, const Split& split, Pictu
   unit.is_split = evaluation.is_split;
   unit.helped = evaluation.split.helped;
   unit.not_split = evaluation.split.not_split;
-  if (!unit.not_split.ok()) picture.helped_by.clear();
+  if (!unit.not_split.ok()) LeaveHelpers(picture);
 }
 
 }  // namespace

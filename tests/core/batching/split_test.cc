@@ -31,8 +31,11 @@ Need StepOf(uint64_t helpers = kBoth) {
 
 class SplitTest : public ::testing::Test {
  protected:
-  explicit SplitTest(Split split = Split::kAuto, int devices = 2)
-      : queue_({.devices = devices, .split = split}, clock_) {}
+  // `measured`: so often have steps without help been, before it begins.
+  explicit SplitTest(Split split = Split::kAuto, int devices = 2, int measured = 4)
+      : queue_({.devices = devices, .split = split}, clock_) {
+    Learn(measured, kAlone, /*helper=*/-1);
+  }
 
   // A picture that the device has begun: it has taken a step.
   PictureId Begin(int device, const Need& need = StepOf()) {
@@ -49,10 +52,10 @@ class SplitTest : public ::testing::Test {
     return step.value_or(Unit());
   }
   int HelperOfNext(int device = 0) { return Step(device).helper; }
-  // So many steps were split, and took that.
-  void Learn(int times, absl::Duration took, int helper) {
+  // So many steps had that helper, or none, and took that.
+  void Learn(int times, absl::Duration took, int helper, int rows = 2, Lane lane = kSplitLane) {
     for (int i = 0; i < times; ++i) {
-      queue_.Measure({.kind = UnitKind::kStep, .lane = kSplitLane, .helper = helper}, 2, took);
+      queue_.Measure({.kind = UnitKind::kStep, .lane = lane, .helper = helper}, rows, took);
     }
   }
 
@@ -67,7 +70,11 @@ class NeverSplitTest : public SplitTest {
 };
 class AlwaysSplitTest : public SplitTest {
  protected:
-  AlwaysSplitTest() : SplitTest(Split::kAlways) {}
+  AlwaysSplitTest() : SplitTest(Split::kAlways, /*devices=*/2, /*measured=*/0) {}
+};
+class NewSplitTest : public SplitTest {
+ protected:
+  NewSplitTest() : SplitTest(Split::kAuto, /*devices=*/2, /*measured=*/0) {}
 };
 class SplitOfThreeTest : public SplitTest {
  protected:
@@ -112,7 +119,6 @@ TEST_F(AlwaysSplitTest, ADeviceWithWorkOfItsOwnHelpsToo) {
 
 // One that waits for its graphs, until shortly before these are ready.
 TEST_F(SplitTest, ADeviceHelpsUntilItsNextPictureIsForeseen) {
-  Learn(4, kAlone, /*helper=*/-1);
   Learn(4, kShared, /*helper=*/1);
   Begin(0);
   Need cold{.kind = UnitKind::kWait, .lane = kSplitLane};
@@ -132,7 +138,6 @@ TEST_F(SplitTest, StepsOfSeveralPicturesAreNotSplit) {
 }
 
 TEST_F(SplitTest, AStepThatIsSplitIsExpectedToTakeWhatSuchTook) {
-  Learn(4, kAlone, /*helper=*/-1);
   Begin(0);
   EXPECT_EQ(Step().expected, kAlone);  // no row alone has been measured
   Learn(4, kShared, /*helper=*/1);
@@ -140,7 +145,6 @@ TEST_F(SplitTest, AStepThatIsSplitIsExpectedToTakeWhatSuchTook) {
 }
 
 TEST_F(SplitTest, ForecastsKnowOfNoHelp) {
-  Learn(4, kAlone, /*helper=*/-1);
   Begin(0);
   const absl::Duration before = queue_.backlog().ends;
   Learn(4, kShared, /*helper=*/1);
@@ -148,7 +152,6 @@ TEST_F(SplitTest, ForecastsKnowOfNoHelp) {
 }
 
 TEST_F(SplitTest, WhatTakesLongerIsTriedNoMoreButAtTimes) {
-  Learn(4, kAlone, /*helper=*/-1);
   Begin(0);
   Learn(3, kAlone * 2, /*helper=*/1);
   EXPECT_EQ(HelperOfNext(), 1);  // too little is known
@@ -157,6 +160,29 @@ TEST_F(SplitTest, WhatTakesLongerIsTriedNoMoreButAtTimes) {
   for (int i = 0; i < 1000; ++i) split += HelperOfNext() == 1 ? 1 : 0;
   EXPECT_EQ(split, 10);
   Learn(20, kShared, /*helper=*/1);
+  EXPECT_EQ(HelperOfNext(), 1);
+}
+
+// What made steps without help slow may be over.
+TEST_F(SplitTest, WhatTakesLessIsLeftOutAtTimes) {
+  Learn(4, kShared, /*helper=*/1);
+  Begin(0);
+  int split = 0;
+  for (int i = 0; i < 1000; ++i) split += HelperOfNext() == 1 ? 1 : 0;
+  EXPECT_EQ(split, 990);
+  Learn(20, kShared / 2, /*helper=*/-1);
+  EXPECT_EQ(HelperOfNext(), -1);
+}
+
+// Steps of more rows or of another size say too little of what one takes without help.
+TEST_F(NewSplitTest, NoneHelpsUntilStepsWithoutHelpAreMeasured) {
+  Begin(0);
+  EXPECT_EQ(HelperOfNext(), -1);
+  Learn(4, kAlone, /*helper=*/-1, /*rows=*/4);
+  Learn(4, kAlone, /*helper=*/-1, /*rows=*/2, {.width = 128, .height = 64});
+  Learn(3, kAlone, /*helper=*/-1);
+  EXPECT_EQ(HelperOfNext(), -1);
+  Learn(1, kAlone, /*helper=*/-1);
   EXPECT_EQ(HelperOfNext(), 1);
 }
 

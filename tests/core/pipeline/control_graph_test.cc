@@ -19,7 +19,7 @@ using device::DType;
 using graph::Graph;
 
 constexpr StepShape kStep = {.rows = 2, .height = 16, .width = 24};
-constexpr int64_t kLatents = 2 * 4 * 16 * 24;
+constexpr int64_t kLatentValues = 2 * 4 * 16 * 24;
 
 families::ModelConfigs DemoConfigs() {
   const auto checkpoint = weights::Checkpoint::Open({testing::kDemoBase}).value();
@@ -48,13 +48,13 @@ TEST(ControlGraphTest, NoResidualIsTransposedOnItsWay) {
   const auto net =
       networks::ParseControlNetConfig(ControlNetFolder::Config().dump(), "config.json").value();
   const auto ports = ResidualPorts(configs.unet, kStep.height, kStep.width, DType::kBF16);
-  for (const RowPort& port : ports) EXPECT_GT(kStep.rows * port.row.elements(), kLatents);
+  for (const RowPort& port : ports) EXPECT_GT(kStep.rows * port.row.elements(), kLatentValues);
   const Graph control =
       ChannelsLastGraph(MakeControlGraph(families::sdxl::kBase, configs, net, kStep, DType::kBF16));
-  EXPECT_LE(LargestTransposed(control), kLatents);
+  EXPECT_LE(LargestTransposed(control), kLatentValues);
   const Graph step =
       ChannelsLastGraph(MakeStepGraph(families::sdxl::kBase, configs, kStep, DType::kBF16));
-  EXPECT_LE(LargestTransposed(step), kLatents);
+  EXPECT_LE(LargestTransposed(step), kLatentValues);
 }
 
 TEST(ControlGraphTest, AHintHasChannelsLastAsItIsRead) {

@@ -39,7 +39,7 @@ std::string Gradient(int width, int height, int turn) {
 }
 
 // Latents that differ by rounding alone, and latents of other pictures, are so far apart.
-constexpr double kSame = 2e-3, kOther = 1e-2;
+constexpr double kSame = 2e-3, kDiffers = 1e-2;
 
 double Distance(const std::vector<float>& a, const std::vector<float>& b) {
   double most = a.size() == b.size() ? 0 : std::numeric_limits<double>::infinity();
@@ -146,14 +146,14 @@ TEST_F(ControlsTest, NetsThatAddZerosLeaveThePictureAsItIs) {
   const std::vector<float> plain = rig_->Latents(Spec());
   EXPECT_LT(Distance(rig_->Latents(Spec().With("silent")), plain), kSame);
   EXPECT_LT(Distance(rig_->Latents(Spec().With("edges", /*scale=*/0)), plain), kSame);
-  EXPECT_GT(Distance(rig_->Latents(Spec().With("edges")), plain), kOther);
+  EXPECT_GT(Distance(rig_->Latents(Spec().With("edges")), plain), kDiffers);
 }
 
 TEST_F(ControlsTest, FollowScaleImageAndNet) {
   const std::vector<float> drawn = rig_->Latents(Spec().With("edges"));
-  EXPECT_GT(Distance(rig_->Latents(Spec().With("edges", 0.5)), drawn), kOther);
-  EXPECT_GT(Distance(rig_->Latents(Spec().With("edges", 1, 0, 1, /*turn=*/7)), drawn), kOther);
-  EXPECT_GT(Distance(rig_->Latents(Spec().With("depth")), drawn), kOther);
+  EXPECT_GT(Distance(rig_->Latents(Spec().With("edges", 0.5)), drawn), kDiffers);
+  EXPECT_GT(Distance(rig_->Latents(Spec().With("edges", 1, 0, 1, /*turn=*/7)), drawn), kDiffers);
+  EXPECT_GT(Distance(rig_->Latents(Spec().With("depth")), drawn), kDiffers);
   EXPECT_EQ(rig_->Latents(Spec().With("edges")), drawn);
 }
 
@@ -168,8 +168,8 @@ TEST_F(ControlsTest, RestOutsideOfTheirPartOfTheEvaluations) {
   const std::vector<float> plain = rig_->Latents(Spec());
   EXPECT_LT(Distance(rig_->Latents(Spec().With("edges", 1, 0.3, 0.7)), plain), kSame);
   const std::vector<float> first = rig_->Latents(Spec().With("edges", 1, 0, 0.5));
-  EXPECT_GT(Distance(first, plain), kOther);
-  EXPECT_GT(Distance(first, rig_->Latents(Spec().With("edges"))), kOther);
+  EXPECT_GT(Distance(first, plain), kDiffers);
+  EXPECT_GT(Distance(first, rig_->Latents(Spec().With("edges"))), kDiffers);
 }
 
 // diffusers counts evaluations before denoising_end cuts them.
@@ -184,7 +184,7 @@ TEST_F(ControlsTest, AddUp) {
       rig_->Latents(Spec().With("edges", 0.5).With("silent").With("edges", 0.25));
   const std::vector<float> one = rig_->Latents(Spec().With("edges", 0.75));
   EXPECT_LT(Distance(both, one), kSame);
-  EXPECT_GT(Distance(rig_->Latents(Spec().With("edges", 0.5)), one), kOther);
+  EXPECT_GT(Distance(rig_->Latents(Spec().With("edges", 0.5)), one), kDiffers);
 }
 
 // The others have other nets, parts of the schedule, rows and lengths.
@@ -240,8 +240,8 @@ TEST_F(ControlsTest, LeaveTheLaneWithTheirPictures) {
 TEST_F(ControlsTest, OfAUnionFollowTheTypeOfTheirMap) {
   const Controlled canny = Spec().With("union").Mode(3), depth = Spec().With("union").Mode(1);
   const std::vector<float> drawn = rig_->Latents(canny);
-  EXPECT_GT(Distance(drawn, rig_->Latents(Spec())), kOther);
-  EXPECT_GT(Distance(drawn, rig_->Latents(depth)), kOther);
+  EXPECT_GT(Distance(drawn, rig_->Latents(Spec())), kDiffers);
+  EXPECT_GT(Distance(drawn, rig_->Latents(depth)), kDiffers);
   EXPECT_EQ(rig_->Latents(canny), drawn);
   // In one lane, with another type and other nets beside, each in its turn.
   const Asked both = Spec(6).With("union", 0.5).Mode(3).With("union", 0.7).Mode(0);
@@ -252,7 +252,7 @@ TEST_F(ControlsTest, OfAUnionFollowTheTypeOfTheirMap) {
     EXPECT_LT(Distance(together[i], rig_->Latents(asked[i])), kSame) << i;
   }
   const Asked other_order = Spec(6).With("union", 0.5).Mode(0).With("union", 0.7).Mode(3);
-  EXPECT_GT(Distance(together[2], rig_->Latents(other_order)), kOther);
+  EXPECT_GT(Distance(together[2], rig_->Latents(other_order)), kDiffers);
   const Asked one_type = Spec(6).With("union", 0.5).Mode(3).With("union", 0.7).Mode(3);
   EXPECT_LT(Distance(rig_->Latents(Spec(6).With("union", 1.2).Mode(3)), rig_->Latents(one_type)),
             kSame);
@@ -362,7 +362,7 @@ TEST(ControlNetFiles, AreServedOrSayWhyNot) {
   const Asked plain = SmallSpec();
   for (const Controlled& asked :
        {Controlled(SmallSpec()).With("alone"), Controlled(SmallSpec()).With("promax").Mode(7)}) {
-    EXPECT_GT(Distance(rig.Latents(asked), rig.Latents(plain)), kOther);
+    EXPECT_GT(Distance(rig.Latents(asked), rig.Latents(plain)), kDiffers);
   }
 }
 

@@ -33,7 +33,8 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 constexpr float kGrey = 128;
-constexpr int64_t kFeatures = 24, kPatches = 5, kWidth = 32;  // IpAdapterFolder's encoder has them
+// IpAdapterFolder's encoder has them.
+constexpr int64_t kFeatures = 24, kPatches = 5, kTokenWidth = 32;
 
 std::string GreyImage() {
   constexpr int kSide = 40;
@@ -235,7 +236,7 @@ TEST_F(ImagePromptInputsTest, AtScalesOfNoBlockAreRefused) {
 TEST_F(ImagePromptInputsTest, OfEmbeddingsDrawWhatTheirImageDraws) {
   const std::vector<float> of_base = EncodedGrey("faces"), of_plus = EncodedGrey("plus");
   ASSERT_EQ(of_base.size(), static_cast<size_t>(kFeatures));
-  ASSERT_EQ(of_plus.size(), static_cast<size_t>(kPatches * kWidth));
+  ASSERT_EQ(of_plus.size(), static_cast<size_t>(kPatches * kTokenWidth));
   const std::vector<float> with_image = rig_->Latents(WithPrompt().Of("faces"));
   EXPECT_EQ(rig_->Latents(WithPrompt().Of("faces").Given(TensorOf({1, 1, kFeatures}, of_base))),
             with_image);
@@ -244,12 +245,12 @@ TEST_F(ImagePromptInputsTest, OfEmbeddingsDrawWhatTheirImageDraws) {
                 TensorOf({2, 1, kFeatures}, Joined(zeros, of_base)))),
             with_image);
   const std::vector<float> plus = rig_->Latents(WithPrompt().Of("plus"));
-  EXPECT_EQ(
-      rig_->Latents(WithPrompt().Of("plus").Given(TensorOf({1, 1, kPatches, kWidth}, of_plus))),
-      plus);
+  EXPECT_EQ(rig_->Latents(
+                WithPrompt().Of("plus").Given(TensorOf({1, 1, kPatches, kTokenWidth}, of_plus))),
+            plus);
   const std::vector<float> black = Encoded("plus", {0, 0, 0});
   EXPECT_EQ(rig_->Latents(WithPrompt().Of("plus").Given(
-                TensorOf({2, 1, kPatches, kWidth}, Joined(black, of_plus)))),
+                TensorOf({2, 1, kPatches, kTokenWidth}, Joined(black, of_plus)))),
             plus);
 }
 
@@ -326,8 +327,9 @@ TEST_F(ImagePromptInputsTest, OfEmbeddingsHaveOneOrderHoweverTheRequestHasThem) 
 
 TEST_F(ImagePromptInputsTest, OfEmbeddingsRunNoEncoderThatTheyNeedNot) {
   const HostTensor base = TensorOf({1, 1, kFeatures}, Drawn(kFeatures, 7));
-  const HostTensor plus = TensorOf({1, 1, kPatches, kWidth}, Drawn(kPatches * kWidth, 7));
-  const HostTensor whole = TensorOf({2, 1, kPatches, kWidth}, Drawn(2 * kPatches * kWidth, 7));
+  const HostTensor plus = TensorOf({1, 1, kPatches, kTokenWidth}, Drawn(kPatches * kTokenWidth, 7));
+  const HostTensor whole =
+      TensorOf({2, 1, kPatches, kTokenWidth}, Drawn(2 * kPatches * kTokenWidth, 7));
   EXPECT_TRUE(HasEncoder(WithPrompt().Of("faces")));
   EXPECT_FALSE(HasEncoder(WithPrompt().Of("faces").Given(base)));
   EXPECT_TRUE(HasEncoder(WithPrompt().Of("plus").Given(plus)));  // for the black image
@@ -371,7 +373,7 @@ TEST_F(ImagePromptInputsTest, OfEmbeddingsAreRefusedByField) {
   WithPrompt many = WithPrompt();
   for (int i = 0; i < 3; ++i) {
     many = many.Of("plus").Given(
-        TensorOf({1, 16, kPatches, kWidth}, Drawn(16 * kPatches * kWidth, 7)));
+        TensorOf({1, 16, kPatches, kTokenWidth}, Drawn(16 * kPatches * kTokenWidth, 7)));
   }
   EXPECT_THAT(Refusal(many), HasSubstr("ip_adapters: their images become 288 tokens together"));
 }

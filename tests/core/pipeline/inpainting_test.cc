@@ -26,7 +26,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using testing::StatusIs;
 
-constexpr int kSide = 64, kLatents = 8;
+constexpr int kSide = 64, kLatentSide = 8;
 
 // Grey of `left` in the left half, of `right` in the other.
 std::string MaskFile(uint8_t left, uint8_t right) {
@@ -64,7 +64,7 @@ Rig OnCpu(const std::string& base = testing::kDemoBase) {
 
 // Latents of the init image as the seed's first numbers draw them.
 std::vector<float> ImageLatents(const Picture& picture) {
-  const device::Shape shape{1, 4, kLatents, kLatents};
+  const device::Shape shape{1, 4, kLatentSide, kLatentSide};
   const auto number = [](float value) {
     device::Buffer buffer = device::Buffer::Allocate(device::DType::kF32, {1});
     buffer.as<float>()[0] = value;
@@ -75,7 +75,7 @@ std::vector<float> ImageLatents(const Picture& picture) {
       {"sample_noise", noise::NoiseGenerator(picture.seed).Normal(shape)},
       {"noise", device::Buffer::Allocate(device::DType::kF32, shape)},
       {"drawn", device::Buffer::Allocate(device::DType::kF32, shape)},
-      {"mask", device::Buffer::Allocate(device::DType::kF32, {1, 1, kLatents, kLatents})},
+      {"mask", device::Buffer::Allocate(device::DType::kF32, {1, 1, kLatentSide, kLatentSide})},
       {"image_scale", number(1)},
       {"noise_scale", number(0)}};
   return ValuesOf(
@@ -86,7 +86,7 @@ std::vector<float> ImageLatents(const Picture& picture) {
 std::vector<float> Half(const std::vector<float>& latents, bool right) {
   std::vector<float> half;
   for (size_t i = 0; i < latents.size(); ++i) {
-    if ((i % kLatents >= kLatents / 2) == right) half.push_back(latents[i]);
+    if ((i % kLatentSide >= kLatentSide / 2) == right) half.push_back(latents[i]);
   }
   return half;
 }
@@ -127,10 +127,10 @@ TEST(InpaintingTest, AWhiteMaskOfFullStrengthDrawsWhatTextToImageDoes) {
   plain.inputs = {};
   plain.strength.reset();
   plain.width = plain.height = kSide;
-  const device::Shape shape{1, 4, kLatents, kLatents};
+  const device::Shape shape{1, 4, kLatentSide, kLatentSide};
   noise::NoiseGenerator generator(*masked.seed);
   generator.Normal(shape);
-  plain.inputs.latents = LatentsFile(generator.Normal(shape), {kLatents, kLatents});
+  plain.inputs.latents = LatentsFile(generator.Normal(shape), {kLatentSide, kLatentSide});
   EXPECT_EQ(rig.Latents(masked), rig.Latents(plain));
 }
 
@@ -161,7 +161,7 @@ TEST(InpaintingTest, CountsWhatAMaskHolds) {
   Asked differential = Masked(MaskFile(0, 255));
   differential.differential = true;
   ASSERT_OK_AND_ASSIGN(const auto twice, rig.Resolve(differential));
-  const int64_t of_latents = int64_t{sizeof(float)} * 4 * kLatents * kLatents;
+  const int64_t of_latents = int64_t{sizeof(float)} * 4 * kLatentSide * kLatentSide;
   EXPECT_GE(twice->state_bytes - picture->plan().state_bytes, 6 * of_latents);
 }
 
@@ -266,7 +266,7 @@ std::vector<float> DrawnOfThirdNumbers(const Rig& rig, double strength) {
   const auto picture = rig.Start(asked);
   absl::Status status;
   while (status.ok() && picture->next != UnitKind::kStep) status = testing::RunUnit(*picture);
-  const device::Shape shape{1, 4, kLatents, kLatents};
+  const device::Shape shape{1, 4, kLatentSide, kLatentSide};
   noise::NoiseGenerator generator(*asked.seed);
   generator.Normal(shape);
   generator.Normal(shape);
@@ -275,7 +275,7 @@ std::vector<float> DrawnOfThirdNumbers(const Rig& rig, double strength) {
       {"sample_noise", generator.Normal(shape)},
       {"noise", generator.Normal(shape)},
       {"drawn", device::Buffer::Allocate(device::DType::kF32, shape)},
-      {"mask", device::Buffer::Allocate(device::DType::kF32, {1, 1, kLatents, kLatents})}};
+      {"mask", device::Buffer::Allocate(device::DType::kF32, {1, 1, kLatentSide, kLatentSide})}};
   const schedulers::Schedule& schedule = picture->stage().schedule();
   inputs["image_scale"] = ScaleOf(device::Host(), schedule.start_image_scale).value();
   inputs["noise_scale"] = ScaleOf(device::Host(), schedule.start_noise_scale).value();
@@ -479,7 +479,7 @@ TEST_F(InpaintingUnetTest, KnowsThePortsOfItsSteps) {
   const auto picture = rig.Start(Masked(MaskFile(0, 255)));
   const auto& step = *picture->stage().steps.begin()->second;
   const std::vector<RowPort> known =
-      rig.pipeline->first().graphs().StepPorts(int64_t{4} * kLatents * kLatents);
+      rig.pipeline->first().graphs().StepPorts(int64_t{4} * kLatentSide * kLatentSide);
   EXPECT_EQ(StepLane::Bytes(known, 3), StepLane::Bytes(StepPortsOf(step.info()), 3));
 }
 

@@ -15,13 +15,13 @@ namespace {
 
 using ::testing::ElementsAre;
 
-constexpr Size kSize = {64, 72}, kOther = {64, 64}, kLarge = {72, 72};
+constexpr Size kSize = {64, 72}, kOtherSize = {64, 64}, kLarge = {72, 72};
 
 class LanesRoomTest : public FourRowsTest {
  protected:
   static void SetUpTestSuite() {
     FourRowsTest::SetUpTestSuite();
-    for (const Size size : {kOther, kLarge}) rig_->MakeSteps(size, {1, 2, 4});
+    for (const Size size : {kOtherSize, kLarge}) rig_->MakeSteps(size, {1, 2, 4});
   }
 
   static PictureSpec SpecOf(Size size) {
@@ -90,7 +90,7 @@ TEST_F(LanesRoomTest, APicturesOwnRowsAreTakenWhereNobodyWillGiveAnyBack) {
 }
 
 TEST_F(LanesRoomTest, APictureWaitsForAnotherLaneThatNobodyJoinsMeanwhile) {
-  const auto first = Begin(kSize), waiting = Begin(kOther), joining = Begin(kSize);
+  const auto first = Begin(kSize), waiting = Begin(kOtherSize), joining = Begin(kSize);
   EXPECT_FALSE(Waits(*first));
   rows_ = 0;
   EXPECT_TRUE(Waits(*waiting));
@@ -108,7 +108,7 @@ TEST_F(LanesRoomTest, APictureWaitsForAnotherLaneThatNobodyJoinsMeanwhile) {
 
 // Pictures of two sizes that come without a pause hold memory in turns otherwise.
 TEST_F(LanesRoomTest, NoLaneIsMadeBesideOthersWhereSomebodyElseWaits) {
-  const auto first = Begin(kSize), second = Begin(kOther), next = Begin(kOther);
+  const auto first = Begin(kSize), second = Begin(kOtherSize), next = Begin(kOtherSize);
   const auto waiting = Begin(kLarge);
   EXPECT_FALSE(Waits(*first));
   EXPECT_FALSE(Waits(*second));
@@ -130,7 +130,7 @@ TEST_F(LanesRoomTest, NoLaneIsMadeBesideOthersWhereSomebodyElseWaits) {
 
 TEST_F(LanesRoomTest, LanesAreJoinedAgainWhenWhoWaitsIsGone) {
   const auto first = Begin(kSize), joining = Begin(kSize);
-  auto waiting = Begin(kOther);
+  auto waiting = Begin(kOtherSize);
   EXPECT_FALSE(Waits(*first));
   rows_ = 0;
   EXPECT_TRUE(Waits(*waiting));
@@ -141,7 +141,7 @@ TEST_F(LanesRoomTest, LanesAreJoinedAgainWhenWhoWaitsIsGone) {
 
 // It was cancelled, or could not wait any longer.
 TEST_F(LanesRoomTest, WhoWaitsNoMoreHoldsNobodyUpForEver) {
-  const auto first = Begin(kSize), waiting = Begin(kOther);
+  const auto first = Begin(kSize), waiting = Begin(kOtherSize);
   EXPECT_FALSE(Waits(*first));
   rows_ = 0;
   EXPECT_TRUE(Waits(*waiting));

@@ -11,8 +11,6 @@ using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-constexpr auto kInvalidArgument = absl::StatusCode::kInvalidArgument;
-
 PictureSpec Long(int words) {
   PictureSpec spec = SmallSpec();
   spec.num_inference_steps = 2;
@@ -111,7 +109,7 @@ TEST_F(LongPromptTest, HasTheWordBreakOnlyInChunks) {
   EXPECT_EQ(plan->prompt_tokens(), 5);
   spec.long_prompt = LongPrompt::kTruncate;
   EXPECT_THAT(rig_.Resolve(spec),
-              StatusIs(kInvalidArgument, HasSubstr("set long_prompt to CHUNK")));
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("set long_prompt to CHUNK")));
 }
 
 TEST(PromptChunksTest, HaveGraphsAtEachBucketWhereTheyAreAskedFor) {

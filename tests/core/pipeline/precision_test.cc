@@ -118,7 +118,7 @@ TEST(LesserPrecision, HasNoFallbackWhereTheDecoderIsInF32) {
 }
 
 // The root of the mean square of the difference of the latents, of that of the latents.
-double Distance(const std::vector<float>& exact, const std::vector<float>& low) {
+double RelativeDistance(const std::vector<float>& exact, const std::vector<float>& low) {
   double difference = 0, size = 0;
   for (size_t i = 0; i < exact.size(); ++i) {
     difference += (exact[i] - low[i]) * (exact[i] - low[i]);
@@ -131,8 +131,8 @@ TEST(LesserPrecision, DrawsNearlyTheSamePicture) {
   PictureSpec spec = SmallSpec();
   spec.refine = true;
   const std::vector<float> exact = Rig().Latents(spec);
-  const double bf16 = Distance(exact, Rig(DemoIn(All(DType::kBF16))).Latents(spec));
-  const double f16 = Distance(exact, Rig(DemoIn(kAllF16)).Latents(spec));
+  const double bf16 = RelativeDistance(exact, Rig(DemoIn(All(DType::kBF16))).Latents(spec));
+  const double f16 = RelativeDistance(exact, Rig(DemoIn(kAllF16)).Latents(spec));
   EXPECT_LE(bf16, 0.1);
   EXPECT_LE(f16, 0.02);
   EXPECT_LT(f16, bf16);

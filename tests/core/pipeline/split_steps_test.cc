@@ -28,7 +28,7 @@ using ::testing::Pointwise;
 using testing::SeparateDevice;
 
 // One thread each, so that two devices do not get in each other's way.
-std::unique_ptr<backends::Backend> CpuOn(device::HostDevice& device) {
+std::unique_ptr<backends::Backend> OneThreadOn(device::HostDevice& device) {
   return backends::cpu::CpuBackend::Create({.threads = 1, .device = &device}).value();
 }
 
@@ -129,7 +129,7 @@ TEST(StepPartsTest, ComputeTheBytesOfTheStep) {
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
     LoadOptions options = {.base = testing::kDemoBase};
     options.precision = {{"unet_base", dtype}};
-    const Parts both = RunBoth(Rig(options, "", CpuOn(device::Host())));
+    const Parts both = RunBoth(Rig(options, "", OneThreadOn(device::Host())));
     EXPECT_EQ(both.parts.state, both.whole.state) << device::Name(dtype);
     EXPECT_THAT(both.parts.step, ElementsAre(4, 4));
     EXPECT_THAT(both.parts.finite, ElementsAre(1, 1));
@@ -211,8 +211,9 @@ class SplitStepsTest : public ::testing::Test {
       }
     }
     SeparateDevice devices[2];
-    Rig host{Demo(), "", CpuOn(device::Host())};
-    Rig here{SplitDemo(), "", CpuOn(devices[0])}, there{SplitDemo(), "", CpuOn(devices[1])};
+    Rig host{Demo(), "", OneThreadOn(device::Host())};
+    Rig here{SplitDemo(), "", OneThreadOn(devices[0])},
+        there{SplitDemo(), "", OneThreadOn(devices[1])};
   };
   static inline std::unique_ptr<Suite> suite_;
   bool ready_ = true;  // the other device's graphs are
@@ -298,6 +299,18 @@ TEST_F(SplitStepsTest, DrawsWithoutAHelperThatHasNoGraphs) {
   ready_ = false;
   const PictureSpec spec = Steps(2);
   EXPECT_EQ(Draw(spec, [](size_t) { return true; }).split, 0);
+}
+
+// A device makes room for others, whoever it may help.
+TEST_F(SplitStepsTest, HoldsNoNetworkOfADeviceThatMayHelp) {
+  const Asked spec = Steps(2);
+  const auto picture = suite_->here.Start(spec), other = suite_->there.Start(spec);
+  const ExecutablePointer& network = other->stage().network;
+  ASSERT_NE(network, nullptr);
+  const auto users = network.use_count();
+  picture->AddHelper(kHelper, *other);
+  EXPECT_EQ(picture->NetworkOn(kHelper), network);
+  EXPECT_EQ(network.use_count(), users);
 }
 
 // It is asked once: that takes a while.

@@ -23,7 +23,7 @@ using ::testing::ElementsAre;
 using ::testing::ElementsAreArray;
 
 constexpr int64_t kChannels = 4, kHeight = 5, kWidth = 7;
-const Shape kLatents{1, kChannels, kHeight, kWidth}, kMask{1, 1, kHeight, kWidth};
+const Shape kLatentShape{1, kChannels, kHeight, kWidth}, kMask{1, 1, kHeight, kWidth};
 
 std::vector<float> Random(int64_t size, float largest, unsigned seed) {
   std::mt19937 random(seed);
@@ -62,7 +62,7 @@ TEST(SampleGraphTest, DrawsFromADistributionAndAddsNoise) {
   config.latent_channels = kChannels;
   config.scaling_factor = 0.13025;
   config.shift_factor = 0.25;
-  const int64_t size = kLatents.elements();
+  const int64_t size = kLatentShape.elements();
   // Log variances beyond what they are clamped to, too.
   std::vector<float> moments = Random(2 * size, 40, 1), drawn = Random(size, 3, 2),
                      noise = Random(size, 3, 3), image_scale = {0.7f}, noise_scale = {0.3f},
@@ -70,12 +70,12 @@ TEST(SampleGraphTest, DrawsFromADistributionAndAddsNoise) {
   for (size_t i = 0; i < mask.size(); ++i) mask[i] = i % 3 == 0 ? 1.0f : 0.0f;
   const SampleRun run =
       RunSample(config, {{"moments", Wrap(moments, {1, 2 * kChannels, kHeight, kWidth})},
-                         {"sample_noise", Wrap(drawn, kLatents)},
-                         {"noise", Wrap(noise, kLatents)},
+                         {"sample_noise", Wrap(drawn, kLatentShape)},
+                         {"noise", Wrap(noise, kLatentShape)},
                          {"image_scale", Wrap(image_scale, {1})},
                          {"noise_scale", Wrap(noise_scale, {1})},
                          {"mask", Wrap(mask, kMask)},
-                         {"drawn", Wrap(drawn_over, kLatents)}});
+                         {"drawn", Wrap(drawn_over, kLatentShape)}});
   std::vector<float> expected;
   for (int64_t i = 0; i < size; ++i) {
     const float deviation = std::exp(0.5f * std::clamp(moments[size + i], -30.0f, 20.0f));
@@ -92,15 +92,15 @@ TEST(SampleGraphTest, TakesAutoencoderTinysLatentsAsTheyAre) {
   config.latent_channels = kChannels;
   config.scaling_factor = 2;
   EXPECT_FALSE(IsDistribution(config));
-  std::vector<float> latents = Random(kLatents.elements(), 3, 1), noise(latents.size()),
+  std::vector<float> latents = Random(kLatentShape.elements(), 3, 1), noise(latents.size()),
                      image_scale = {1}, noise_scale = {0}, mask(kMask.elements()),
                      drawn(latents.size());
-  const SampleRun run = RunSample(config, {{"moments", Wrap(latents, kLatents)},
-                                           {"noise", Wrap(noise, kLatents)},
+  const SampleRun run = RunSample(config, {{"moments", Wrap(latents, kLatentShape)},
+                                           {"noise", Wrap(noise, kLatentShape)},
                                            {"image_scale", Wrap(image_scale, {1})},
                                            {"noise_scale", Wrap(noise_scale, {1})},
                                            {"mask", Wrap(mask, kMask)},
-                                           {"drawn", Wrap(drawn, kLatents)}});
+                                           {"drawn", Wrap(drawn, kLatentShape)}});
   EXPECT_THAT(run.inputs,
               ElementsAre("moments", "noise", "image_scale", "noise_scale", "mask", "drawn"));
   for (float& latent : latents) latent *= 2;
