@@ -204,7 +204,7 @@ class VideoTest(SharedServerTestCase):
         self.assertNotEqual(self.animate(output_type="np").frames.tobytes(), first.frames[:1].tobytes())
 
     def test_previews_on_the_way(self):
-        events = list(self.pipe.stream_video(self.image(), previews=1, **{**self.SMALL, "num_inference_steps": 20}))
+        events = list(self.pipe.stream_video(self.image(), previews=1, **{**self.SMALL, "num_inference_steps": 100}))
         previews = [event for event in events if isinstance(event, latent_client.VideoPreview)]
         self.assertTrue(previews)
         for preview in previews:
