@@ -225,7 +225,8 @@ class VideoTest(SharedServerTestCase):
     def test_a_connection_that_is_cut_changes_no_byte(self):
         for output in ({"format": "raw_rgb8"}, {"file": "apng"}):
             whole = self.animate(output=output, num_videos_per_prompt=2, output_type="bytes")
-            with CutConnection(self.server.address, 64 * 64 * 3 + 2000) as proxy, LatentPipeline(proxy.address) as pipe:
+            half = sum(len(data) for data in [*whole.files, *(frame for video in whole.frames for frame in video)]) // 2
+            with CutConnection(self.server.address, half) as proxy, LatentPipeline(proxy.address) as pipe:
                 cut = pipe.animate(self.image(), **self.SMALL, output=output, num_videos_per_prompt=2, output_type="bytes")
                 self.assertEqual(proxy.connections, 2)
             self.assertEqual((cut.frames, cut.files, cut.seeds), (whole.frames, whole.files, whole.seeds))
