@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -99,7 +100,8 @@ class Animation {
 
   void OnEvent(const v1::VideoEvent& event) {
     connected_ = true;
-    if (event.has_started() && files_.frames) {
+    // Once: a stream that is taken up again begins with the same event, and its files are there.
+    if (event.has_started() && files_.frames && !std::exchange(prepared_, true)) {
       Check(files_.frames->Prepare(event.started().executed_size().num_frames(),
                                    options_.request.has_previews()));
     }
@@ -195,6 +197,7 @@ class Animation {
   std::set<int> previewed_;                        // videos
   absl::Status file_error_;
   bool connected_ = false;  // the server has answered something
+  bool prepared_ = false;   // the files of frames
 };
 
 ExitCode Animate(AnimateOptions& options) {

@@ -95,16 +95,15 @@ absl::StatusOr<std::string> FrameFiles::WritePreview(
 }
 
 std::string FrameFiles::Name(int video, int frame) const {
-  return NameOf(video, absl::StrFormat("%0*d", digits_, frame));
+  return absl::StrCat(Before(video), absl::StrFormat("%0*d", digits_, frame), after_);
 }
 
 std::string FrameFiles::PreviewName(int video) const {
-  return fs::path(NameOf(video, "preview")).replace_extension(".webp");
+  return absl::StrCat(Before(video), "preview.webp");
 }
 
-std::string FrameFiles::NameOf(int video, const std::string& what) const {
-  const std::string of_video = names_.videos == 1 ? "" : absl::StrCat(video + 1, "-");
-  return absl::StrCat(before_, of_video, what, after_);
+std::string FrameFiles::Before(int video) const {
+  return names_.videos == 1 ? before_ : absl::StrCat(before_, video + 1, "-");
 }
 
 }  // namespace latentd::client

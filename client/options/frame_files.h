@@ -42,14 +42,16 @@ class FrameFiles {
 
   // Both count from 0.
   std::string Name(int video, int frame) const;
-  // "clip-preview.webp" of "clip-%02d.png", SEED-preview.webp in a folder.
+  // "clip-preview.webp" of "clip-%02d.png", whatever follows the number; SEED-preview.webp in a
+  // folder.
   std::string PreviewName(int video) const;
 
  private:
   FrameFiles(std::string before, int digits, std::string after, FrameNames names,
              Overwrite overwrite);
 
-  std::string NameOf(int video, const std::string& what) const;
+  // The text before the number in names of that video.
+  std::string Before(int video) const;
 
   std::string before_;  // text before the number
   int digits_;          // with zeros in front

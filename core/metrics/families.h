@@ -243,7 +243,7 @@ inline constexpr Family kQueueCapacity{
 inline constexpr Family kImages{"latentd_images_generated_total",
                                 "Pictures finished.",
                                 Type::kCounter,
-                                {kBucket, {"format", "png,jpeg,webp,raw,latent,embeds"}}};
+                                {kBucket, {"format", "png,jpeg,webp,raw,vp9,latent,embeds"}}};
 inline constexpr Family kPixels{"latentd_pixels_generated_total", "Pixels of pictures finished.",
                                 Type::kCounter};
 inline constexpr Family kSizeAdjustments{"latentd_size_adjustments_total",

@@ -20,7 +20,6 @@
 #include "core/engine/api/events.h"
 #include "core/engine/engine.h"
 #include "core/image/format.h"
-#include "server/generation/field_limits.h"
 
 namespace latentd::server::generation {
 
@@ -33,9 +32,8 @@ class KeptStream final : public engine::EventSink {
   using Reader = std::function<void(SharedEvent, absl::Time)>;
 
   // `output` is the request's. Both others outlive what the engine does for it.
-  KeptStream(engine::Engine& engine, const Clock& clock, image::EncodeOptions output,
-             Results results = Results::kPictures)
-      : output(output), results(results), engine_(engine), clock_(clock) {}
+  KeptStream(engine::Engine& engine, const Clock& clock, image::EncodeOptions output)
+      : output(output), engine_(engine), clock_(clock) {}
 
   // From the engine.
   void OnEvent(engine::Event event) override ABSL_LOCKS_EXCLUDED(delivery_, mutex_);
@@ -82,7 +80,6 @@ class KeptStream final : public engine::EventSink {
   Place PlaceOf(int64_t bytes) const ABSL_LOCKS_EXCLUDED(mutex_);
 
   const image::EncodeOptions output;
-  const Results results;
 
  private:
   struct Kept {

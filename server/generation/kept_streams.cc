@@ -27,10 +27,10 @@ absl::StatusOr<std::shared_ptr<KeptStream>> KeptStreams::Open(const std::string&
                                                               const std::string& request_id,
                                                               image::EncodeOptions output,
                                                               Results results) {
-  auto stream = std::make_shared<KeptStream>(engine_, clock_, output, results);
+  auto stream = std::make_shared<KeptStream>(engine_, clock_, output);
   std::shared_ptr<KeptStream> gone;  // once nothing is locked
   absl::MutexLock lock(&mutex_);
-  Place& place = places_[{caller, request_id}];
+  Place& place = places_[{caller, request_id, results}];
   if (place.stream != nullptr && !GivesWay(place.stream->use())) {
     return Named(absl::AlreadyExistsError(absl::StrCat("the resumable request ", request_id,
                                                        " is still there: it can be resumed, or "
@@ -73,10 +73,8 @@ absl::StatusOr<std::shared_ptr<KeptStream>> KeptStreams::Find(const std::string&
                                                               const std::string& request_id,
                                                               Results results) const {
   absl::MutexLock lock(&mutex_);
-  const auto found = places_.find({caller, request_id});
-  if (found != places_.end() && found->second.stream->results == results) {
-    return found->second.stream;
-  }
+  const auto found = places_.find({caller, request_id, results});
+  if (found != places_.end()) return found->second.stream;
   return Named(absl::NotFoundError(absl::StrCat(
                    "this server keeps no stream of a request ", request_id,
                    " of this caller: it was not resumable, or nobody read it for a minute")),

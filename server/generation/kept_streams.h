@@ -7,7 +7,7 @@
 #include <map>
 #include <memory>
 #include <string>
-#include <utility>
+#include <tuple>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -19,6 +19,7 @@
 #include "core/base/clock.h"
 #include "core/engine/engine.h"
 #include "core/image/format.h"
+#include "server/generation/field_limits.h"
 #include "server/generation/kept_stream.h"
 
 namespace latentd::server::generation {
@@ -36,8 +37,8 @@ class KeptStreams {
   KeptStreams(engine::Engine& engine, const Clock& clock) : engine_(engine), clock_(clock) {}
 
   // For the engine to accept or refuse. ALREADY_EXISTS, reason STREAM_EXISTS: the caller has a
-  // stream of that name that is at work, or has pictures that were not read. One that failed or
-  // was read gives way.
+  // stream of that name and of such results that is at work, or has pictures that were not read.
+  // One that failed or was read gives way.
   absl::StatusOr<std::shared_ptr<KeptStream>> Open(const std::string& caller,
                                                    const std::string& request_id,
                                                    image::EncodeOptions output,
@@ -74,7 +75,8 @@ class KeptStreams {
   int64_t held_bytes() const ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
-  using Name = std::pair<std::string, std::string>;  // caller and request_id
+  // Caller, request_id and results: each kind of results has calls of its own.
+  using Name = std::tuple<std::string, std::string, Results>;
   struct Place {
     std::shared_ptr<KeptStream> stream;
     std::shared_ptr<KeptStream> before;  // gives way, until the engine has accepted `stream`

@@ -61,6 +61,15 @@ TEST_F(FrameFilesTest, SeveralVideosHaveNumbersToo) {
   EXPECT_EQ(FilesOf("out/", 2).Name(1, 4), "out/7-2-004.png");
 }
 
+TEST_F(FrameFilesTest, PreviewsHaveAWordInTheNumbersPlace) {
+  EXPECT_EQ(FilesOf("clip-%02d.png").PreviewName(0), "clip-preview.webp");
+  EXPECT_EQ(FilesOf("clip.%03d").PreviewName(0), "clip.preview.webp");
+  EXPECT_EQ(FilesOf("a.b/clip%d").PreviewName(0), "a.b/clippreview.webp");
+  EXPECT_EQ(FilesOf("clip-%d-small.png").PreviewName(0), "clip-preview.webp");
+  EXPECT_EQ(FilesOf("out/").PreviewName(0), "out/7-preview.webp");
+  EXPECT_EQ(FilesOf("clip.%03d", 2).PreviewName(1), "clip.2-preview.webp");
+}
+
 TEST_F(FrameFilesTest, APercentSignIsANumbersPlace) {
   for (const char* output : {"%", "%s", "a%02", "%d%d", "100%", "%99999999999d.png", "%10d"}) {
     EXPECT_THAT(FrameFiles::Create({.output = output}, Overwrite::kNever),

@@ -52,7 +52,7 @@ class KeywordTest(unittest.TestCase):
                 ({"fps": 7.5}, TypeError, "^fps: must be a whole number"),
                 ({"output_type": "latent"}, ValueError, "^output_type: must be one of pil, np, bytes"),
                 ({"output_type": "np", "output": {"file": "avi"}}, ValueError, "^output_type: "),
-                ({"output": {"file": "mp4"}}, ValueError, "^output.file: must be one of webp, apng, avi, y4m, raw, not 'mp4'"),
+                ({"output": {"file": "mp4"}}, ValueError, "^output.file: must be one of webp, apng, avi, y4m, raw, webm, not 'mp4'"),
                 ({"generator": object(), "seed": 1}, ValueError, "^generator: ")):
             with self.assertRaisesRegex(kind, said):
                 prepare_video(IMAGE, keywords, None)

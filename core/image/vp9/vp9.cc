@@ -16,7 +16,7 @@ namespace {
 // A number of libvpx's from 0 to 9: a frame of 1024x576 takes some 40 ms of one thread.
 constexpr int kSpeed = 5;
 
-// libvpx's quantizer, 0 (the best) to 63, which it is for all frames alike.
+// libvpx's coarsest quantizer of any frame, 0 (the best) to 63.
 unsigned QuantizerOf(int quality) {
   return static_cast<unsigned>(std::lround(63 * std::sqrt((100 - quality) / 100.0)));
 }

@@ -28,9 +28,10 @@ struct Vp9Frame {
   std::string bytes;
 };
 
-// One for each frame of `planes`, in their order: profile 0, at the same quantizer throughout,
-// whatever size results. On the calling thread; the same planes give the same bytes, on one kind of
-// processor.
+// One for each frame of `planes`, in their order: profile 0, at no coarser a quantizer than that of
+// `quality`, whatever size results; libvpx takes finer ones for key frames and for some of those
+// between, which others build upon. On the calling thread; the same planes give the same bytes, on
+// one kind of processor.
 //
 // RESOURCE_EXHAUSTED with reason OUT_OF_MEMORY: libvpx found no memory. INTERNAL: another error of
 // its. Throws std::bad_alloc. REQUIRES: `planes` has whole frames, at least one.

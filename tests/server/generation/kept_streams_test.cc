@@ -132,6 +132,9 @@ TEST_F(KeptStreamsTest, PicturesAreNoVideos) {
   EXPECT_OK(streams_.Open("host", "video", {}, Results::kVideos));
   EXPECT_FALSE(Has("video"));
   EXPECT_OK(streams_.Cancel("host", "video", Results::kVideos));
+  EXPECT_OK(streams_.Open("host", "id", {}, Results::kVideos)) << "of a name that pictures have";
+  EXPECT_OK(streams_.Cancel("host", "id", Results::kVideos));
+  EXPECT_TRUE(Has("id"));
 }
 
 TEST_F(KeptStreamsTest, TheNewestReaderTakesOver) {
