@@ -236,9 +236,8 @@ TEST_F(ControlsTest, LeaveTheLaneWithTheirPictures) {
   EXPECT_LT(Distance(ValuesOf(first->latents), rig_->Latents(stays)), kSame);
 }
 
-// A lane keeps programs of a row without guidance beside those that it has for the others.
 TEST_F(ControlsTest, OfAUnionFollowTheTypeOfTheirMap) {
-  const Controlled canny = Spec().With("union").Mode(3), depth = Spec().With("union").Mode(1);
+  const Asked canny = Spec().With("union").Mode(3), depth = Spec().With("union").Mode(1);
   const std::vector<float> drawn = rig_->Latents(canny);
   EXPECT_GT(Distance(drawn, rig_->Latents(Spec())), kDiffers);
   EXPECT_GT(Distance(drawn, rig_->Latents(depth)), kDiffers);
@@ -274,6 +273,7 @@ TEST_F(ControlsTest, OfAUnionHaveAModeAndOthersNone) {
               HasSubstr("controls[0].control_mode: must be 0 or more, is -1"));
 }
 
+// A lane keeps programs of a row without guidance beside those that it has for the others.
 TEST_F(ControlsTest, NeedMemoryForTheStepsWithoutGuidanceToo) {
   const auto bytes = [](const Controlled& asked) {
     const auto with = rig_->Resolve(asked.With("edges")).value();

@@ -273,7 +273,7 @@ TEST_F(ImagePromptInputsTest, OfEmbeddingsReadNoFirstHalfWhereTheNetworkIsToldGu
   adapters::Catalogue catalogue(adapters::FolderOnDisk(folder_->path()));
   const Rig rig({.base = directory.File("told"), .adapters = &catalogue});
   auto asked = WithPrompt().Of("plus").Given(
-      TensorOf({1, 1, kPatches, kWidth}, Drawn(kPatches * kWidth, 7)));
+      TensorOf({1, 1, kPatches, kTokenWidth}, Drawn(kPatches * kTokenWidth, 7)));
   asked.guidance_scale = 8;
   ASSERT_OK_AND_ASSIGN(const auto alone, rig.Resolve(asked));
   EXPECT_EQ(alone->rows, 1);
@@ -281,7 +281,7 @@ TEST_F(ImagePromptInputsTest, OfEmbeddingsReadNoFirstHalfWhereTheNetworkIsToldGu
   EXPECT_THAT(alone->warnings, Not(Contains(HasSubstr("image_embeds"))));
   ASSERT_OK_AND_ASSIGN(const auto both,
                        rig.Resolve(asked.Given(
-                           TensorOf({2, 1, kPatches, kWidth}, Drawn(2 * kPatches * kWidth, 7)))));
+                           TensorOf({2, 1, kPatches, kTokenWidth}, Drawn(2 * kPatches * kTokenWidth, 7)))));
   EXPECT_THAT(both->warnings,
               Contains(HasSubstr("ip_adapters[0].image_embeds: its first half, of the negative")));
 }
