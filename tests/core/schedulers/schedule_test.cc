@@ -99,7 +99,7 @@ TEST(ScheduleTest, SaysWhichPartOfItIsBehind) {
   EXPECT_THAT(passed("euler", {.num_inference_steps = 4, .denoising_start = 0.5}),
               ElementsAre(0.5f, 0.75f));
   EXPECT_THAT(passed("euler", {.sigmas = {10, 5, 1, 0.5, 0.25}}),
-              ElementsAre(0, 0.2f, 0.4f, 0.6f, 0.8f));
+              ElementsAre(0, 0.25f, 0.5f, 0.75f));  // the last one is the end
   EXPECT_THAT(passed("heun", {.num_inference_steps = 2}), ElementsAre(0, 0.25f, 0.5f));
   // An evaluation more than steps, and something ahead before its last.
   EXPECT_THAT(passed("pndm", {.num_inference_steps = 4}), ElementsAre(0, 0.2f, 0.4f, 0.6f, 0.8f));
