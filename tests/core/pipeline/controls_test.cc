@@ -243,14 +243,14 @@ TEST_F(ControlsTest, OfAUnionFollowTheTypeOfTheirMap) {
   EXPECT_GT(Distance(drawn, rig_->Latents(depth)), kDiffers);
   EXPECT_EQ(rig_->Latents(canny), drawn);
   // In one lane, with another type and other nets beside, each in its turn.
-  const Asked both = Spec(6).With("union", 0.5).Mode(3).With("union", 0.7).Mode(0);
+  const Asked both = Spec(6).With("union", 0.2).Mode(3).With("union", 1.2).Mode(0);
   const Asked mixed = Spec(7).With("edges").With("union").Mode(5);
   const std::vector<Asked> asked = {canny, depth, both, mixed};
   const auto together = DrawTogether(asked);
   for (size_t i = 0; i < asked.size(); ++i) {
     EXPECT_LT(Distance(together[i], rig_->Latents(asked[i])), kSame) << i;
   }
-  const Asked other_order = Spec(6).With("union", 0.5).Mode(0).With("union", 0.7).Mode(3);
+  const Asked other_order = Spec(6).With("union", 0.2).Mode(0).With("union", 1.2).Mode(3);
   EXPECT_GT(Distance(together[2], rig_->Latents(other_order)), kDiffers);
   const Asked one_type = Spec(6).With("union", 0.5).Mode(3).With("union", 0.7).Mode(3);
   EXPECT_LT(Distance(rig_->Latents(Spec(6).With("union", 1.2).Mode(3)), rig_->Latents(one_type)),
