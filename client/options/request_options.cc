@@ -1,6 +1,8 @@
 #include "client/options/request_options.h"
 
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
@@ -9,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "client/options/block_scales.h"
 #include "client/options/embeds_file.h"
 #include "client/options/files.h"
@@ -134,6 +137,18 @@ absl::Status AddAdapter(Message& message, const FieldDescriptor& field, const st
   return absl::OkStatus();
 }
 
+constexpr char kModePrefix[] = "CONTROL_MODE_";
+
+// "openpose, depth" and so on: the first one stands for no default.
+std::string ControlModes() {
+  std::vector<std::string> names;
+  const auto& type = *v1::ControlMode_descriptor();
+  for (int i = 0; i < type.value_count(); ++i) {
+    names.push_back(absl::AsciiStrToLower(absl::StripPrefix(type.value(i)->name(), kModePrefix)));
+  }
+  return absl::StrJoin(names, ", ");
+}
+
 // "canny" or "union@canny", with a name or a number of the type of the map.
 absl::Status SetControlName(const std::string& text, v1::Control& control) {
   const size_t at = text.rfind('@');
@@ -142,11 +157,10 @@ absl::Status SetControlName(const std::string& text, v1::Control& control) {
   const std::string word = text.substr(at + 1);
   v1::ControlMode named = v1::CONTROL_MODE_OPENPOSE;
   int32_t mode = 0;
-  if (v1::ControlMode_Parse(absl::StrCat("CONTROL_MODE_", absl::AsciiStrToUpper(word)), &named)) {
+  if (v1::ControlMode_Parse(absl::StrCat(kModePrefix, absl::AsciiStrToUpper(word)), &named)) {
     mode = named;
   } else if (!absl::SimpleAtoi(word, &mode)) {
-    return Wrong(absl::StrCat("NAME@MODE=FILE, with MODE a number or one of openpose, ",
-                              absl::StrJoin(ChoicesOf(*v1::ControlMode_descriptor()), ", ")));
+    return Wrong(absl::StrCat("NAME@MODE=FILE, with MODE a number or one of ", ControlModes()));
   }
   control.set_control_mode(mode);
   return absl::OkStatus();

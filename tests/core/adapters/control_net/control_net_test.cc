@@ -156,7 +156,7 @@ TEST(MakeControlNet, RefusesUnionsThatAreNot) {
     return MakeControlNet("union", FileOf(name, config), unet).status();
   };
   EXPECT_THAT(refusal("num_control_type", 6),
-              StatusIs(kInvalid, HasSubstr("task_embedding has the shape [8, 32], not [6, 32]")));
+              StatusIs(kInvalid, HasSubstr("task_embedding has the shape [8,32], not [6,32]")));
   EXPECT_THAT(refusal("num_control_type", 0),
               StatusIs(kInvalid, HasSubstr("field num_control_type is 0")));
   EXPECT_THAT(refusal("num_trans_channel", 320),
