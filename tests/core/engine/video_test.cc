@@ -109,7 +109,7 @@ TEST_F(VideoEngineTest, DrawsEachFrameOnce) {
 
 TEST_F(VideoEngineTest, PreviewsChangeNoFrame) {
   GenerateSpec spec = SmallVideo();
-  spec.picture.num_inference_steps = 100;
+  spec.picture.num_inference_steps = 40;
   const std::vector<Event> without = RunOn(*engine_, spec);
   EXPECT_THAT(Only<Preview>(without), SizeIs(0));
   spec.picture.previews_every = 2;
@@ -121,8 +121,8 @@ TEST_F(VideoEngineTest, PreviewsChangeNoFrame) {
   for (const Preview& preview : previews) {
     EXPECT_EQ(preview.step % 2, 0);
     EXPECT_GT(preview.step, std::exchange(last, preview.step));
-    EXPECT_EQ(preview.total_steps, 100);
-    EXPECT_EQ(preview.size, (pipeline::Size{32, 32, 5}));
+    EXPECT_EQ(preview.total_steps, 40);
+    EXPECT_EQ(preview.size, (pipeline::Size{8, 8, 5}));
     EXPECT_EQ(preview.video_format, image::VideoFormat::kWebp);
     EXPECT_EQ(preview.bytes.substr(8, 4), "WEBP");
   }
