@@ -48,8 +48,8 @@ struct GraphName {
   GraphKind kind = GraphKind::kStep;
   // Text graphs and kRequest have one for all sizes; only kStep and its parts have more rows than
   // one, only kStep ranks or image tokens, and only kStep, kNetwork and kRequest more chunks;
-  // kControl and kControlRequest are like these. Rows of kImagePrompt are the images whose tokens it
-  // joins.
+  // kControl and kControlRequest are like these. Rows of kImagePrompt are the images whose tokens
+  // it joins.
   StepShape shape = {};
   int encoder = 0;             // index of a kText or kMaskedText
   bool takes_vectors = false;  // one of these, whose tokens may have vectors of their own

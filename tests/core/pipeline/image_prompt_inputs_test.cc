@@ -280,8 +280,8 @@ TEST_F(ImagePromptInputsTest, OfEmbeddingsReadNoFirstHalfWhereTheNetworkIsToldGu
   EXPECT_FALSE(alone->image_prompts.front().encodes);
   EXPECT_THAT(alone->warnings, Not(Contains(HasSubstr("image_embeds"))));
   ASSERT_OK_AND_ASSIGN(const auto both,
-                       rig.Resolve(asked.Given(
-                           TensorOf({2, 1, kPatches, kTokenWidth}, Drawn(2 * kPatches * kTokenWidth, 7)))));
+                       rig.Resolve(asked.Given(TensorOf({2, 1, kPatches, kTokenWidth},
+                                                        Drawn(2 * kPatches * kTokenWidth, 7)))));
   EXPECT_THAT(both->warnings,
               Contains(HasSubstr("ip_adapters[0].image_embeds: its first half, of the negative")));
 }
