@@ -180,9 +180,11 @@ struct LoopModel {
   explicit LoopModel(device::HostDevice& device = device::Host(), std::vector<int> row_counts = {},
                      const Config& config = SmallConfig())
       : row_counts(std::move(row_counts)), backend(on_run, device) {
-    auto loaded = pipeline::LoadPipeline(
-        {.base = config.base, .refiner = config.refiner, .row_counts = this->row_counts}, weights,
-        graphs);
+    auto loaded = pipeline::LoadPipeline({.base = config.base,
+                                          .refiner = config.refiner,
+                                          .row_counts = this->row_counts,
+                                          .feature_cache = config.feature_cache},
+                                         weights, graphs);
     EXPECT_OK(loaded);
     pipeline = *std::move(loaded);
   }

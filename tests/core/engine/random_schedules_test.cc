@@ -86,8 +86,11 @@ class HashedRun {
     const auto step = absl::c_find_if(ports_.outputs, [](auto& out) { return out.name == "step"; });
     const auto contrast =
         absl::c_find_if(ports_.outputs, [](auto& out) { return out.name == "contrast"; });
+    const auto deep =
+        absl::c_find_if(ports_.outputs, [](auto& out) { return out.name == "deep_features"; });
     for (int row = 0; row < ports_.step_rows; ++row) {
       const size_t hash = HashOfRow(row);
+      if (deep != ports_.outputs.end()) FillFrom(hash + 1, deep->row(row));
       FillFrom(hash, state->row(row));
       const float apart = hash % 4 == 0 ? 1 : 0;
       std::memcpy(contrast->row(row).data(), &apart, sizeof(apart));
@@ -166,7 +169,9 @@ std::vector<Kind> AllKinds(const std::string& image) {
                              KindOf(6, 3, 1, "ddim"),
                              KindOf(4, 1, 2, "dpmpp_2m_sde"),
                              KindOf(6, 4, 1, "euler"),
-                             KindOf(4, 5, 1, "euler_ancestral")};
+                             KindOf(4, 5, 1, "euler_ancestral"),
+                             KindOf(9, 4, 2, "euler_ancestral"),
+                             KindOf(7, 1, 1, "dpmpp_2m")};
   kinds[4].spec.picture.guidance_interval = {.start = 0.4, .stop = 0.7};
   for (size_t i : {5, 6, 8}) {
     kinds[i].spec.inputs = testing::ImageInput(image);
@@ -179,6 +184,7 @@ std::vector<Kind> AllKinds(const std::string& image) {
   for (size_t i : {1, 3, 5, 7}) {
     kinds[i].spec.picture.guidance_stop = pipeline::GuidanceStop::kAuto;
   }
+  for (size_t i : {1, 5, 7, 9, 10}) kinds[i].spec.picture.feature_cache_interval = 2 + i % 3;
   for (size_t i = 0; i < kinds.size(); ++i) kinds[i].spec.picture.seed = i;
   return kinds;
 }
@@ -200,6 +206,12 @@ struct Faults {
   std::atomic<int> runs = 0, enqueued = 0, steps = 0;
   int failing_run = 0, refused_run = 0, refused_step = 0;
 };
+
+Config CachingConfig() {
+  Config config = EnsembleConfig();
+  config.feature_cache = true;
+  return config;
+}
 
 class RandomSchedulesTest : public ::testing::Test {
  protected:
@@ -223,7 +235,7 @@ class RandomSchedulesTest : public ::testing::Test {
   FakeClock clock_;
   metrics::Registry registry_;
   EngineMetrics metrics_{registry_};
-  LoopModel model_{device_, {1, 2, 4}, EnsembleConfig()};
+  LoopModel model_{device_, {1, 2, 4}, CachingConfig()};
   std::vector<Kind> kinds_;
 };
 
@@ -386,6 +398,7 @@ TEST_F(RandomSchedulesTest, EachPictureIsWhatItIsAloneAndNothingIsLeft) {
   const auto [evaluations, rows] = HistogramOf(registry_, metrics::kStepRows);
   EXPECT_GT(rows, 2 * evaluations);
   EXPECT_GT(MetricOf(registry_, metrics::kSkippedRows), 0);
+  EXPECT_GT(MetricOf(registry_, metrics::kShallowEvaluations), 0);
 }
 
 }  // namespace
