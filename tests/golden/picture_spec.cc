@@ -129,6 +129,7 @@ const std::map<std::string, Setter>& Setters() {
          spec.guidance_stop =
              is_auto ? pipeline::GuidanceStop::kAuto : pipeline::GuidanceStop::kNever;
        }},
+      {"feature_cache_interval", Set<&PictureSpec::feature_cache_interval>},
       {"eta", Set<&PictureSpec::eta>},
       {"clip_skip", Set<&PictureSpec::clip_skip>},
       {"clip_skip_a1111", Set<&PictureSpec::clip_skip_a1111>},
