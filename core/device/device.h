@@ -88,13 +88,17 @@ class Device {
   // Gives that back to its driver. Slow: a driver may wait for all that the device is at.
   virtual void GiveBack(Kept what) = 0;
 
-  // From now on its streams wait for events of `other`, and copy from and to its memory: from one
-  // memory to the other where the two reach each other, else by that of the host. REQUIRES: a
-  // device of the same kind, which outlives what is enqueued. Once for each, before any of that.
+  // From now on its streams wait for events of `other`, and copy from and to its memory, if it
+  // reaches that. REQUIRES: a device of the same kind, which outlives what is enqueued. Once for
+  // each, before any of that.
   virtual absl::Status Meet(const Device& other) = 0;
 
+  // True if it copies from its memory to that of `other` and back; else a copy has to go by pinned
+  // memory of the host. REQUIRES: it has met it.
+  virtual bool Reaches(const Device& other) const = 0;
+
   // Enqueues a copy between memory of any two places, which keeps both alive. REQUIRES: a stream of
-  // this device; memory of the host, of this device or of one that it has met; as many bytes.
+  // this device; memory of the host, of this device or of one that it reaches; as many bytes.
   virtual absl::Status Copy(ConstBuffer from, Buffer to, Stream& stream) = 0;
 };
 

@@ -27,8 +27,9 @@ class HostDevice : public Device {
   absl::StatusOr<AvailableMemory> Available() const override { return MeasureAvailableMemory(); }
   bool SharesHostMemory() const override { return true; }
   DeviceMemory Memory() const override { return {}; }
-  void GiveBack(Kept) override {}                                         // the C++ library decides
-  absl::Status Meet(const Device&) override { return absl::OkStatus(); }  // all have one memory
+  void GiveBack(Kept) override {}  // the C++ library decides
+  absl::Status Meet(const Device&) override { return absl::OkStatus(); }
+  bool Reaches(const Device&) const override { return true; }  // all have one memory
   absl::Status Copy(ConstBuffer from, Buffer to, Stream& stream) override;
 
   // The address at which work on this device finds a buffer's memory. Virtual for the tests'

@@ -211,8 +211,13 @@ absl::StatusOr<std::unique_ptr<device::Stream>> SeparateDevice::NewStream(const 
 
 absl::Status SeparateDevice::Meet(const device::Device& other) {
   absl::MutexLock lock(&mutex_);
-  met_.push_back(static_cast<const SeparateDevice*>(&other));
+  if (peers_ == Peers::kReached) reached_.push_back(static_cast<const SeparateDevice*>(&other));
   return absl::OkStatus();
+}
+
+bool SeparateDevice::Reaches(const device::Device& other) const {
+  absl::MutexLock lock(&mutex_);
+  return std::find(reached_.begin(), reached_.end(), &other) != reached_.end();
 }
 
 absl::Status SeparateDevice::Copy(ConstBuffer from, Buffer to, device::Stream& stream) {
@@ -246,12 +251,12 @@ char* SeparateDevice::FindAnywhere(const ConstBuffer& buffer) const {
   std::vector<const SeparateDevice*> others;
   {
     absl::MutexLock lock(&mutex_);
-    others = met_;
+    others = reached_;
   }
   for (const SeparateDevice* other : others) {
     if (found == nullptr) found = other->Find(buffer.data());
   }
-  if (found == nullptr) Fatal("memory of no device that this one has met");
+  if (found == nullptr) Fatal("memory of no device that this one reaches");
   return found;
 }
 

@@ -171,7 +171,6 @@ absl::StatusOr<std::unique_ptr<Stream>> CudaDevice::NewStream(const Clock& clock
   return CudaStream::Create(ordinal_, clock);
 }
 
-// Without access of one to the other the driver copies by pinned memory of its own.
 absl::Status CudaDevice::Meet(const Device& other) {
   const int peer = static_cast<const CudaDevice&>(other).ordinal();
   RETURN_IF_ERROR(Select());
@@ -180,9 +179,17 @@ absl::Status CudaDevice::Meet(const Device& other) {
       ToStatus(cudaDeviceCanAccessPeer(&reaches, ordinal_, peer), "asking for access of GPUs"));
   if (reaches == 0) return absl::OkStatus();
   const cudaError_t error = cudaDeviceEnablePeerAccess(peer, 0);
-  if (error != cudaErrorPeerAccessAlreadyEnabled) return ToStatus(error, "access of GPUs");
-  cudaGetLastError();  // or the next launch would be told of it
+  if (error == cudaErrorPeerAccessAlreadyEnabled) {
+    cudaGetLastError();  // or the next launch would be told of it
+  } else {
+    RETURN_IF_ERROR(ToStatus(error, "access of GPUs"));
+  }
+  reached_.insert(peer);
   return absl::OkStatus();
+}
+
+bool CudaDevice::Reaches(const Device& other) const {
+  return reached_.contains(static_cast<const CudaDevice&>(other).ordinal());
 }
 
 absl::Status CudaDevice::Copy(ConstBuffer from, Buffer to, Stream& stream) {

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <string>
 
 #include "core/device/cuda/staging.h"
@@ -46,6 +47,7 @@ class CudaDevice : public Device {
   void GiveBack(Kept what) override;
   // No other GPU reaches what is packed, which is weights.
   absl::Status Meet(const Device& other) override;
+  bool Reaches(const Device& other) const override;
   absl::Status Copy(ConstBuffer from, Buffer to, Stream& stream) override;
 
   // Enqueues a copy of pageable memory of the host to the GPU, and returns when it has been read:
@@ -75,6 +77,7 @@ class CudaDevice : public Device {
   const std::shared_ptr<MemoryPool> memory_, pinned_;
   std::shared_ptr<Heap> packed_;
   cudaStream_t fills_ = nullptr;  // zeros into what is taken
+  std::set<int> reached_;         // GPUs whose memory it reaches, of those that it has met
   Staging staging_;
 };
 

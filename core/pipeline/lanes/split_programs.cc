@@ -51,16 +51,16 @@ absl::Status SplitPrograms::Predict(const Split& split, absl::Span<const LanePor
                                     device::Stream& stream, Result& result) {
   RETURN_IF_ERROR(Bind(split, ports));
   result.first_run = !std::exchange(has_run_, true) || !split.helper->has_run();
+  HelperRow& helper = *split.helper;
+  const HelperRow::Row row = {
+      .ports = ports, .of_lane = 1, .of_picture = 1 - first, .prediction = predictions_.Rows(1, 2)};
+  RETURN_IF_ERROR(helper.Send(row, device_, stream));
   ASSIGN_OR_RETURN(result.ready, stream.Record());
   RETURN_IF_ERROR(bound_->network.Enqueue(stream));
-  ASSIGN_OR_RETURN(result.helped, split.helper->Evaluate({.ports = ports,
-                                                          .of_lane = 1,
-                                                          .of_picture = 1 - first,
-                                                          .ready = result.ready,
-                                                          .prediction = predictions_.Rows(1, 2)},
-                                                         *split.stream));
+  ASSIGN_OR_RETURN(result.helped, helper.Evaluate(row, result.ready, *split.stream));
   absl::Cleanup failed = [&result] { DropHelped(result); };
   RETURN_IF_ERROR(stream.WaitFor(result.helped));
+  RETURN_IF_ERROR(helper.Receive(row, device_, stream));
   std::move(failed).Cancel();
   return absl::OkStatus();
 }

@@ -256,7 +256,8 @@ absl::Status TakeHelperRow(Picture& picture, const StepHelper& helper) {
                                      .height = picture.executed_size().height};
     RETURN_IF_ERROR(helper.ask_room({label, HelperRow::Bytes(*network), /*is_least=*/false}));
   }
-  ASSIGN_OR_RETURN(picture.helper_row, HelperRow::Create(network, helper.held));
+  ASSIGN_OR_RETURN(picture.helper_row,
+                   HelperRow::Create(network, picture.stage().device(), helper.held));
   return absl::OkStatus();
 }
 

@@ -141,7 +141,26 @@ TEST_F(SeparateDeviceTest, CopiesToNoDeviceThatItHasNotMet) {
         device_.Copy(here, there, *stream).IgnoreError();
         stream->Synchronize().IgnoreError();
       },
-      "has met");
+      "of no device that this one reaches");
+}
+
+// Two that have met, and copy by the host alone.
+TEST_F(SeparateDeviceTest, CopiesToNoDeviceThatItDoesNotReach) {
+  SeparateDevice apart(SeparateDevice::Peers::kByHost), other;
+  ASSERT_OK(apart.Meet(other));
+  ASSERT_OK(other.Meet(apart));
+  EXPECT_FALSE(apart.Reaches(other));
+  EXPECT_TRUE(other.Reaches(apart));
+  EXPECT_FALSE(other.Reaches(device_));  // it has not met that
+  const Buffer here = apart.Allocate(DType::kF32, {2}, Place::kDevice).value();
+  const Buffer there = other.Allocate(DType::kF32, {2}, Place::kDevice).value();
+  EXPECT_DEATH(
+      {
+        const auto stream = apart.NewStream(clock_).value();
+        apart.Copy(here, there, *stream).IgnoreError();
+        stream->Synchronize().IgnoreError();
+      },
+      "of no device that this one reaches");
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -26,6 +27,7 @@ using ::testing::ElementsAreArray;
 using ::testing::Gt;
 using ::testing::Pointwise;
 using testing::SeparateDevice;
+using Peers = SeparateDevice::Peers;
 
 // One thread each, so that two devices do not get in each other's way.
 std::unique_ptr<backends::Backend> CpuOn(device::HostDevice& device) {
@@ -145,11 +147,15 @@ TEST(StepPartsTest, ComputeWhatTheStepDoesByTheReferenceBackend) {
   EXPECT_THAT(both.parts.step, ElementsAreArray(both.whole.step));
 }
 
-// A picture's way over two devices.
-class SplitStepsTest : public ::testing::Test {
+// A picture's way over two devices, by whether these reach each other's memory.
+class SplitStepsTest : public ::testing::TestWithParam<Peers> {
  protected:
-  static void SetUpTestSuite() { suite_ = std::make_unique<Suite>(); }
-  static void TearDownTestSuite() { suite_.reset(); }
+  SplitStepsTest() {
+    std::unique_ptr<Suite>& suite = suites_[GetParam()];
+    if (suite == nullptr) suite = std::make_unique<Suite>(GetParam());
+    suite_ = suite.get();
+  }
+  static void TearDownTestSuite() { suites_.clear(); }
 
   struct Drawn {
     image::Image pixels;
@@ -199,7 +205,7 @@ class SplitStepsTest : public ::testing::Test {
 
   static constexpr int kHelper = 1;
   struct Suite {
-    Suite() {
+    explicit Suite(Peers peers) : devices{SeparateDevice(peers), SeparateDevice(peers)} {
       EXPECT_OK(devices[0].Meet(devices[1]));
       EXPECT_OK(devices[1].Meet(devices[0]));
       for (Rig* rig : {&here, &there}) {
@@ -214,7 +220,8 @@ class SplitStepsTest : public ::testing::Test {
     Rig host{Demo(), "", CpuOn(device::Host())};
     Rig here{SplitDemo(), "", CpuOn(devices[0])}, there{SplitDemo(), "", CpuOn(devices[1])};
   };
-  static inline std::unique_ptr<Suite> suite_;
+  static inline std::map<Peers, std::unique_ptr<Suite>> suites_;
+  Suite* suite_ = nullptr;
   bool ready_ = true;  // the other device's graphs are
 };
 
@@ -224,7 +231,7 @@ PictureSpec Steps(int count) {
   return spec;
 }
 
-TEST_F(SplitStepsTest, DrawsTheSamePicture) {
+TEST_P(SplitStepsTest, DrawsTheSamePicture) {
   PictureSpec spec = Steps(5);
   spec.guidance_rescale = 0.5;
   const Drawn drawn = Draw(spec, [](size_t) { return true; });
@@ -234,7 +241,7 @@ TEST_F(SplitStepsTest, DrawsTheSamePicture) {
 }
 
 // Rows that come back, and go again: what does not change is on the helper still.
-TEST_F(SplitStepsTest, DrawsTheSamePictureWhereSomeStepsAreSplit) {
+TEST_P(SplitStepsTest, DrawsTheSamePictureWhereSomeStepsAreSplit) {
   PictureSpec spec = Steps(8);
   spec.scheduler.name = "euler_ancestral";  // noise of each step
   const Drawn drawn = Draw(spec, [](size_t step) { return step % 3 != 1; });
@@ -243,7 +250,7 @@ TEST_F(SplitStepsTest, DrawsTheSamePictureWhereSomeStepsAreSplit) {
 }
 
 // Two networks, each with a lane and helper's memory of its own, and schedulers with a history.
-TEST_F(SplitStepsTest, DrawsTheSamePictureWithTheRefiner) {
+TEST_P(SplitStepsTest, DrawsTheSamePictureWithTheRefiner) {
   PictureSpec spec = Steps(10);
   spec.refine = true;
   spec.scheduler.name = "dpmpp_2m";
@@ -252,7 +259,7 @@ TEST_F(SplitStepsTest, DrawsTheSamePictureWithTheRefiner) {
   EXPECT_EQ(drawn.split, 9);
 }
 
-TEST_F(SplitStepsTest, SplitsNoStepOfOneRow) {
+TEST_P(SplitStepsTest, SplitsNoStepOfOneRow) {
   PictureSpec spec = Steps(8);
   spec.guidance_interval = GuidanceInterval{0.25, 0.75};
   const Drawn drawn = Draw(spec, [](size_t) { return true; });
@@ -261,7 +268,7 @@ TEST_F(SplitStepsTest, SplitsNoStepOfOneRow) {
 }
 
 // Decided by numbers that the steps give, which are the same.
-TEST_F(SplitStepsTest, StopsGuidanceWhereItStopsUnsplit) {
+TEST_P(SplitStepsTest, StopsGuidanceWhereItStopsUnsplit) {
   PictureSpec spec = Steps(9);
   spec.guidance_scale = 1.1;
   spec.guidance_stop = GuidanceStop::kAuto;
@@ -278,7 +285,7 @@ TEST_F(SplitStepsTest, StopsGuidanceWhereItStopsUnsplit) {
 }
 
 // After each step the image is put back where the mask keeps it: the helper's row reads that.
-TEST_F(SplitStepsTest, DrawsTheSamePictureOverAMask) {
+TEST_P(SplitStepsTest, DrawsTheSamePictureOverAMask) {
   image::Image mask{64, 72, {}};
   for (int i = 0; i < 64 * 72; ++i) mask.rgb.insert(mask.rgb.end(), 3, i % 64 < 32 ? 0 : 255);
   image::Image image{64, 72, {}};
@@ -294,14 +301,14 @@ TEST_F(SplitStepsTest, DrawsTheSamePictureOverAMask) {
   EXPECT_EQ(drawn.split, 3);
 }
 
-TEST_F(SplitStepsTest, DrawsWithoutAHelperThatHasNoGraphs) {
+TEST_P(SplitStepsTest, DrawsWithoutAHelperThatHasNoGraphs) {
   ready_ = false;
   const PictureSpec spec = Steps(2);
   EXPECT_EQ(Draw(spec, [](size_t) { return true; }).split, 0);
 }
 
 // It is asked once: that takes a while.
-TEST_F(SplitStepsTest, DrawsTheSamePictureWithAHelperThatHasNoRoom) {
+TEST_P(SplitStepsTest, DrawsTheSamePictureWithAHelperThatHasNoRoom) {
   const PictureSpec spec = Steps(4);
   int asked = 0;
   const Drawn drawn = Draw(
@@ -317,8 +324,8 @@ TEST_F(SplitStepsTest, DrawsTheSamePictureWithAHelperThatHasNoRoom) {
   EXPECT_EQ(asked, 1);
 }
 
-TEST_F(SplitStepsTest, PlansNoSplitOfStepsThatReadMore) {
-  const auto splits = [](const PictureSpec& spec) {
+TEST_P(SplitStepsTest, PlansNoSplitOfStepsThatReadMore) {
+  const auto splits = [this](const PictureSpec& spec) {
     return suite_->here.Resolve(spec).value()->may_split();
   };
   PictureSpec spec = SmallSpec();
@@ -327,6 +334,11 @@ TEST_F(SplitStepsTest, PlansNoSplitOfStepsThatReadMore) {
   EXPECT_FALSE(splits(spec));
   EXPECT_FALSE(suite_->host.Resolve(SmallSpec()).value()->may_split());
 }
+
+INSTANTIATE_TEST_SUITE_P(Peers, SplitStepsTest, ::testing::Values(Peers::kReached, Peers::kByHost),
+                         [](const auto& info) {
+                           return info.param == Peers::kReached ? "Reached" : "ByHost";
+                         });
 
 }  // namespace
 }  // namespace latentd::pipeline
