@@ -18,7 +18,7 @@ namespace latentd::networks {
 // The hint as ControlNet reads it, [n, channels of the first block, h, w], from an image
 // [n, 3, h * config.hint_scale(), w * config.hint_scale()] of red, green and blue from 0 to 1. Of
 // no step.
-// Of a union `types` is f32 [n, config.image_types], 1 for the image's type and 0 for all others.
+// `types`, of a union, is f32 [n, config.image_types], 1 for the image's type and 0 for all others.
 Value ControlNetHint(GraphBuilder& builder, const ControlNetConfig& config,
                      absl::string_view component, Value image, Value types = kNone);
 

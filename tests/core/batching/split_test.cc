@@ -163,7 +163,7 @@ TEST_F(SplitTest, WhatTakesLongerIsTriedNoMoreButAtTimes) {
   EXPECT_EQ(HelperOfNext(), 1);
 }
 
-// What made steps without help slow may be over.
+// Steps without help may have become faster.
 TEST_F(SplitTest, WhatTakesLessIsLeftOutAtTimes) {
   Learn(4, kShared, /*helper=*/1);
   Begin(0);

@@ -301,7 +301,7 @@ TEST_F(SplitStepsTest, DrawsWithoutAHelperThatHasNoGraphs) {
   EXPECT_EQ(Draw(spec, [](size_t) { return true; }).split, 0);
 }
 
-// A device makes room for others, whoever it may help.
+// A device makes room for others, also where it may help.
 TEST_F(SplitStepsTest, HoldsNoNetworkOfADeviceThatMayHelp) {
   const Asked spec = Steps(2);
   const auto picture = suite_->here.Start(spec), other = suite_->there.Start(spec);
