@@ -54,7 +54,9 @@ std::vector<Algorithm> AlgorithmsFor(const Program& program, const Instruction& 
   std::vector<Algorithm> algorithms = {Algorithm::kDirect};
   const bool convolves = instruction.kernel == Kernel::kConvolution ||
                          instruction.kernel == Kernel::kUpsampleConvolution;
-  if (instruction.kernel == Kernel::kLinear) algorithms.push_back(Algorithm::kAsConvolution);
+  const bool multiplies =
+      instruction.kernel == Kernel::kLinear || instruction.kernel == Kernel::kMatmul;
+  if (multiplies) algorithms.push_back(Algorithm::kAsConvolution);
   if (AddsResidualOnly(instruction)) algorithms.push_back(Algorithm::kThenAdd);
   if (convolves && HasWinograd(program, instruction)) algorithms.push_back(Algorithm::kWinograd);
   return algorithms;
@@ -68,8 +70,9 @@ Algorithm ChooseAlgorithm(const Program& program, const Instruction& instruction
   };
   if (has(Algorithm::kWinograd) && WinogradIsWorthIt(instruction, machine))
     return Algorithm::kWinograd;
-  // With AVX-512 oneDNN cuts that convolution's sums by the number of rows and the caches of the
-  // machine: a row alone would have other bytes than beside others.
+  // Below AVX-512 oneDNN's product that can be relied on is a plain loop. With it oneDNN cuts that
+  // convolution's sums by the number of rows and the caches of the machine: a row alone would have
+  // other bytes than beside others.
   if (has(Algorithm::kAsConvolution) && !OneDnnUsesAvx512()) return Algorithm::kAsConvolution;
   if (!has(Algorithm::kThenAdd) || !HasAvx512(machine)) return Algorithm::kDirect;
   const graph::Shape& y = instruction.result.shape;

@@ -30,7 +30,7 @@ struct BoundKernel : lowering::KernelNeeds {
 // How an instruction is computed: what a plan chooses. Plans hold the numbers.
 enum class Algorithm : uint8_t {
   kDirect,         // one primitive of oneDNN, or this backend's only kernel
-  kAsConvolution,  // a linear layer as oneDNN's convolution of one pixel
+  kAsConvolution,  // a linear layer or product as oneDNN's convolution of one pixel
   kThenAdd,        // a convolution, to which its residual is then added in place
   kWinograd,       // a 3x3 convolution, of an upsampled image or not, by kernels/winograd.cc
 };

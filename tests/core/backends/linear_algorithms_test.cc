@@ -1,9 +1,10 @@
-// Linear layers by every algorithm that a plan may name, not only by the one that this
-// machine's rules choose.
+// Linear layers and products by every algorithm that a plan may name, not only by the one that
+// this machine's rules choose.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <utility>
 
@@ -47,6 +48,14 @@ GraphPointer Linear(const Sizes& s) {
   return std::make_shared<const graph::Graph>(std::move(b).Build().value());
 }
 
+GraphPointer Product(int64_t batch, const Sizes& s) {
+  GraphBuilder b;
+  const Value left = b.Input("left", DType::kF32, {batch, s.rows, s.in}, Rate::kStep);
+  const Value right = b.Input("right", DType::kF32, {batch, s.in, s.out}, Rate::kStep);
+  b.Output("y", b.Matmul(left, right));
+  return std::make_shared<const graph::Graph>(std::move(b).Build().value());
+}
+
 // The plan of one instruction with another algorithm; nothing where it has none such.
 std::optional<Plan> PlanWith(const graph::Graph& graph, Algorithm algorithm) {
   const Machine machine = {&KernelsOfThisMachine(), 2};
@@ -87,6 +96,19 @@ void ExpectWhatTheReferenceComputes(const GraphPointer& graph, Algorithm algorit
   double largest = 0;
   for (const double value : wanted) largest = std::max(largest, std::abs(value));
   for (size_t i = 0; i < wanted.size(); ++i) ASSERT_NEAR(values[i], wanted[i], 1e-5 * largest);
+}
+
+TEST(ProductAlgorithmsTest, ComputeTheSame) {
+  for (const Algorithm algorithm : {Algorithm::kDirect, Algorithm::kAsConvolution}) {
+    for (const int64_t batch : {1, 3}) {
+      for (const auto& [m, k, n] :
+           {std::array{1, 1, 1}, {7, 1, 37}, {600, 32, 128}, {37, 19, 5}, {64, 320, 256}}) {
+        SCOPED_TRACE(absl::StrCat("algorithm ", static_cast<int>(algorithm), ": ", batch, " of ", m,
+                                  "x", k, " by ", n));
+        ExpectWhatTheReferenceComputes(Product(batch, {m, k, n, true}), algorithm);
+      }
+    }
+  }
 }
 
 TEST(LinearAlgorithmsTest, ComputeTheSame) {
