@@ -1,9 +1,9 @@
-"""Checkpoints with random weights in the diffusers layout, fp16, written in seconds: SDXL's base and refiner, a ControlNet for the
-base, SD 1.5, and Stable Video Diffusion xt.
+"""Checkpoints with random weights in the diffusers layout, fp16, written in seconds: SDXL's base and refiner, adapters for the
+base (a ControlNet, LoRAs of 32 ranks, an IP-Adapter with its image encoder), SD 1.5, and Stable Video Diffusion xt.
 
 `full` are the real architectures: configurations and tensors' names and shapes are those of the golden cases, SD 1.5's UNet that
 of the published file's list, Stable Video Diffusion's those of diffusers' and transformers' classes (shapes/), the ControlNet's
-follow from its UNet's. `reduced` are the demo checkpoint's and the golden cases'. Tokenizers and noise schedulers are the
+follow from its UNet's, and so do those of LoRAs and IP-Adapter. `reduced` are the demo checkpoint's and the golden cases'. Tokenizers and noise schedulers are the
 demo checkpoint's in all: its 628 tokens are tokens of a larger vocabulary as well, and its schedulers' settings are SDXL's, which
 are SD 1.5's; Stable Video Diffusion's scheduler is that of its golden case, which is the published one.
 
@@ -28,8 +28,10 @@ HEADER_ALIGNMENT = 8
 SDXL = ("base", "refiner")
 SD15 = "sd15"
 SVD = "svd"
-ADAPTERS = "adapters"  # a folder of adapters for the base: a ControlNet
-CONTROL = "edges"  # its name
+ADAPTERS = "adapters"  # a folder of adapters for the base, with these names
+CONTROL = "edges"
+IMAGE_PROMPT, IMAGE_ENCODER, IMAGE_TOKENS = "painting", "image_encoder", 4
+LORAS, LORA_RANKS = tuple(f"style{number}" for number in range(8)), 32
 OTHER = "other"  # another of the base's architecture, of which nothing is equal to the base's
 FULL_NETWORKS = {
     "base": {"unet": "unet_sdxl_base", "vae": "vae_sdxl", "text_encoder": "text_encoder_sdxl",
@@ -61,9 +63,9 @@ COMPLETE = "complete.json"  # says which models are there with all that they hav
 
 @dataclasses.dataclass(frozen=True)
 class Component:
-    """One network: its config.json, and {tensor: shape}."""
+    """One network: its config.json, and {tensor: shape}. Without a configuration it is one file."""
 
-    config: dict
+    config: dict | None
     shapes: dict
 
 
@@ -116,6 +118,35 @@ def control_net(unet):
     return Component(config, shapes)
 
 
+def lora(unet):
+    """A LoRA in PEFT's names of every linear in the transformers of a UNet."""
+    shapes = {}
+    for name, shape in unet.shapes.items():
+        if ".transformer_blocks." in name and len(shape) == 2:
+            module = f"unet.{name.removesuffix('.weight')}"
+            shapes[f"{module}.lora_A.weight"], shapes[f"{module}.lora_B.weight"] = [LORA_RANKS, shape[1]], [shape[0], LORA_RANKS]
+    return Component(None, shapes)
+
+
+def image_prompt(unet, features):
+    """An IP-Adapter for a UNet, as h94's base: it projects so many features of an image. Its attentions are numbered down, up, middle."""
+    order, text = ("down_blocks", "up_blocks", "mid_block"), unet.config["cross_attention_dim"]
+    keys = sorted((name for name in unet.shapes if name.endswith("attn2.to_k.weight")),
+                  key=lambda name: (order.index(name.partition(".")[0]), [int(part) for part in name.split(".") if part.isdigit()]))
+    shapes = {"image_proj.proj.weight": [IMAGE_TOKENS * text, features], "image_proj.proj.bias": [IMAGE_TOKENS * text],
+              "image_proj.norm.weight": [text], "image_proj.norm.bias": [text]}
+    for number, name in enumerate(keys):
+        for weight in ("to_k_ip", "to_v_ip"):
+            shapes[f"ip_adapter.{2 * number + 1}.{weight}.weight"] = [unet.shapes[name][0], text]
+    return Component(None, shapes)
+
+
+def adapters(unet, encoder):
+    """All that the folder of adapters has, for a UNet, with that image encoder."""
+    return {CONTROL: control_net(unet), IMAGE_ENCODER: encoder, IMAGE_PROMPT: image_prompt(unet, encoder.config["projection_dim"]),
+            **{name: lora(unet) for name in LORAS}}
+
+
 def video_components(root, shapes_of, differs):
     """Components of the golden Stable Video Diffusion, with these values in their configurations instead."""
     networks = golden_case(root, SVD)["networks"]
@@ -123,15 +154,15 @@ def video_components(root, shapes_of, differs):
 
 
 def full(root):
-    """{model: {component: Component}} of SDXL 1.0, a ControlNet for its base, SD 1.5, and Stable Video Diffusion xt."""
+    """{model: {component: Component}} of SDXL 1.0, adapters for its base, SD 1.5, and Stable Video Diffusion xt."""
     cases = {case["name"]: case for case in json.loads((root / "tests/golden/networks.json").read_text())}
     models = {model: {name: case_component(root, cases, case) for name, case in networks.items()}
               for model, networks in FULL_NETWORKS.items()}
     models[SD15] = {"unet": Component(SD15_UNET, listed_shapes(root / "tests/core/weights/names/unet_sd15.txt")),
                     "vae": case_component(root, cases, "vae_sdxl", scaling_factor=0.18215, sample_size=512, force_upcast=False),
                     "text_encoder": case_component(root, cases, "text_encoder_sdxl")}
-    models[ADAPTERS] = {CONTROL: control_net(models["base"]["unet"])}
     models[SVD] = video_components(root, lambda name: listed_shapes(SHAPES / f"{name}_svd.txt"), SVD_FULL)
+    models[ADAPTERS] = adapters(models["base"]["unet"], models[SVD]["image_encoder"])
     return models
 
 
@@ -145,9 +176,9 @@ def reduced(root):
               for model, networks in FULL_NETWORKS.items()}
     shapes = json.loads((root / "tests/golden/checkpoints/sd15.parameters.json").read_text())
     models[SD15] = {name: Component(config, shapes[name]) for name, config in golden_case(root, SD15)["networks"].items()}
-    models[ADAPTERS] = {CONTROL: control_net(models["base"]["unet"])}
     of_video = json.loads((root / "tests/golden/checkpoints/svd.parameters.json").read_text())
     models[SVD] = video_components(root, of_video.get, {})
+    models[ADAPTERS] = adapters(models["base"]["unet"], models[SVD]["image_encoder"])
     return models
 
 
@@ -250,13 +281,14 @@ def write_model(root, folder, model, components, threads):
     """The bytes of its weights."""
     numbers, size = Numbers(), 0
     for name, component in components.items():
-        target = pathlib.Path(folder, model, name)
-        target.mkdir(parents=True)
-        (target / "config.json").write_text(json.dumps(component.config, indent=2) + "\n")
-        # SDXL's base and refiner share VAE and text encoder, and not the UNet.
-        salt = model if name == "unet" or model == OTHER else ""
-        write_tensors(target / tensor_file(name), component.shapes, numbers, threads, salt)
-        size += (target / tensor_file(name)).stat().st_size
+        file = pathlib.Path(folder, model, f"{name}.safetensors" if component.config is None else f"{name}/{tensor_file(name)}")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        if component.config is not None:
+            (file.parent / "config.json").write_text(json.dumps(component.config, indent=2) + "\n")
+        # SDXL's base and refiner share VAE and text encoder, and not the UNet; no two LoRAs are alike.
+        salt = model if name == "unet" or model == OTHER else name if name in LORAS else ""
+        write_tensors(file, component.shapes, numbers, threads, salt)
+        size += file.stat().st_size
     write_rest(root, model, folder / model)
     return size
 

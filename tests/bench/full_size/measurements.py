@@ -4,7 +4,7 @@ import dataclasses
 import shutil
 import statistics
 
-from . import control_measurements, machine, networks, server, video_measurements
+from . import adapter_measurements, control_measurements, machine, networks, server, video_measurements
 from .processes import Failure
 from .session import (COMPILE, CONTROLLED, EAGER, GUIDANCE, LATENTD, MIB, READY_SECONDS, SD15, SDXL, TWO_BASES, VIDEO, shape,
                       text)
@@ -136,21 +136,21 @@ def unguided(bench):
 
 
 def sd15_guided(bench):
-    return Picture("sd15_picture", bench.scale.steps, GUIDANCE, bench.scale.sd15, models=SD15, model="sd15", prefix="sd15_")
+    return Picture("sd15_picture", bench.scale.steps, GUIDANCE, bench.scale.small, models=SD15, model="sd15", prefix="sd15_")
 
 
 def sd15_step(bench, contestant):
     if contestant == LATENTD:
-        bench.our_network("sd15_step", "unet", [shape(2, bench.scale.sd15)], model="sd15", kernels=True)
+        bench.our_network("sd15_step", "unet", [shape(2, bench.scale.small)], model="sd15", kernels=True)
     else:
-        bench.peer_network(contestant, "sd15_step", "sd15_unet", 2, bench.scale.sd15)
+        bench.peer_network(contestant, "sd15_step", "sd15_unet", 2, bench.scale.small)
 
 
 def sd15_decode(bench, contestant):
     if contestant == LATENTD:
-        bench.our_network("sd15_decode", "vae", [shape(1, bench.scale.sd15)], model="sd15")
+        bench.our_network("sd15_decode", "vae", [shape(1, bench.scale.small)], model="sd15")
     else:
-        bench.peer_network(contestant, "sd15_decode", "sd15_vae", 1, bench.scale.sd15)
+        bench.peer_network(contestant, "sd15_decode", "sd15_vae", 1, bench.scale.small)
 
 
 def start_cached(bench, _):
@@ -340,13 +340,19 @@ MEASUREMENTS = (
                 networks=lambda scale: (("unet", 1, scale.main), ("vae", 1, scale.main))),
     Measurement("sd15_picture", lambda bench, who: draw_in_turn(bench, who, sd15_guided(bench)), {LATENTD: 30, EAGER: 40, COMPILE: 10},
                 prepare=lambda bench, who: warm(bench, who, sd15_guided(bench)), rounds=lambda scale: scale.rounds,
-                networks=lambda scale: (("sd15_unet", 2, scale.sd15), ("sd15_vae", 1, scale.sd15)), models=SD15),
+                networks=lambda scale: (("sd15_unet", 2, scale.small), ("sd15_vae", 1, scale.small)), models=SD15),
     Measurement("sd15_step", sd15_step, {LATENTD: 20, EAGER: 10, COMPILE: 5}, network_bench=True,
-                networks=lambda scale: (("sd15_unet", 2, scale.sd15),), models=SD15),
+                networks=lambda scale: (("sd15_unet", 2, scale.small),), models=SD15),
     Measurement("sd15_decode", sd15_decode, {LATENTD: 15, EAGER: 10, COMPILE: 5}, network_bench=True,
-                networks=lambda scale: (("sd15_vae", 1, scale.sd15),), models=SD15),
+                networks=lambda scale: (("sd15_vae", 1, scale.small),), models=SD15),
     Measurement("control", control_measurements.steps, {LATENTD: 40, EAGER: 15}, prepare=control_measurements.warm,
                 rounds=lambda scale: scale.rounds, models=CONTROLLED),
+    Measurement("inpaint", adapter_measurements.inpaint, {LATENTD: 15}, rounds=lambda scale: scale.rounds, models=CONTROLLED),
+    Measurement("image_prompt", adapter_measurements.image_prompt, {LATENTD: 20}, prepare=adapter_measurements.warm_image_prompt,
+                rounds=lambda scale: scale.rounds, models=CONTROLLED),
+    Measurement("lora_switch", adapter_measurements.lora_switch, {LATENTD: 20}, models=CONTROLLED),
+    Measurement("lora_crowd", adapter_measurements.lora_crowd, {LATENTD: 60}, rounds=lambda scale: scale.starts, models=CONTROLLED),
+    Measurement("lora_crowd_slots", adapter_measurements.lora_crowd_slots, {LATENTD: 60}, rounds=lambda scale: scale.starts, models=CONTROLLED),
     Measurement("video_start_cold", video_measurements.start_cold, {LATENTD: 120}, models=VIDEO),
     Measurement("video", video_measurements.clips, {LATENTD: 45}, prepare=video_measurements.warm,
                 rounds=lambda scale: scale.clips, models=VIDEO),

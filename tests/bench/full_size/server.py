@@ -54,10 +54,24 @@ class Text:
     text: str
 
 
+def octets(data):
+    """A value of a field of bytes."""
+    return Text('"' + "".join(f"\\{byte:03o}" for byte in data) + '"')
+
+
 def control(name, image):
     """A ControlNet in a request, with the bytes of its map."""
-    escaped = "".join(f"\\{byte:03o}" for byte in image)
-    return Text(f'{{ name: "{name}" image: "{escaped}" }}')
+    return Text(f'{{ name: "{name}" image: {octets(image).text} }}')
+
+
+def image_prompt(name, image):
+    """An IP-Adapter in a request, with the bytes of its image."""
+    return Text(f'{{ name: "{name}" image: {octets(image).text} }}')
+
+
+def adapter(name, weight):
+    """A LoRA in a request."""
+    return Text(f'{{ name: "{name}" weight: {weight} }}')
 
 
 class Latentd:

@@ -8,9 +8,11 @@ from .processes import Failure
 PROMPT = "a large yellow star on a purple background"
 GUIDANCE = 5.0
 LATENTD, EAGER, COMPILE = "latentd", "eager", "compile"
-# Models that a server has.
+# Models that a server has; behind them may stand further flags.
 SDXL, SD15, TWO_BASES = checkpoint.SDXL, (checkpoint.SD15,), ("base", checkpoint.OTHER)
 CONTROLLED = ("base", checkpoint.ADAPTERS)
+CROWDED = (*CONTROLLED, "--rows=1,2,4,8")  # images of 512x512, with a set of LoRAs merged for each
+SLOTS = (*CROWDED, "--adapter-slots=8")
 VIDEO = (checkpoint.SVD,)
 READY_SECONDS = 900  # the longest that a start or a network may take
 MIB = machine.MIB
@@ -26,7 +28,7 @@ class Scale:
     unet_sizes: tuple = ((512, 512), (768, 768), (1152, 896), (1536, 1536), (2048, 2048))
     vae_sizes: tuple = ((512, 512), (768, 768), (1152, 896), (1536, 1536))
     large: tuple = (2048, 2048)
-    sd15: tuple = (512, 512)
+    small: tuple = (512, 512)
     video: tuple = (1024, 576)
     frames: int = 25
     chunk: int = 7  # frames that are decoded together
@@ -35,6 +37,8 @@ class Scale:
     rows: tuple = (1, 4, 8)
     steps: int = 30
     few_steps: int = 4
+    crowd_steps: int = 20
+    crowd_pictures: int = 4  # of each of eight clients
     runs: int = 30
     pictures: int = 2  # a round
     rounds: int = 5
@@ -43,7 +47,7 @@ class Scale:
 
 FULL = Scale("full")
 REDUCED = Scale("reduced", main=(64, 64), other=(96, 64), unet_sizes=((96, 64),), vae_sizes=((96, 64),), large=(128, 128),
-                sd15=(64, 64), video=(64, 64), frames=3, chunk=2, clip_steps=3, clips=1, rows=(1,), steps=3, few_steps=2,
+                small=(64, 64), video=(64, 64), frames=3, chunk=2, clip_steps=3, clips=1, rows=(1,), steps=3, few_steps=2, crowd_steps=2, crowd_pictures=1,
                 runs=2, pictures=1, rounds=2, starts=1)
 
 
@@ -76,14 +80,14 @@ class Bench:
             return [f"--video={self.checkpoint / models[0]},buckets={text(self.scale.video)}x{self.scale.frames}{chunks}"]
         if models == SDXL:
             return [*flags, f"--refiner={self.checkpoint / models[1]}"]
-        if models == CONTROLLED:
-            return [*flags, f"--adapters={self.checkpoint / models[1]}"]
+        if models[:2] == CONTROLLED:
+            return [*flags, f"--adapters={self.checkpoint / models[1]}", *models[2:]]
         return flags + [f"--model={model}={self.checkpoint / model}" for model in models[1:]]
 
     def start_server(self, models=SDXL):
         """One that is new, from the cache as it is; not ready yet."""
         self.stop_server()
-        bucket = text(self.scale.sd15 if models == SD15 else self.scale.main) if models[0] != checkpoint.SVD else None
+        bucket = text(self.scale.small if models in (SD15, CROWDED, SLOTS) else self.scale.main) if models[0] != checkpoint.SVD else None
         self._server, self._served = server.Latentd(self.options, self.flags_of(models), bucket, self.cache, self.folder), models
         return self._server
 
@@ -107,6 +111,12 @@ class Bench:
         if key not in self._clients:
             self._clients[key] = server.Client(self.options, latentd, self.folder, **request)
         return self._clients[key]
+
+    def crowd(self, count, models, of):
+        """So many clients of one server, each with a connection of its own; of(i) is what the i-th asks for beside the rest."""
+        width, height = self.scale.small
+        return [self.client(models, prompt=PROMPT, seed=number, width=width, height=height, num_inference_steps=self.scale.crowd_steps,
+                            guidance_scale=GUIDANCE, **of(number)) for number in range(count)]
 
     def picture(self, size=None, steps=None, guidance=GUIDANCE, models=SDXL, **more):
         width, height = size or self.scale.main

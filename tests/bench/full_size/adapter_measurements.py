@@ -1,0 +1,101 @@
+"""Measurements of masks, IP-Adapters and LoRAs: each a function that runs one round of latentd."""
+
+import concurrent.futures
+import statistics
+import time
+
+from . import images, machine, server
+from .checkpoint import IMAGE_PROMPT, LORAS
+from .session import CONTROLLED, CROWDED, LATENTD, MIB, READY_SECONDS, SLOTS, shape, text
+
+CLIENTS = 8
+WEIGHT = 0.1
+
+
+def cost_of(bench, figure, **more):
+    """Pictures in turn, without and with `more`; what it adds to a step is the difference of such a pair."""
+    which = shape(2, bench.scale.main)
+    for _ in range(bench.scale.pictures):
+        without, with_it = bench.picture(models=CONTROLLED).measured(), bench.picture(models=CONTROLLED, **more).measured()
+        for name, found in (("without", without), ("with", with_it)):
+            bench.results.add(f"{figure}_{name} {which}", LATENTD, found["step"]["base"], state=machine.state())
+        bench.results.add(f"{figure}_cost {which}", LATENTD, with_it["step"]["base"] - without["step"]["base"])
+
+
+def inpaint(bench, _):
+    width, height = bench.scale.main
+    mask = images.png(width, height, lambda x, y: (255,) * 3 if x > width // 2 else (0,) * 3)
+    cost_of(bench, "inpaint", image=server.octets(images.scene(width, height)), mask_image=server.octets(mask), strength=1.0)
+
+
+def image_prompt_of(bench):
+    return {"ip_adapters": server.image_prompt(IMAGE_PROMPT, images.scene(*bench.scale.small))}
+
+
+def warm_image_prompt(bench, _):
+    """Also finds what the first picture with an image takes beyond the next, and how much memory it leaves taken."""
+    add_first(bench, "image_prompt", image_prompt_of(bench), 1000)
+
+
+def image_prompt(bench, _):
+    cost_of(bench, "image_prompt", **image_prompt_of(bench))
+
+
+def lora(number, weight=WEIGHT):
+    return {"adapters": server.adapter(LORAS[number], weight)}
+
+
+def add_first(bench, kind, more, unit):
+    """Milliseconds over `unit` of the first picture with `more` beyond the next, and the memory of the GPU that it leaves taken."""
+    latentd = bench.server(CONTROLLED)
+    latentd.wait_for_row_counts(READY_SECONDS)
+    few = {"steps": bench.scale.few_steps, "models": CONTROLLED}
+    bench.picture(**few).draw(2)
+    before = machine.memory_of(latentd.process.pid)
+    client = bench.picture(**few, **more)
+    first, = client.milliseconds()
+    bench.results.add(f"{kind}_first {text(bench.scale.main)}", LATENTD, (first - statistics.median(client.milliseconds(3))) / unit)
+    if before is not None:
+        bench.results.add(f"{kind}_memory {text(bench.scale.main)}", LATENTD, (machine.memory_of(latentd.process.pid) - before) / MIB)
+
+
+def lora_switch(bench, _):
+    """The first picture with each of four LoRAs; then two merged sets take turns; then each LoRA is merged anew, for another weight."""
+    bench.start_server(CONTROLLED).wait_until_ready(READY_SECONDS)
+    for number in range(4):
+        add_first(bench, "lora", lora(number), 1)
+    main, few = text(bench.scale.main), {"steps": bench.scale.few_steps, "models": CONTROLLED}
+    clients = [bench.picture(**few, **lora(number)) for number in (0, 1)]
+    for client in clients * 3:
+        (first,), (steady,) = client.milliseconds(), client.milliseconds()
+        bench.results.add(f"lora_switch {main}", LATENTD, first - steady)
+    for number in range(4):
+        client = bench.picture(**few, **lora(number, 2 * WEIGHT))
+        first, = client.milliseconds()
+        bench.results.add(f"lora_again {main}", LATENTD, first - statistics.median(client.milliseconds(3)))
+
+
+def pictures_a_second(bench, models, of):
+    clients = bench.crowd(CLIENTS, models, of)
+    with concurrent.futures.ThreadPoolExecutor(CLIENTS) as threads:
+        list(threads.map(lambda client: client.draw(1), clients))  # what the first ones load
+        began = time.monotonic()
+        list(threads.map(lambda client: client.draw(bench.scale.crowd_pictures), clients))
+        return CLIENTS * bench.scale.crowd_pictures / (time.monotonic() - began)
+
+
+def crowd(bench, models, figure, of):
+    latentd = bench.server(models)
+    latentd.wait_for_row_counts(READY_SECONDS)
+    which = shape(bench.scale.crowd_steps, bench.scale.small)
+    bench.results.add(f"{figure} {which}", LATENTD, pictures_a_second(bench, models, of), state=machine.state())
+
+
+def lora_crowd(bench, _):
+    """Eight clients without LoRAs, then with one each, merged."""
+    crowd(bench, CROWDED, "crowd_plain", lambda number: {})
+    crowd(bench, CROWDED, "crowd_merged", lora)
+
+
+def lora_crowd_slots(bench, _):
+    crowd(bench, SLOTS, "crowd_slots", lora)
