@@ -78,7 +78,7 @@ def lora_switch(bench, _):
 def pictures_a_second(bench, models, of):
     clients = bench.crowd(CLIENTS, models, of)
     with concurrent.futures.ThreadPoolExecutor(CLIENTS) as threads:
-        list(threads.map(lambda client: client.draw(1), clients))  # what the first ones load
+        list(threads.map(lambda client: client.draw(1), clients))  # loads the adapters
         began = time.monotonic()
         list(threads.map(lambda client: client.draw(bench.scale.crowd_pictures), clients))
         return CLIENTS * bench.scale.crowd_pictures / (time.monotonic() - began)

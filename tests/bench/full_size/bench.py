@@ -187,7 +187,7 @@ def parse(arguments):
     parser.add_argument("--json", help="write all samples to this file, after each measurement")
     parser.add_argument("--resume", action="store_true", help="leave out what is done in the file of --json; with the --work of then")
     parser.add_argument("--show", metavar="FILE", help="print the table of such a file, and measure nothing")
-    parser.add_argument("--work", type=pathlib.Path, metavar="DIR", help="for the checkpoints (29 GB) and the cache, and kept; by default a "
+    parser.add_argument("--work", type=pathlib.Path, metavar="DIR", help="for the checkpoints (33 GB) and the cache, and kept; by default a "
                         "temporary folder. A file system in memory makes the first start independent of the disk")
     parser.add_argument("--checkpoint-only", action="store_true", help="write the checkpoints to DIR/checkpoint of --work, and end")
     parser.add_argument("--reduced", action="store_true", help="the demo model's architecture and small sizes: shows that all of it works")

@@ -38,7 +38,7 @@ class Scale:
     steps: int = 30
     few_steps: int = 4
     crowd_steps: int = 20
-    crowd_pictures: int = 4  # of each of eight clients
+    crowd_pictures: int = 4  # by each of eight clients
     runs: int = 30
     pictures: int = 2  # a round
     rounds: int = 5
