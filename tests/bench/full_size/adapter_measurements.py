@@ -10,6 +10,8 @@ from .session import CONTROLLED, CROWDED, LATENTD, MIB, READY_SECONDS, SLOTS, sh
 
 CLIENTS = 8
 WEIGHT = 0.1
+SIDE = 64  # of images, which are an argument of bench_client
+IMAGE = {"ip_adapters": server.image_prompt(IMAGE_PROMPT, images.scene(SIDE, SIDE))}
 
 
 def cost_of(bench, figure, **more):
@@ -23,22 +25,17 @@ def cost_of(bench, figure, **more):
 
 
 def inpaint(bench, _):
-    width, height = bench.scale.main
-    mask = images.png(width, height, lambda x, y: (255,) * 3 if x > width // 2 else (0,) * 3)
-    cost_of(bench, "inpaint", image=server.octets(images.scene(width, height)), mask_image=server.octets(mask), strength=1.0)
-
-
-def image_prompt_of(bench):
-    return {"ip_adapters": server.image_prompt(IMAGE_PROMPT, images.scene(*bench.scale.small))}
+    mask = images.png(SIDE, SIDE, lambda x, y: (255,) * 3 if x > SIDE // 2 else (0,) * 3)
+    cost_of(bench, "inpaint", image=server.octets(images.scene(SIDE, SIDE)), mask_image=server.octets(mask), strength=1.0)
 
 
 def warm_image_prompt(bench, _):
     """Also finds what the first picture with an image takes beyond the next, and how much memory it leaves taken."""
-    add_first(bench, "image_prompt", image_prompt_of(bench), 1000)
+    add_first(bench, "image_prompt", IMAGE, 1000)
 
 
 def image_prompt(bench, _):
-    cost_of(bench, "image_prompt", **image_prompt_of(bench))
+    cost_of(bench, "image_prompt", **IMAGE)
 
 
 def lora(number, weight=WEIGHT):
