@@ -29,6 +29,7 @@ bool IsOfEachRequest(const std::string& field) {
                                                          "padding_mask_crop",
                                                          "preserve_unmasked",
                                                          "differential",
+                                                         "guess_mode",
                                                          "mask_blur",
                                                          "latents",
                                                          "seed",

@@ -679,7 +679,7 @@ class Pipelines:
         more = {name: [control.get(field, defaults[field]) for control in controls] for name, field in fields.items()}
         if len(controls) == 1:
             images, more = images[0], {name: values[0] for name, values in more.items()}
-        more.update(image=images, height=case["height"], width=case["width"])
+        more.update(image=images, height=case["height"], width=case["width"], guess_mode=case.get("guess_mode", False))
         if "mode" in controls[0]:  # a union's
             more.update(control_mode=[control["mode"] for control in controls], control_image=more.pop("image"))
         if from_image:

@@ -189,6 +189,7 @@ const std::map<std::string, Setter>& Setters() {
       {"denoising_start", Set<&PictureSpec::denoising_start>},
       {"scheduler", SetScheduler},
       {"controls", SetControls},
+      {"guess_mode", Set<&PictureSpec::guess_mode>},
       {"ip_adapters", SetIpAdapters},
   };
   return *setters;

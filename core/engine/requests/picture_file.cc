@@ -126,6 +126,7 @@ std::string ParametersOf(const pipeline::PictureSpec& resolved, uint64_t seed, i
   }
   if (!resolved.controls.empty()) {
     parameters.extra.push_back({"Controls", ControlsText(resolved.controls)});
+    if (resolved.guess_mode) parameters.extra.push_back({"Guess mode", "True"});
   }
   if (!resolved.ip_adapters.empty()) {
     parameters.extra.push_back({"IP-Adapters", IpAdaptersText(resolved.ip_adapters)});

@@ -1,6 +1,7 @@
 #include "core/pipeline/lanes/control_programs.h"
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <string>
 #include <utility>
@@ -31,6 +32,20 @@ Buffer ZerosLike(const Buffer& memory, const Buffer& zeros) {
 }
 
 }  // namespace
+
+// diffusers computes logspace(-1, 0, residuals), and its product with the scale, in float32.
+std::vector<float> ScalesOf(const ControlRun& run, int rows, int64_t residuals) {
+  std::vector<float> scales;
+  for (int row = 0; row < rows; ++row) {
+    for (int64_t i = 0; i < residuals; ++i) {
+      const double exponent = static_cast<double>(i) / static_cast<double>(residuals - 1) - 1;
+      const auto share = run.guesses ? static_cast<float>(std::pow(10.0, exponent)) : 1.0F;
+      const bool is_negative = rows > 1 && row == 0;
+      scales.push_back(run.guesses && is_negative ? 0 : run.scale * share);
+    }
+  }
+  return scales;
+}
 
 absl::StatusOr<std::vector<Buffer>> ControlPrograms::Run(absl::Span<const ControlRun> runs,
                                                          const ControlInputs& inputs,
@@ -133,7 +148,7 @@ absl::Status ControlPrograms::CopyOwn(const ControlRun& run, int rows,
     if (IsShared(port.name)) continue;
     const Buffer to = graph.input(port.name);
     if (port.name == "scales") {
-      RETURN_IF_ERROR(Fill(to, run.scale, stream));
+      RETURN_IF_ERROR(Write(ScalesOf(run, rows, to.shape()[1]), to, stream));
       continue;
     }
     const backends::NamedBuffers& source_of =
@@ -156,11 +171,15 @@ absl::Status ControlPrograms::Clear(const Buffer& memory, device::Stream& stream
   return device_.Copy(ZerosLike(memory, zeros_), memory, stream);
 }
 
-absl::Status ControlPrograms::Fill(const Buffer& memory, float value, device::Stream& stream) {
-  const std::vector<float> values(static_cast<size_t>(memory.elements()), value);
+absl::Status ControlPrograms::Write(const std::vector<float>& values, const Buffer& memory,
+                                    device::Stream& stream) {
   ASSIGN_OR_RETURN(const Buffer from,
                    Pinned(device_, DType::kF32, memory.shape(), absl::MakeConstSpan(values)));
   return device_.Copy(from, memory, stream);
+}
+
+absl::Status ControlPrograms::Fill(const Buffer& memory, float value, device::Stream& stream) {
+  return Write(std::vector<float>(static_cast<size_t>(memory.elements()), value), memory, stream);
 }
 
 absl::StatusOr<Buffer> ControlPrograms::Allocate(DType dtype, const Shape& shape) {

@@ -31,7 +31,13 @@ struct ControlRun {
   const backends::NamedBuffers* request = nullptr;  // [rows or more, n]: the last rows are read
   const backends::NamedBuffers* image = nullptr;    // the hint's graph's outputs, [1, ...]
   float scale = 0;                                  // factor of all residuals
+  bool guesses = false;  // diffusers' guess_mode: scaled as ScalesOf says
 };
+
+// Factors of so many residuals of each row, row by row; of two rows the first is the negative
+// prompt's. Those of a run that guesses are none for the negative prompt, and grow in equal ratios
+// from a tenth of the scale to all of it (diffusers' ControlNetModel).
+std::vector<float> ScalesOf(const ControlRun& run, int rows, int64_t residuals);
 
 // Values that all nets of an evaluation read.
 struct ControlInputs {
@@ -79,6 +85,9 @@ class ControlPrograms {
                        device::Stream& stream);
   absl::StatusOr<device::Buffer> Allocate(device::DType dtype, const device::Shape& shape);
   absl::Status Clear(const device::Buffer& memory, device::Stream& stream);
+  // As many numbers as it has elements.
+  absl::Status Write(const std::vector<float>& values, const device::Buffer& memory,
+                     device::Stream& stream);
   // The same number to all elements.
   absl::Status Fill(const device::Buffer& memory, float value, device::Stream& stream);
 

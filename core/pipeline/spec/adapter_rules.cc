@@ -86,6 +86,12 @@ void AreControls(const Field& field, const AskedSpec& asked, Violations& found) 
   }
 }
 
+void NeedsControls(const Field& field, const AskedSpec& asked, Violations& found) {
+  if (IsSet(field, asked.spec) && asked.spec.controls.empty()) {
+    found.Add(field.name, "needs controls");
+  }
+}
+
 void AreImagePrompts(const Field& field, const AskedSpec& asked, Violations& found) {
   const std::vector<ImagePrompt>& prompts = asked.spec.ip_adapters;
   if (prompts.size() > kMaxIpAdapters) {

@@ -10,6 +10,8 @@ namespace latentd::pipeline {
 void AreAdapters(const Field& field, const AskedSpec& asked, Violations& found);
 // At most kMaxControls, each with a part of the evaluations.
 void AreControls(const Field& field, const AskedSpec& asked, Violations& found);
+// Adds a violation where the field is set and there are no controls.
+void NeedsControls(const Field& field, const AskedSpec& asked, Violations& found);
 // At most kMaxIpAdapters, with scales of blocks that some UNet has.
 void AreImagePrompts(const Field& field, const AskedSpec& asked, Violations& found);
 

@@ -436,6 +436,7 @@ std::vector<Field> PromptAndSize() {
       FIELD(long_prompt).Unused({kNeedsPrompts}),
       FIELD(adapters).Rules({AreAdapters}),
       FIELD(controls).Rules({AreControls}),
+      FIELD(guess_mode).Rules({NeedsControls}),
       FIELD(ip_adapters).Rules({AreImagePrompts}),
       FIELD(bucket_policy),
   };

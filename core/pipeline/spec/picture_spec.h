@@ -103,6 +103,7 @@ struct PictureSpec {
   std::vector<Adapter> adapters;
   // ControlNets that the images follow, as far as the model itself draws them.
   std::vector<Control> controls;
+  bool guess_mode = false;  // the nets say what is drawn, to the prompt's row alone
   // Images that are prompts beside the text, likewise.
   std::vector<ImagePrompt> ip_adapters;
   // Words of the model's textual inversions; null: none. Pipeline::Resolve sets them.

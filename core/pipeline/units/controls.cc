@@ -58,7 +58,8 @@ std::vector<ControlRun> RunsOf(const Picture& picture) {
     runs.push_back({.executable = control.steps.at(picture.next_rows()),
                     .request = &*control.conditioning,
                     .image = &control.image,
-                    .scale = static_cast<float>(scale)});
+                    .scale = static_cast<float>(scale),
+                    .guesses = picture.plan().spec.guess_mode});
   }
   return runs;
 }

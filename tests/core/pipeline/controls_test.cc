@@ -16,6 +16,7 @@
 #include "core/backends/cpu/cpu_backend.h"
 #include "core/base/errors/error_details.h"
 #include "core/image/encode.h"
+#include "core/pipeline/lanes/control_programs.h"
 #include "tests/core/pipeline/control_net_folder.h"
 #include "tests/core/pipeline/rig.h"
 
@@ -23,7 +24,9 @@ namespace latentd::pipeline {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::FloatEq;
 using ::testing::HasSubstr;
+using ::testing::Pointwise;
 
 // A picture of which each pixel has another colour.
 std::string Gradient(int width, int height, int turn) {
@@ -155,6 +158,19 @@ TEST_F(ControlsTest, FollowScaleImageAndNet) {
   EXPECT_GT(Distance(rig_->Latents(Spec().With("edges", 1, 0, 1, /*turn=*/7)), drawn), kDiffers);
   EXPECT_GT(Distance(rig_->Latents(Spec().With("depth")), drawn), kDiffers);
   EXPECT_EQ(rig_->Latents(Spec().With("edges")), drawn);
+}
+
+TEST_F(ControlsTest, ThatGuessSayLessAndNothingToTheNegativePrompt) {
+  Controlled guessing = Spec().With("edges");
+  guessing.guess_mode = true;
+  const std::vector<float> drawn = rig_->Latents(guessing);
+  EXPECT_GT(Distance(drawn, rig_->Latents(Spec().With("edges"))), kDiffers);
+  EXPECT_GT(Distance(drawn, rig_->Latents(Spec())), kDiffers);
+  const ControlRun run = {.scale = 2, .guesses = true};
+  EXPECT_THAT(ScalesOf(run, /*rows=*/2, /*residuals=*/3),
+              Pointwise(FloatEq(), {0.0f, 0.0f, 0.0f, 0.2f, 0.6324555f, 2.0f}));
+  EXPECT_THAT(ScalesOf(run, /*rows=*/1, /*residuals=*/2), Pointwise(FloatEq(), {0.2f, 2.0f}));
+  EXPECT_THAT(ScalesOf({.scale = 2}, /*rows=*/2, /*residuals=*/1), ElementsAre(2, 2));
 }
 
 TEST_F(ControlsTest, RestOutsideOfTheirPartOfTheEvaluations) {
@@ -322,6 +338,9 @@ TEST_F(ControlsTest, AreRefusedByField) {
   EXPECT_THAT(Refusal(without), HasSubstr("controls[1].image: is what the net reads: set it"));
   without.inputs.control_images.push_back("no picture");
   EXPECT_THAT(Refusal(without), HasSubstr("controls[1].image: "));
+  Asked guessing = Spec();
+  guessing.guess_mode = true;
+  EXPECT_THAT(Refusal(guessing), HasSubstr("guess_mode: needs controls"));
   Controlled many = Spec();
   for (int i = 0; i < 5; ++i) many = many.With("edges");
   EXPECT_THAT(Refusal(many), HasSubstr("controls: must be at most 4, are 5"));
