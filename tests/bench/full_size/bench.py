@@ -75,6 +75,8 @@ class Runner:
             return f"not here: {self._contestants['missing'][contestant]}"
         if contestant == LATENTD and measurement.network_bench and not os.access(self._bench.options.network_bench, os.X_OK):
             return f"there is no {self._bench.options.network_bench}"
+        if measurement.gpus > max(1, machine.gpus()):
+            return f"it takes {measurement.gpus} GPUs"
         cost = self.cost(measurement, contestant)
         if self._bench.scale.architecture == "full" and planned + cost > self._budget.left:
             return f"the budget: it would take about {cost} s, {max(0, self._budget.left - planned):.0f} are left"

@@ -54,6 +54,11 @@ def memory_of(process):
     return int(sum(own) * MIB) if own else None
 
 
+def gpus():
+    """The number of GPUs that there are."""
+    return len(nvidia_smi("gpu", ("name",)))
+
+
 def state():
     """State of the machine that changes while the bench runs and moves its figures."""
     found = nvidia_smi("gpu", ("clocks.sm", "clocks.mem", "temperature.gpu", "power.draw"))

@@ -4,7 +4,8 @@ import dataclasses
 import shutil
 import statistics
 
-from . import adapter_measurements, control_measurements, machine, networks, server, video_measurements
+from . import (adapter_measurements, control_measurements, machine, networks, server, split_measurements,
+               video_measurements)
 from .processes import Failure
 from .session import (COMPILE, CONTROLLED, EAGER, GUIDANCE, LATENTD, MIB, READY_SECONDS, SD15, SDXL, TWO_BASES, VIDEO, shape,
                       text)
@@ -317,6 +318,7 @@ class Measurement:
     networks: callable = lambda scale: ()  # graphs that the compiling peer needs: (network, rows, size)
     network_bench: bool = False  # true if latentd's part is cuda_network_bench's
     models: tuple = SDXL  # whose weights it needs
+    gpus: int = 1
 
 
 MEASUREMENTS = (
@@ -353,6 +355,8 @@ MEASUREMENTS = (
     Measurement("lora_switch", adapter_measurements.lora_switch, {LATENTD: 20}, models=CONTROLLED),
     Measurement("lora_crowd", adapter_measurements.lora_crowd, {LATENTD: 60}, rounds=lambda scale: scale.starts, models=CONTROLLED),
     Measurement("lora_crowd_slots", adapter_measurements.lora_crowd_slots, {LATENTD: 60}, rounds=lambda scale: scale.starts, models=CONTROLLED),
+    Measurement("split", split_measurements.pictures, {LATENTD: 60}, models=("base",), gpus=2),
+    Measurement("split_crowd", split_measurements.crowds, {LATENTD: 90}, models=("base",), gpus=2),
     Measurement("video_start_cold", video_measurements.start_cold, {LATENTD: 120}, models=VIDEO),
     Measurement("video", video_measurements.clips, {LATENTD: 45}, prepare=video_measurements.warm,
                 rounds=lambda scale: scale.clips, models=VIDEO),

@@ -13,6 +13,8 @@ SDXL, SD15, TWO_BASES = checkpoint.SDXL, (checkpoint.SD15,), ("base", checkpoint
 CONTROLLED = ("base", checkpoint.ADAPTERS)
 CROWDED = (*CONTROLLED, "--rows=1,2,4,8")  # images of 512x512, with a set of LoRAs merged for each
 SLOTS = (*CROWDED, "--adapter-slots=8")
+TWO_DEVICES = ("base", "--devices=0,1")
+SPLIT, WHOLE, AUTO = (*TWO_DEVICES, "--split=always"), (*TWO_DEVICES, "--split=never"), (*TWO_DEVICES, "--split=auto")
 VIDEO = (checkpoint.SVD,)
 READY_SECONDS = 900  # the longest that a start or a network may take
 MIB = machine.MIB
@@ -73,16 +75,14 @@ class Bench:
 
     def flags_of(self, models):
         """The first is the base; another one is loaded when a request names it. Behind the one for videos may stand the frames of a
-        chunk."""
-        flags = [f"--base={self.checkpoint / models[0]}"]
+        chunk, behind others further flags."""
         if models[0] == checkpoint.SVD:
             chunks = "".join(f",decode-chunk={chunk}" for chunk in models[1:])
             return [f"--video={self.checkpoint / models[0]},buckets={text(self.scale.video)}x{self.scale.frames}{chunks}"]
-        if models == SDXL:
-            return [*flags, f"--refiner={self.checkpoint / models[1]}"]
-        if models[:2] == CONTROLLED:
-            return [*flags, f"--adapters={self.checkpoint / models[1]}", *models[2:]]
-        return flags + [f"--model={model}={self.checkpoint / model}" for model in models[1:]]
+        (base, *others), further = ([name for name in models if name.startswith("--") is is_flag] for is_flag in (False, True))
+        roles = {"refiner": "--refiner=", checkpoint.ADAPTERS: "--adapters="}
+        return [f"--base={self.checkpoint / base}",
+                *(f"{roles.get(model, f'--model={model}=')}{self.checkpoint / model}" for model in others), *further]
 
     def start_server(self, models=SDXL):
         """One that is new, from the cache as it is; not ready yet."""
@@ -118,9 +118,9 @@ class Bench:
         return [self.client(models, prompt=PROMPT, seed=number, width=width, height=height, num_inference_steps=self.scale.crowd_steps,
                             guidance_scale=GUIDANCE, **of(number)) for number in range(count)]
 
-    def picture(self, size=None, steps=None, guidance=GUIDANCE, models=SDXL, **more):
+    def picture(self, size=None, steps=None, guidance=GUIDANCE, models=SDXL, seed=7, **more):
         width, height = size or self.scale.main
-        return self.client(models, prompt=PROMPT, seed=7, width=width, height=height, num_inference_steps=steps or self.scale.steps,
+        return self.client(models, prompt=PROMPT, seed=seed, width=width, height=height, num_inference_steps=steps or self.scale.steps,
                            guidance_scale=guidance, **more)
 
     def other_picture(self, **more):
