@@ -178,12 +178,12 @@ absl::Status PictureLoop::TryEnqueue(DeviceLoop& loop, Work& work) {
     if (!picture.job->started) Start(*picture.job, clock_.Monotonic());
   }
   if (work.unit->helper < 0) return loop.units.Enqueue(*work.unit, work.pictures);
-  const auto helper = static_cast<size_t>(work.unit->helper);
-  RETURN_IF_ERROR(loop.units.Enqueue(*work.unit, work.pictures, &loops_[helper]->units));
-  // The pictures go on without it.
-  const absl::Status& not_split = loop.units.newest().unit.not_split;
-  if (device::IsFault(not_split)) ReportFault(not_split, helper);
-  return absl::OkStatus();
+  const auto device = static_cast<size_t>(work.unit->helper);
+  UnitsInFlight::Helper helper = {loops_[device]->units};
+  absl::Status enqueued = loop.units.Enqueue(*work.unit, work.pictures, &helper);
+  // The pictures go on without it, unless the unit has failed, for another reason.
+  if (device::IsFault(helper.failed)) ReportFault(helper.failed, device);
+  return enqueued;
 }
 
 void PictureLoop::AdvanceAll(DeviceLoop& loop) {
