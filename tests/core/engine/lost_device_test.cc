@@ -26,6 +26,11 @@ using ::testing::StartsWith;
 
 class LostDeviceTest : public SeveralDevicesTest {
  protected:
+  // Nothing runs or is planned behind the start, so that tests may change what they let fail.
+  void MakeAllReady(const Config& config = SmallConfig()) {
+    ASSERT_NO_FATAL_FAILURE(MakeAndLoad(config));
+    engine_->FinishPreparing();
+  }
   // The device fails, in a run of a request that ends with that.
   void FailFree(size_t device) {
     devices_[device].on_run.work = [] { return device::FaultError("the test's fault"); };
@@ -41,7 +46,7 @@ class LostDeviceTest : public SeveralDevicesTest {
 };
 
 TEST_F(LostDeviceTest, AFaultOfOneEndsWhatItDrawsAndTheOtherGoesOn) {
-  ASSERT_NO_FATAL_FAILURE(MakeAndLoad());
+  ASSERT_NO_FATAL_FAILURE(MakeAllReady());
   Request first;
   const size_t busy = HoldOne(first);
   const size_t lost = 1 - busy;
@@ -64,7 +69,7 @@ TEST_F(LostDeviceTest, AFaultOfOneEndsWhatItDrawsAndTheOtherGoesOn) {
 }
 
 TEST_F(LostDeviceTest, WhatWaitsForADeviceThatFailsGoesToTheOther) {
-  ASSERT_NO_FATAL_FAILURE(MakeAndLoad());
+  ASSERT_NO_FATAL_FAILURE(MakeAllReady());
   const auto [first, second] = HoldBoth();
   const Request third = Submit(), fourth = Submit();
   devices_[1].on_run.work = [] { return device::FaultError("the test's fault"); };
@@ -85,7 +90,7 @@ TEST_F(LostDeviceTest, ADeviceThatHasFailedIsAskedForNothing) {
   TemporaryDirectory directory;
   Config config = SmallConfig();
   config.cache_dir = directory.File("cache");
-  ASSERT_NO_FATAL_FAILURE(MakeAndLoad(config));
+  ASSERT_NO_FATAL_FAILURE(MakeAllReady(config));
   const int64_t weights = engine_->graphs().memory().weight_bytes;
   Request first;
   const size_t busy = HoldOne(first), lost = 1 - busy;
@@ -128,7 +133,7 @@ TEST_F(LostDeviceTest, ADeviceThatHasFailedIsAskedForNothing) {
 TEST_F(LostDeviceTest, AColdRequestThatADeviceWithAFaultPreparesGoesToTheOther) {
   Config config = SmallConfig();
   config.allow_cold_requests = true;
-  ASSERT_NO_FATAL_FAILURE(MakeAndLoad(config));
+  ASSERT_NO_FATAL_FAILURE(MakeAllReady(config));
   std::pair<Request, Request> held;
   HoldOn(0, held);
   devices_[1].plan = [](const graph::Graph&) { return device::FaultError("the test's fault"); };
@@ -143,7 +148,7 @@ TEST_F(LostDeviceTest, AColdRequestThatADeviceWithAFaultPreparesGoesToTheOther) 
 }
 
 TEST_F(LostDeviceTest, TheFaultOfTheLastDeviceEndsServing) {
-  ASSERT_NO_FATAL_FAILURE(MakeAndLoad());
+  ASSERT_NO_FATAL_FAILURE(MakeAllReady());
   Request first;
   const size_t busy = HoldOne(first);
   FailFree(1 - busy);
