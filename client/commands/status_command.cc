@@ -82,6 +82,16 @@ absl::Time TimeOf(const google::protobuf::Timestamp& stamp) {
   return absl::FromUnixSeconds(stamp.seconds());
 }
 
+std::string StateText(v1::ServerState state) {
+  return absl::AsciiStrToLower(v1::ServerState_Name(state).substr(sizeof("SERVER_STATE_") - 1));
+}
+
+std::string DeviceText(const v1::DeviceStatus& device) {
+  if (!device.fault().empty()) return absl::StrCat("has failed: ", device.fault());
+  const std::string& reason = device.reason();
+  return absl::StrCat(StateText(device.state()), reason.empty() ? "" : ": ", reason);
+}
+
 std::string ProgressText(const v1::ServerStatus& status) {
   if (status.state() != v1::SERVER_STATE_WARMING) return "";
   return absl::StrCat(", ", status.graphs_done(), " of ", status.graphs_total(), " graphs");
@@ -89,17 +99,16 @@ std::string ProgressText(const v1::ServerStatus& status) {
 
 void PrintStatus(const v1::ServerStatus& status) {
   const absl::Time now = absl::Now();
-  Rows rows = {
-      {"state",
-       absl::StrCat(absl::AsciiStrToLower(
-                        v1::ServerState_Name(status.state()).substr(sizeof("SERVER_STATE_") - 1)),
-                    ProgressText(status))}};
+  Rows rows = {{"state", absl::StrCat(StateText(status.state()), ProgressText(status))}};
   if (!status.reason().empty()) rows.push_back({"reason", status.reason()});
   rows.push_back({"started", AgoText(TimeOf(status.started()), now)});
   if (status.has_ready()) rows.push_back({"ready", AgoText(TimeOf(status.ready()), now)});
   for (const v1::BucketStatus& bucket : status.buckets()) {
     rows.push_back({BucketText(bucket, HasSeveralModels(status.buckets())),
                     bucket.ready() ? "ready" : absl::StrCat("not ready: ", bucket.reason())});
+  }
+  for (const v1::DeviceStatus& device : status.devices()) {
+    rows.push_back({device.name(), DeviceText(device)});
   }
   rows.push_back({"version", status.version()});
   std::cout << TableText(rows) << std::flush;

@@ -109,7 +109,26 @@ void Queue::LookForRowsAgain() {
   for (Entry& entry : order_) entry.found_no_rows = false;
 }
 
+void Queue::Lose(int device) {
+  if (std::exchange(devices_[device].lost, true)) return;
+  control_.LoseDevice();
+  for (Entry& entry : order_) entry.devices &= ~(uint64_t{1} << device);
+  ForgetForesight();
+  ++changes_;
+}
+
+void Queue::Move(absl::Span<const PictureId> request, int device) {
+  for (const PictureId picture : request) {
+    const auto found = entries_.find(picture);
+    if (found == entries_.end() || found->second->request_started) continue;
+    found->second->devices = uint64_t{1} << device;
+    ForgetForesight();
+    ++changes_;
+  }
+}
+
 bool Queue::CanRun(bool may_begin, int device) const {
+  if (devices_[device].lost) return false;
   return std::any_of(order_.begin(), order_.end(), [&](const Entry& entry) {
     return IsRunnable(entry) && (entry.started || may_begin) && entry.MayRunOn(device);
   });
@@ -277,6 +296,7 @@ void Queue::Remember(const Unit& unit) {
 std::optional<Unit> Queue::Next(bool may_begin, int device) {
   DeviceTime& time = devices_[device];
   time.helper = -1;
+  if (time.lost) return std::nullopt;
   const absl::Time now = clock_.Monotonic();
   Foresight& all = foresight(now);
   const Timetable& timetable = all.OrderAt(now, device);

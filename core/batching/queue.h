@@ -32,7 +32,8 @@
 //
 // A queue of several devices, which are equal, has this policy on each of them. A request waits for
 // all that could run it, and belongs to the one that takes its first unit. A device begins what is
-// foreseen on it, and if there is nothing, the first request that waits.
+// foreseen on it, and if there is nothing, the first request that waits. A device that fails gets
+// no further unit; what has begun on it stays until it is removed.
 //
 // A step of one picture with two rows may be split (Split): another device helps, which evaluates
 // one of them. That is decided for each step, so that a device with work of its own helps with no
@@ -113,8 +114,14 @@ class Queue {
   std::optional<Unit> Next(bool may_begin = true, int device = 0);
   bool CanRun(bool may_begin = true, int device = 0) const;
 
-  // The device has failed: it helps none.
-  void Lose(int device) { devices_[device].lost = true; }
+  // The device has failed: it runs nothing more and helps none. Requests of which nothing has run
+  // go to the others that could run them.
+  void Lose(int device);
+  // The request waits for that device alone: its pictures are to run there. Ignored if it has been
+  // removed, or a unit of it has run.
+  void Move(absl::Span<const PictureId> request, int device);
+  // Pictures that may be admitted and not finished.
+  int places() const { return control_.places(); }
 
   // Learns the time of a unit that Next gave; an evaluation computed that many rows. 0: it did
   // nothing, or failed, and says nothing about others. A step that was not split has no helper.

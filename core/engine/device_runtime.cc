@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
 #include "core/backends/cpu/cpu_backend.h"
 #include "core/backends/reference/reference_backend.h"
 #include "core/base/errors/error_details.h"
@@ -78,7 +79,7 @@ DeviceRuntime::DeviceRuntime(Config config, size_t device,
           [this](const auto& label, const auto& needs, const auto& leaves) {
             return memory_.CheckFits(label, needs, leaves);
           },
-          [this](const absl::Status& fault) { EndForFault(fault); }),
+          [this](const absl::Status& fault) { parts_.loop.ReportFault(fault, device_); }),
       admission_(config_, models_, stores_.graphs, budget_),
       cold_({.models = models_,
              .graphs = stores_.graphs,
@@ -91,7 +92,11 @@ DeviceRuntime::DeviceRuntime(Config config, size_t device,
                  [this](const ModelBucket& bucket) {
                    if (models_.buckets->IsOnDemand(bucket)) shared_step_graphs_.LoadAgain(bucket);
                  }}),
-      memory_({.stores = stores_, .loop = parts_.loop, .device = device, .budget = budget_}),
+      memory_({.stores = stores_,
+               .loop = parts_.loop,
+               .device = device,
+               .label = parts_.label,
+               .budget = budget_}),
       preparer_(stores_.graphs, stop_, parts_.clock, [this] { BringThreads(); }),
       kept_(backend_->device(), preparer_, parts_.clock),
       shared_step_graphs_({.config = config_,
@@ -110,7 +115,18 @@ DeviceRuntime::DeviceRuntime(Config config, size_t device,
   const pipeline::ModelTable models =
       pipeline::ModelTable::FromFlags(config_.base, config_.refiner, config_.models);
   registry_.Declare(metrics::Declared::kModels, models.Names());
+  registry_.Declare(metrics::Declared::kDevices, {parts_.label});
   registry_.GetGauge(metrics::kBackendInfo, {backend_->Fingerprint()}).Set(1);
+}
+
+// A retired device's backend stays, with its libraries' handles: they would call the driver.
+DeviceRuntime::~DeviceRuntime() {
+  static auto* const kept = new std::vector<std::unique_ptr<backends::Backend>>;
+  static absl::Mutex mutex;
+  End();
+  if (!retired_) return;
+  absl::MutexLock lock(&mutex);
+  kept->push_back(std::move(backend_));
 }
 
 // ATen's first: the first time it sets the number to its own.
@@ -123,7 +139,8 @@ PictureLoop::Device DeviceRuntime::device() {
   return {backend_->device(),
           {.warn = config_.warn,
            .ask_lane_room = [this](const auto& lane) { return memory_.AskLaneRoom(lane); },
-           .enqueue_late = !backend_->device().SharesHostMemory()}};
+           .enqueue_late = !backend_->device().SharesHostMemory()},
+          parts_.progress_label};
 }
 
 LocalGraphAdmin::Device DeviceRuntime::graphs() {
@@ -133,6 +150,7 @@ LocalGraphAdmin::Device DeviceRuntime::graphs() {
           .preparer = preparer_,
           .open = open_,
           .stop = stop_,
+          .retired = retired_,
           .changed = [this] {
             ShowBuckets();
             cold_.TryAgain();
@@ -141,7 +159,7 @@ LocalGraphAdmin::Device DeviceRuntime::graphs() {
 
 absl::Status DeviceRuntime::Load() {
   absl::Status loaded = TryLoad();
-  if (device::IsFault(loaded)) EndForFault(loaded);
+  if (device::IsFault(loaded)) parts_.loop.ReportFault(loaded, device_);
   return loaded;
 }
 
@@ -176,18 +194,22 @@ void DeviceRuntime::OpenModels() {
 }
 
 // The first is what happened; what comes after it follows from it.
-void DeviceRuntime::ShowFault(const absl::Status& fault) {
+bool DeviceRuntime::ShowFault(const absl::Status& fault) {
+  const bool is_first = !lost_.exchange(true);
   status_.Update([&](ServerStatus& status) {
     if (!status.device_fault.empty()) return;
     status.state = State::kFailed;
     status.device_fault = std::string(fault.message());
     status.reason = absl::StrCat("the device works no more in this process: ", fault.message());
   });
+  return is_first;
 }
 
-void DeviceRuntime::EndForFault(const absl::Status& fault) {
-  ShowFault(fault);
-  parts_.loop.EndForFault(device_);
+void DeviceRuntime::Retire() {
+  stop_ = true;
+  retired_ = true;
+  registry_.Retire();
+  if (parts_.give_up) parts_.give_up();
 }
 
 void DeviceRuntime::ShowBuckets(bool warmed) {
@@ -214,6 +236,7 @@ void DeviceRuntime::ShowBuckets(bool warmed) {
 }
 
 void DeviceRuntime::RefreshMetrics() {
+  if (retired_) return;
   memory_.Show(registry_);
   registry_.GetGauge(metrics::kLanes).Set(parts_.loop.lanes(device_));
   registry_.GetGauge(metrics::kLaneBytes).Set(static_cast<double>(parts_.loop.lane_bytes(device_)));
@@ -223,6 +246,7 @@ void DeviceRuntime::RefreshMetrics() {
 }
 
 void DeviceRuntime::CheckFiles() {
+  if (retired_) return;
   watch_.CheckSoon();
   if (!open_) return;
   cold_.TryAgain();  // memory may have become free in other ways too

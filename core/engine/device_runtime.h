@@ -2,13 +2,18 @@
 // graphs, and the models on it, with a thread that compiles and loads graphs (Preparer). Its lanes
 // are the loop's.
 //
+// A device that has failed while others have not is retired: the runtime asks it for nothing more,
+// and shows none of what it held.
+//
 // Thread-safe.
 #pragma once
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -47,17 +52,23 @@ class DeviceRuntime {
     std::shared_ptr<cache::DiskCache> disk;   // may be null
     PictureLoop& loop;                        // made after it
     adapters::Catalogue* adapters = nullptr;  // null: there are none
+    std::string label = "0";                  // the device's name in metrics
+    std::string progress_label = {};          // likewise in Progress
+    // The device's driver is called no more, to give back memory either. May be empty.
+    std::function<void()> give_up = {};
   };
   // `device` is its number for the board and the loop.
   DeviceRuntime(Config config, size_t device, std::unique_ptr<backends::Backend> backend,
                 Parts parts);
-  ~DeviceRuntime() { End(); }
+  ~DeviceRuntime();
 
   // As the engine's, for this device.
   absl::Status Load();
   void RefreshMetrics();
   void CheckFiles();
-  void GiveBackMemory() { kept_.GiveBackUnused(); }
+  void GiveBackMemory() {
+    if (!retired_) kept_.GiveBackUnused();
+  }
   Capabilities capabilities() const;
   std::vector<FieldViolation> Validate(const GenerateSpec& spec) const;
   // Stops loading and warming, and says so by the status.
@@ -89,6 +100,8 @@ class DeviceRuntime {
     cold_.Add(job, std::move(inputs));
   }
   void Forget(uint64_t handle) { cold_.Remove(handle); }
+  // Takes all that have not begun: for another device to prepare.
+  ColdRequests::Taken TakeCold() { return cold_.TakeAll(); }
   // Waits until no graph is left to be made ready.
   void FinishPreparing() { preparer_.Flush(); }
 
@@ -97,14 +110,15 @@ class DeviceRuntime {
   const Config& config() const { return config_; }  // with the defaults of its backend
   // For the calling thread, which computes.
   void BringThreads() const;
-  // Says so by the status, for good.
-  void ShowFault(const absl::Status& fault);
+  // The device has failed: says so by the status, for good. True the first time.
+  bool ShowFault(const absl::Status& fault);
+  bool is_lost() const { return lost_; }
+  // Once it is lost: others are not. Waits for nothing.
+  void Retire();
 
  private:
   void OpenModels();
   absl::Status TryLoad();
-  // And ends what was admitted.
-  void EndForFault(const absl::Status& fault);
   // Brings the status up to date with how the graphs stand; `warmed`: warming is over.
   void ShowBuckets(bool warmed = false);
   void ShowWarm(const std::vector<BucketGraphs::BucketState>& states);
@@ -114,10 +128,11 @@ class DeviceRuntime {
   const Parts parts_;
   metrics::Registry registry_;
   DeviceStatus status_;
-  const std::unique_ptr<backends::Backend> backend_;
+  std::unique_ptr<backends::Backend> backend_;  // stays the same
   MemoryBudget budget_;
   std::atomic<bool> stop_ = false;  // loading and warming
   std::atomic<bool> open_ = false;  // the models are loaded
+  std::atomic<bool> lost_ = false, retired_ = false;
   Stores stores_;
   Models models_;
   Admission admission_;

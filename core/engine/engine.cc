@@ -135,16 +135,23 @@ void WarnOfSlowPrecision(const Config& config) {
   }
 }
 
+void GiveUpGpu([[maybe_unused]] int ordinal) {
+#ifdef LATENTD_CUDA
+  backends::cuda::GiveUp(ordinal);
+#endif
+}
+
 absl::StatusOr<std::vector<LocalEngine::Device>> MakeDevices(const Config& config) {
   std::vector<LocalEngine::Device> devices;
   if (config.devices.size() <= 1) {
     ASSIGN_OR_RETURN(std::unique_ptr<backends::Backend> backend, MakeBackend(config));
-    devices.push_back({.backend = std::move(backend)});
+    devices.push_back({.ordinal = config.devices.empty() ? 0 : config.devices.front(),
+                       .backend = std::move(backend)});
     return devices;
   }
   for (int ordinal : config.devices) {
     ASSIGN_OR_RETURN(std::unique_ptr<backends::Backend> backend, MakeCudaBackend(config, ordinal));
-    devices.push_back({ordinal, std::move(backend)});
+    devices.push_back({ordinal, std::move(backend), [ordinal] { GiveUpGpu(ordinal); }});
   }
   return devices;
 }

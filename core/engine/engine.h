@@ -6,9 +6,11 @@
 // destroyed; Load failing leaves kFailed. A degraded server becomes ready when its last bucket
 // does, unless a checkpoint was edited. Step graphs that pictures share (Config::rows) come and
 // fail without changing the state. A device that works no more for this process, whatever is
-// tried (core/device/device_fault.h), leads to kFailed from everywhere but kDraining: requests end
-// UNAVAILABLE, reason DEVICE_FAULT, and so do new ones; then the process should. Thread-safe: every
-// method may be called from any thread; Submit, Cancel and the getters return quickly.
+// tried (core/device/device_fault.h), ends the requests that it draws UNAVAILABLE, reason
+// DEVICE_FAULT; while there are others the state is kDegraded, and they go on. The last one leads
+// to kFailed from everywhere but kDraining: all requests end so, and so do new ones; then the
+// process should. Thread-safe: every method may be called from any thread; Submit, Cancel and the
+// getters return quickly.
 #pragma once
 
 #include <cstdint>
@@ -44,7 +46,7 @@ class Engine {
   // Loads checkpoints, then loads or compiles every graph that a picture of the configured buckets
   // needs and runs each once; blocks; call once. Step graphs of more rows follow by themselves.
   // FAILED_PRECONDITION, reason CHECKPOINT_CHANGED: a checkpoint was edited meanwhile; INTERNAL,
-  // reason DEVICE_FAULT: the device has failed. After OK the state is kReady or kDegraded. A call
+  // reason DEVICE_FAULT: all devices have failed. After OK the state is kReady or kDegraded. A call
   // to Drain makes it return CANCELLED soon.
   virtual absl::Status Load() = 0;
 

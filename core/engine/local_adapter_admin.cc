@@ -32,14 +32,15 @@ absl::Status NoSuchAdapterError(const std::string& name) {
 absl::StatusOr<std::vector<AdapterStatus>> LocalGraphAdmin::ListAdapters() {
   RETURN_IF_ERROR(CheckOpen());
   std::vector<AdapterStatus> list;
-  AdapterSets* first = devices_.front().models.pipeline->adapters();
+  AdapterSets* first = First().models.pipeline->adapters();
   if (first == nullptr) return list;
   RETURN_IF_ERROR(first->catalogue().Look());
   for (AdapterFacts& facts : first->catalogue().List()) {
     AdapterStatus& status = list.emplace_back(AdapterStatus{.facts = std::move(facts)});
     status.pinned = first->IsPinned(status.facts.name);
-    for (const Device& device : devices_) {
-      const AdapterSets::Use use = device.models.pipeline->adapters()->UseOf(status.facts.name);
+    for (const size_t i : Left()) {
+      const AdapterSets::Use use =
+          devices_[i].models.pipeline->adapters()->UseOf(status.facts.name);
       status.sets = std::max(status.sets, use.sets);
       status.loaded = status.loaded || use.loaded;
       status.last_use = std::max(status.last_use, use.last_use);
@@ -51,8 +52,8 @@ absl::StatusOr<std::vector<AdapterStatus>> LocalGraphAdmin::ListAdapters() {
 absl::StatusOr<std::vector<AdapterSets*>> LocalGraphAdmin::SetsOf(const std::string& name) const {
   RETURN_IF_ERROR(CheckOpen());
   std::vector<AdapterSets*> sets;
-  for (const Device& device : devices_) {
-    AdapterSets* const its = device.models.pipeline->adapters();
+  for (const size_t i : Left()) {
+    AdapterSets* const its = devices_[i].models.pipeline->adapters();
     if (its == nullptr || !HasName(its->catalogue().List(), name)) return NoSuchAdapterError(name);
     sets.push_back(its);
   }

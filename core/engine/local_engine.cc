@@ -31,6 +31,12 @@ std::vector<std::string> NamesOf(const std::vector<LocalEngine::Device>& devices
   return names;
 }
 
+std::vector<std::string> LabelsOf(const std::vector<LocalEngine::Device>& devices) {
+  std::vector<std::string> labels;
+  for (const LocalEngine::Device& device : devices) labels.push_back(absl::StrCat(device.ordinal));
+  return labels;
+}
+
 std::vector<LocalEngine::Device> Only(std::unique_ptr<backends::Backend> backend) {
   std::vector<LocalEngine::Device> devices;
   devices.push_back({.backend = std::move(backend)});
@@ -125,6 +131,7 @@ LocalEngine::LocalEngine(const Config& config, std::unique_ptr<backends::Backend
 LocalEngine::LocalEngine(const Config& config, std::vector<Device> devices, const Clock& clock)
     : clock_(clock),
       names_(NamesOf(devices)),
+      labels_(LabelsOf(devices)),
       board_(clock, registry_, names_),
       catalogue_(CatalogueOf(config)),
       devices_(RuntimesOf(config, std::move(devices))),
@@ -140,13 +147,21 @@ LocalEngine::Runtimes LocalEngine::RuntimesOf(const Config& config, std::vector<
   for (size_t i = 0; i < devices.size(); ++i) {
     runtimes.push_back(std::make_unique<DeviceRuntime>(
         ConfigOf(config, names_[i], /*is_first=*/i == 0), i, std::move(devices[i].backend),
-        DeviceRuntime::Parts{clock_, registry_, board_, disk, loop_, catalogue_.get()}));
+        DeviceRuntime::Parts{.clock = clock_,
+                             .registry = registry_,
+                             .board = board_,
+                             .disk = disk,
+                             .loop = loop_,
+                             .adapters = catalogue_.get(),
+                             .label = labels_[i],
+                             .progress_label = devices.size() > 1 ? labels_[i] : "",
+                             .give_up = std::move(devices[i].give_up)}));
   }
   return runtimes;
 }
 
 // Each device brings as much as it could take alone.
-PictureLoop::Options LocalEngine::LoopOptions(const Config& config) const {
+PictureLoop::Options LocalEngine::LoopOptions(const Config& config) {
   const auto count = static_cast<int>(devices_.size());
   const device::Device& first = devices_.front()->device().device;
   return {.queue = {.split = config.split,
@@ -157,11 +172,55 @@ PictureLoop::Options LocalEngine::LoopOptions(const Config& config) const {
           .units = {.warn = config.warn},
           .begin_thread = [this] { devices_.front()->BringThreads(); },
           .on_device_fault = [this](const absl::Status& fault,
-                                    size_t device) { devices_[device]->ShowFault(fault); }};
+                                    size_t device) { OnDeviceFault(fault, device); }};
+}
+
+// It may be called with locks of the graph store: what it leads to is another thread's.
+void LocalEngine::OnDeviceFault(const absl::Status& fault, size_t device) {
+  if (!devices_[device]->ShowFault(fault)) return;
+  CatchOutOfMemory([&] { retiring_.Add([this, device] { Retire(device); }); }).IgnoreError();
+}
+
+bool LocalEngine::AllLost() const {
+  return absl::c_all_of(devices_, [](const auto& device) { return device->is_lost(); });
+}
+
+// A last one stays as it is: the process is about to end.
+void LocalEngine::Retire(size_t device) {
+  metrics_.DeviceFaulted(static_cast<int>(device));
+  if (ends_ || AllLost()) return;
+  MoveColdOf(device);  // first: what is stopped ends otherwise
+  devices_[device]->Retire();
+  registry_.GetGauge(metrics::kQueueCapacity).Set(loop_.queue_capacity());
+}
+
+void LocalEngine::MoveColdOf(size_t device) {
+  if (ends_) return;
+  for (auto& [job, inputs] : devices_[device]->TakeCold()) {
+    const absl::Status moved =
+        CatchOutOfMemory([&, &job = job, &inputs = inputs] { MoveCold(job, std::move(inputs)); });
+    if (!moved.ok()) loop_.Abandon(job->handle);
+  }
+}
+
+void LocalEngine::MoveCold(const std::shared_ptr<Job>& job, pipeline::SharedInputs inputs) {
+  for (const size_t device : FreeFirst()) {
+    if (loop_.MoveTo(device, *job)) return devices_[device]->Prepare(job, std::move(inputs));
+  }
+  if (loop_.IsWanted(*job)) loop_.Reject(*job, DeviceLostError());
+}
+
+const DeviceRuntime& LocalEngine::First() const {
+  for (const auto& device : devices_) {
+    if (!device->is_lost()) return *device;
+  }
+  return *devices_.front();
 }
 
 LocalEngine::~LocalEngine() {
   Drain(clock_.Monotonic());
+  ends_ = true;
+  retiring_.Flush();
   departures_->Disconnect();
   for (const auto& device : devices_) device->End();
 }
@@ -174,6 +233,9 @@ void LocalEngine::OnEach(const std::function<void(size_t device)>& call) {
 absl::Status LocalEngine::Load() {
   std::vector<absl::Status> loaded(devices_.size());
   OnEach([&](size_t device) { loaded[device] = LoadDevice(device); });
+  for (size_t i = 0; i < devices_.size() && !AllLost(); ++i) {
+    if (devices_[i]->is_lost()) loaded[i] = absl::OkStatus();
+  }
   if (adapter_watch_) adapter_watch_->TellProblems();
   return FirstFailure(loaded);
 }
@@ -181,6 +243,7 @@ absl::Status LocalEngine::Load() {
 absl::Status LocalEngine::LoadDevice(size_t device) {
   const absl::Status loaded = devices_[device]->Load();
   if (loaded.ok() || absl::IsCancelled(loaded)) return loaded;
+  if (devices_[device]->is_lost()) return OfDevice(names_[device], loaded);
   for (const auto& other : devices_) {
     if (other != devices_[device]) other->Stop();
   }
@@ -193,7 +256,11 @@ void LocalEngine::FinishPreparing() {
 
 void LocalEngine::RefreshMetrics() {
   metrics_.ShowHangs(FindHangs(), loop_.threads());
-  for (const auto& device : devices_) device->RefreshMetrics();
+  for (size_t i = 0; i < devices_.size(); ++i) {
+    devices_[i]->RefreshMetrics();
+    const batching::Backlog backlog = loop_.backlog(i);
+    metrics_.ShowBacklog(static_cast<int>(i), backlog.known ? backlog.ends : absl::ZeroDuration());
+  }
 }
 
 void LocalEngine::CheckFiles() {
@@ -206,13 +273,13 @@ void LocalEngine::GiveBackMemory() {
 }
 
 Capabilities LocalEngine::capabilities() const {
-  Capabilities capabilities = devices_.front()->capabilities();
-  capabilities.queue_capacity *= static_cast<int>(devices_.size());
+  Capabilities capabilities = First().capabilities();
+  capabilities.queue_capacity = loop_.queue_capacity();
   return capabilities;
 }
 
 std::vector<FieldViolation> LocalEngine::Validate(const GenerateSpec& spec) const {
-  return devices_.front()->Validate(spec);
+  return First().Validate(spec);
 }
 
 std::vector<size_t> LocalEngine::FreeFirst() const {
@@ -221,8 +288,10 @@ std::vector<size_t> LocalEngine::FreeFirst() const {
   for (size_t i = 0; i < devices_.size(); ++i) backlogs.push_back(loop_.backlog(i));
   const bool known =
       absl::c_all_of(backlogs, [](const batching::Backlog& one) { return one.known; });
-  std::vector<size_t> order(devices_.size());
-  std::iota(order.begin(), order.end(), size_t{0});
+  std::vector<size_t> order;
+  for (size_t i = 0; i < devices_.size(); ++i) {
+    if (!devices_[i]->is_lost()) order.push_back(i);
+  }
   absl::c_stable_sort(order, [&](size_t a, size_t b) {
     if (known && backlogs[a].ends != backlogs[b].ends) return backlogs[a].ends < backlogs[b].ends;
     return backlogs[a].pictures < backlogs[b].pictures;
@@ -265,8 +334,10 @@ absl::StatusOr<uint64_t> LocalEngine::Admit(GenerateSpec spec, std::shared_ptr<E
     if (executed.width != *plan->spec.width || executed.height != *plan->spec.height) {
       metrics_.Adjusted(plan->spec.bucket_policy);
     }
-    if (cold) return devices_[first.device]->Prepare(job, std::move(offers.inputs));
-    Begin(*job, std::move(offers.all));
+    if (!cold) return Begin(*job, std::move(offers.all));
+    devices_[first.device]->Prepare(job, std::move(offers.inputs));
+    if (!devices_[first.device]->is_lost()) return;
+    retiring_.Add([this, device = first.device] { MoveColdOf(device); });
   });
   if (!begun.ok()) loop_.Abandon(job->handle);
   return job->handle;
@@ -288,7 +359,7 @@ absl::StatusOr<LocalEngine::Offers> LocalEngine::FindOffers(const GenerateSpec& 
         model.residency == pipeline::Residency::kOnDemand || offers.plan->adapters != 0;
     if (!is_ready && !on_demand) break;
   }
-  if (offers.all.empty()) return refused;
+  if (offers.all.empty()) return refused.ok() ? DeviceFaultError() : refused;
   return offers;
 }
 

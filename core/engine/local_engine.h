@@ -8,11 +8,12 @@
 // compile what the others wait for and load, so that they draw the same bytes. Without a cache
 // directory each compiles its own, and one may choose otherwise than another.
 //
-// The server is ready once all devices are. One that cannot load ends the start; one that fails
-// later (core/device/device_fault.h) ends the process as if it were alone, since a supervisor then
-// starts all of them again: new requests are refused, and what the others are at is drained.
+// The server is ready once all devices are. One that cannot load ends the start. One that fails
+// (core/device/device_fault.h), at the start too, ends what it draws and is retired: the server is
+// degraded, and the others go on with what waits, until the last has failed.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -26,6 +27,7 @@
 #include "core/adapters/catalogue/catalogue.h"
 #include "core/backends/backend.h"
 #include "core/base/clock.h"
+#include "core/base/threads/worker.h"
 #include "core/engine/device_runtime.h"
 #include "core/engine/engine.h"
 #include "core/engine/local_graph_admin.h"
@@ -43,8 +45,9 @@ namespace latentd::engine {
 class LocalEngine : public Engine {
  public:
   struct Device {
-    int ordinal = 0;  // by which messages name it, if there are several
+    int ordinal = 0;  // by which messages name it, if there are several, and metrics always
     std::unique_ptr<backends::Backend> backend;
+    std::function<void()> give_up = {};  // DeviceRuntime::Parts
   };
   // INVALID_ARGUMENT: the devices are not equal. What `config` bounds it bounds for each device.
   // REQUIRES: there are some. `clock` must outlive the engine.
@@ -94,11 +97,20 @@ class LocalEngine : public Engine {
   LocalEngine(const Config& config, std::vector<Device> devices, const Clock& clock);
 
   Runtimes RuntimesOf(const Config& config, std::vector<Device> devices);
-  PictureLoop::Options LoopOptions(const Config& config) const;
+  PictureLoop::Options LoopOptions(const Config& config);
   // Calls the function for all devices, at the same time where there are threads for it, and waits.
   void OnEach(const std::function<void(size_t device)>& call);
   absl::Status LoadDevice(size_t device);
-  // In the order in which they will have done what is foreseen on them.
+  // Called by any thread that finds it out, as often as it does.
+  void OnDeviceFault(const absl::Status& fault, size_t device);
+  // On the thread of `retiring_`: the device has failed. What waited for it alone goes elsewhere.
+  void Retire(size_t device);
+  void MoveColdOf(size_t device);
+  void MoveCold(const std::shared_ptr<Job>& job, pipeline::SharedInputs inputs);
+  bool AllLost() const;
+  // The first device that has not failed; the first, if all have.
+  const DeviceRuntime& First() const;
+  // Devices that have not failed, in the order in which they will have done what is foreseen.
   std::vector<size_t> FreeFirst() const;
   absl::StatusOr<uint64_t> Admit(GenerateSpec spec, std::shared_ptr<EventSink> sink);
   // Offers of all devices that have its graphs ready, the first of FreeFirst first; or of that one
@@ -110,15 +122,18 @@ class LocalEngine : public Engine {
   void Begin(Job& job, std::vector<Offer> offers);
 
   const Clock& clock_;
-  const std::vector<std::string> names_;  // device names; empty: there is one device
-  metrics::Registry registry_;            // the devices' are its parts
-  EngineMetrics metrics_{registry_};
+  const std::vector<std::string> names_;   // device names; empty: there is one device
+  const std::vector<std::string> labels_;  // likewise in metrics
+  metrics::Registry registry_;             // the devices' are its parts
+  EngineMetrics metrics_{registry_, labels_};
   StatusBoard board_;
   const std::unique_ptr<adapters::Catalogue> catalogue_;  // null: there are no adapters
   const Runtimes devices_;
   const std::shared_ptr<Departures> departures_ = std::make_shared<Departures>([this] {
     for (const auto& device : devices_) device->NoteDeparture();
   });
+  Worker retiring_{"retiring"};
+  std::atomic<bool> ends_ = false;  // nothing is retired any more
   PictureLoop loop_;
   LocalGraphAdmin admin_;
   std::optional<AdapterWatch> adapter_watch_;  // last: its thread uses the catalogue

@@ -149,22 +149,29 @@ absl::StatusOr<EntryResult> ImportTo(const Device& device, const GraphStatus& in
 
 }  // namespace
 
+std::vector<size_t> LocalGraphAdmin::Left() const {
+  std::vector<size_t> left;
+  for (size_t i = 0; i < devices_.size(); ++i) {
+    if (!devices_[i].retired) left.push_back(i);
+  }
+  return left;
+}
+
 absl::Status LocalGraphAdmin::CheckOpen() const {
-  const bool open =
-      absl::c_all_of(devices_, [](const Device& device) { return device.open.load(); });
+  const bool open = absl::c_all_of(Left(), [this](size_t i) { return devices_[i].open.load(); });
   return open ? absl::OkStatus() : LoadingError();
 }
 
 absl::StatusOr<LocalGraphAdmin::Graphs> LocalGraphAdmin::Selected(
     const GraphSelector& selector, bool (*kept)(const GraphStatus&)) const {
   RETURN_IF_ERROR(CheckOpen());
-  Graphs graphs;
+  Graphs graphs(devices_.size());
   std::vector<GraphStatus> all;
   std::vector<BucketNeeds> needs;
-  for (const Device& device : devices_) {
-    graphs.push_back(device.buckets().Known());
-    absl::c_copy(graphs.back(), std::back_inserter(all));
-    absl::c_move(device.buckets().Needs(), std::back_inserter(needs));
+  for (const size_t i : Left()) {
+    graphs[i] = devices_[i].buckets().Known();
+    absl::c_copy(graphs[i], std::back_inserter(all));
+    absl::c_move(devices_[i].buckets().Needs(), std::back_inserter(needs));
   }
   ASSIGN_OR_RETURN(const std::vector<GraphStatus> selected,
                    kept != nullptr ? SelectToRelease(selector, all, needs, kept)
@@ -197,14 +204,15 @@ absl::StatusOr<WarmOutcome> LocalGraphAdmin::Warm(
   RETURN_IF_ERROR(CheckOpen());
   WarmOutcome all;
   int before = 0;  // graphs, on devices that are through
-  for (size_t i = 0; i < devices_.size(); ++i) {
+  const std::vector<size_t> left = Left();
+  for (auto next = left.begin(); next != left.end(); ++next) {
+    const size_t i = *next;
     int here = 0;
     const auto tell = [&](const WarmProgress& of_device) {
       WarmProgress told = of_device;
       here = of_device.total;
       told.done += before;
-      told.total =
-          before + here * static_cast<int>(devices_.size() - i);  // the others have as many
+      told.total = before + here * static_cast<int>(left.end() - next);  // the others have as many
       told.entry.status = OfDevice(names_[i], told.entry.status);
       return progress(told);
     };
@@ -247,7 +255,7 @@ absl::StatusOr<WarmOutcome> LocalGraphAdmin::WarmOn(
 
 std::vector<std::string> LocalGraphAdmin::UsersToLoad(const GraphSelector& selector) const {
   if (!selector.models.empty()) return selector.models;
-  const pipeline::ModelTable& table = devices_.front().models.pipeline->table();
+  const pipeline::ModelTable& table = First().models.pipeline->table();
   if (!selector.ids.empty()) return table.Names();
   std::vector<std::string> users;
   for (const pipeline::ModelRow& row : table.rows()) {
@@ -335,7 +343,7 @@ absl::Status LocalGraphAdmin::AddNamed(size_t device, const GraphSelector& selec
 
 std::vector<EntryResult> LocalGraphAdmin::ForEach(const Graphs& graphs, Change change) const {
   std::vector<std::vector<EntryResult>> results(devices_.size());
-  for (size_t i = 0; i < devices_.size(); ++i) {
+  for (const size_t i : Left()) {
     const Device& device = devices_[i];
     device.stores.writes.Flush();  // lest something is written after it was evicted
     for (const GraphStatus& info : graphs[i]) {
@@ -417,9 +425,9 @@ absl::StatusOr<std::vector<EntryResult>> LocalGraphAdmin::Evict(const GraphSelec
       ForEach(graphs, [&](const Device& device, const std::string& id) {
         return device.stores.graphs.Evict(id, tier, force, selector.models);
       });
-  for (const Device& device : devices_) {
-    device.buckets().ForgetCold();
-    device.changed();
+  for (const size_t i : Left()) {
+    devices_[i].buckets().ForgetCold();
+    devices_[i].changed();
   }
   malloc_trim(0);  // returns freed memory to the system, for other processes
   return results;
@@ -437,7 +445,7 @@ absl::StatusOr<std::vector<EntryResult>> LocalGraphAdmin::SetPinned(const GraphS
 absl::Status LocalGraphAdmin::Export(const GraphSelector& selector,
                                      const std::function<bool(std::string artifact)>& take) {
   ASSIGN_OR_RETURN(const Graphs graphs, SelectedToCopy(selector));
-  for (size_t i = 0; i < devices_.size(); ++i) {
+  for (const size_t i : Left()) {
     for (const GraphStatus& info : graphs[i]) {
       ASSIGN_OR_RETURN(std::string artifact, devices_[i].stores.graphs.Export(info.id));
       if (!take(std::move(artifact))) return absl::CancelledError("stopped while exporting");
@@ -453,10 +461,10 @@ absl::StatusOr<EntryResult> LocalGraphAdmin::Import(std::string file) {
   RETURN_IF_ERROR(parsed.status());
   const GraphStatus info = {
       .id = (*parsed)->key.ToDigest().ToString(), .label = (*parsed)->label, .key = (*parsed)->key};
-  std::vector<std::vector<EntryResult>> results;
-  for (const Device& device : devices_) {
-    ASSIGN_OR_RETURN(EntryResult result, ImportTo(device, info, *parsed));
-    results.push_back({std::move(result)});
+  std::vector<std::vector<EntryResult>> results(devices_.size());
+  for (const size_t i : Left()) {
+    ASSIGN_OR_RETURN(EntryResult result, ImportTo(devices_[i], info, *parsed));
+    results[i].push_back(std::move(result));
   }
   return MergeResults(names_, results).front();
 }
@@ -464,10 +472,10 @@ absl::StatusOr<EntryResult> LocalGraphAdmin::Import(std::string file) {
 absl::StatusOr<std::vector<ModelStatus>> LocalGraphAdmin::ListModels() const {
   RETURN_IF_ERROR(CheckOpen());
   std::vector<ModelStatus> models;
-  for (const pipeline::LoadedModel* model : devices_.front().models.pipeline->Models()) {
+  for (const pipeline::LoadedModel* model : First().models.pipeline->Models()) {
     ModelStatus most;
-    for (const Device& device : devices_) {
-      ModelStatus here = StatusOf(device, model->row());
+    for (const size_t i : Left()) {
+      ModelStatus here = StatusOf(devices_[i], model->row());
       if (most.name.empty() || here.graphs_ready > most.graphs_ready) most = std::move(here);
     }
     models.push_back(std::move(most));
@@ -477,21 +485,25 @@ absl::StatusOr<std::vector<ModelStatus>> LocalGraphAdmin::ListModels() const {
 
 absl::Status LocalGraphAdmin::PinModel(const std::string& name, bool pinned) {
   RETURN_IF_ERROR(CheckOpen());
-  const pipeline::ModelTable& table = devices_.front().models.pipeline->table();
+  const pipeline::ModelTable& table = First().models.pipeline->table();
   if (name.empty() || table.Find(name) == nullptr) {
     return WithReason(
         absl::NotFoundError(absl::StrCat("there is no model ", Excerpt(name), "; there are ",
                                          ListSome(table.Names(), kMostNamed))),
         "NO_SUCH_MODEL");
   }
-  for (const Device& device : devices_) device.stores.graphs.SetModelPinned(name, pinned);
+  for (const size_t i : Left()) devices_[i].stores.graphs.SetModelPinned(name, pinned);
   return absl::OkStatus();
 }
 
 MemoryReport LocalGraphAdmin::memory() const {
+  std::vector<std::string> names;
   std::vector<MemoryReport> reports;
-  for (const Device& device : devices_) reports.push_back(device.memory.Report());
-  return MergeReports(names_, reports);
+  for (const size_t i : Left()) {
+    names.push_back(names_[i]);
+    reports.push_back(devices_[i].memory.Report());
+  }
+  return MergeReports(names, reports);
 }
 
 }  // namespace latentd::engine

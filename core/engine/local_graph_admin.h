@@ -34,6 +34,8 @@ class LocalGraphAdmin : public GraphAdmin {
     Preparer& preparer;
     const std::atomic<bool>& open;  // checkpoints are loaded; until then it is UNAVAILABLE
     const std::atomic<bool>& stop;  // nothing is begun any more
+    // It has failed, and others have not: it is neither shown nor asked.
+    const std::atomic<bool>& retired;
     std::function<void()> changed;  // called when graphs came or went
   };
   // Graphs to be warmed.
@@ -75,6 +77,10 @@ class LocalGraphAdmin : public GraphAdmin {
 
  private:
   using Graphs = std::vector<std::vector<compiler::GraphStatus>>;  // by device
+
+  // Numbers of the devices that are not retired; the first of these.
+  std::vector<size_t> Left() const;
+  const Device& First() const { return devices_[Left().front()]; }
 
   absl::Status CheckOpen() const;
   // The adapter's sets of each device. Errors as PinAdapter's.

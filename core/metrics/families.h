@@ -15,6 +15,8 @@ inline constexpr Label kComponent{
 inline constexpr Label kModel{"model", "", Declared::kModels};
 inline constexpr Label kBucket{"bucket", kOther, Declared::kBuckets};
 inline constexpr Label kConfiguredBucket{"bucket", "", Declared::kBuckets};
+inline constexpr Label kDeviceLabel{"device", "", Declared::kDevices};
+inline constexpr Label kUnitStage{"stage", "text,image,steps,decode,preview"};
 inline constexpr Label kMethod{"method",
                                "Generate,GenerateStream,GenerateVideo,Encode,openai.generations,"
                                "openai.edits,openai.variations,openai.videos,"
@@ -118,6 +120,30 @@ inline constexpr Family kServerState{"latentd_server_state",
                                      "1 for the state that the server is in.",
                                      Type::kGauge,
                                      {{"state", "loading,warming,ready,degraded,draining,failed"}}};
+inline constexpr Family kDeviceFaulted{
+    "latentd_device_faulted",
+    "1 where the device has failed, and works no more for this process.",
+    Type::kGauge,
+    {kDeviceLabel}};
+inline constexpr Family kDeviceUnits{"latentd_device_units_total",
+                                     "Units of work that the device has done; of steps each is an "
+                                     "evaluation, of pictures that share it.",
+                                     Type::kCounter,
+                                     {kDeviceLabel, kUnitStage}};
+inline constexpr Family kDeviceBusySeconds{"latentd_device_busy_seconds_total",
+                                           "Time that these units have taken the device.",
+                                           Type::kCounter,
+                                           {kDeviceLabel, kUnitStage}};
+inline constexpr Family kDeviceHelpedSteps{
+    "latentd_device_helped_steps_total",
+    "Evaluations of another device's pictures of which the device did a row.",
+    Type::kCounter,
+    {kDeviceLabel}};
+inline constexpr Family kDeviceBacklog{
+    "latentd_device_backlog_seconds",
+    "Time until the device has done all that waits for it, as foreseen; 0: nothing, or not known.",
+    Type::kGauge,
+    {kDeviceLabel}};
 inline constexpr Family kCheckpointChangedFiles{
     "latentd_checkpoint_changed_files",
     "Files of the served checkpoints that were edited in place or replaced since they were opened.",
@@ -162,10 +188,19 @@ inline constexpr Family kMemoryAvailable{
     {kPlace}};
 inline constexpr Family kDeviceMemoryTotal{
     "latentd_device_memory_total_bytes",
-    "The device's own memory, as its driver says; 0: it has none.", Type::kGauge};
+    "The device's own memory, as its driver says; 0: it has none.",
+    Type::kGauge,
+    {kDeviceLabel}};
 inline constexpr Family kDeviceMemoryFree{
     "latentd_device_memory_free_bytes",
-    "Of the device's own memory what no process has, as its driver says.", Type::kGauge};
+    "Of the device's own memory what no process has, as its driver says.",
+    Type::kGauge,
+    {kDeviceLabel}};
+inline constexpr Family kDeviceMemoryHeld{
+    "latentd_device_memory_held_bytes",
+    "What latentd_memory_bytes has of these kinds for the device, wherever it lies.",
+    Type::kGauge,
+    {kDeviceLabel, kMemoryKind}};
 inline constexpr Family kPinnedMemory{
     "latentd_pinned_memory_bytes",
     "Memory of the host that is pinned for copies to and from the device; some of it counts as "
@@ -384,6 +419,7 @@ inline constexpr const Family* kFamilies[] = {&kGraphCompilations,
                                               &kBucketLastUsed,
                                               &kStartupPhase,
                                               &kServerState,
+                                              &kDeviceFaulted,
                                               &kCheckpointChangedFiles,
                                               &kReadyTimestamp,
                                               &kMemoryBytes,
@@ -394,6 +430,7 @@ inline constexpr const Family* kFamilies[] = {&kGraphCompilations,
                                               &kMemoryAvailable,
                                               &kDeviceMemoryTotal,
                                               &kDeviceMemoryFree,
+                                              &kDeviceMemoryHeld,
                                               &kPinnedMemory,
                                               &kOutOfMemory,
                                               &kRequests,
@@ -417,6 +454,10 @@ inline constexpr const Family* kFamilies[] = {&kGraphCompilations,
                                               &kSteps,
                                               &kStepRows,
                                               &kSplitSteps,
+                                              &kDeviceUnits,
+                                              &kDeviceBusySeconds,
+                                              &kDeviceHelpedSteps,
+                                              &kDeviceBacklog,
                                               &kLanes,
                                               &kLaneBytes,
                                               &kPaddingRows,

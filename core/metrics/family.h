@@ -11,7 +11,7 @@ namespace latentd::metrics {
 enum class Type : uint8_t { kCounter, kGauge, kHistogram };
 
 // Values that are known once flags and checkpoints are read (Registry::Declare).
-enum class Declared : uint8_t { kNone, kBuckets, kModels };
+enum class Declared : uint8_t { kNone, kBuckets, kModels, kDevices };
 
 // Bounded: a value that is none of these counts as "other" (kOther). Without values, listed or
 // declared, the label is free, for series that are made once.

@@ -186,6 +186,7 @@ void Registry::MergeParts(SamplesByFamily& all) const {
   for (const Registry* part : parts_) {
     for (const auto& [family, samples] : part->CollectOwn()) {
       if (MergeOf(*family) == Merge::kOwn) continue;
+      if (part->retired_ && family->type == Type::kGauge) continue;
       for (const auto& [labels, sample] : samples) {
         const auto [merged, is_first] = all[family].try_emplace(labels, sample);
         if (!is_first) MergeSample(*family, labels, sample, merged->second);

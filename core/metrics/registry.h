@@ -18,6 +18,7 @@
 #include <prometheus/histogram.h>
 #include <prometheus/metric_family.h>
 
+#include <atomic>
 #include <cstddef>
 #include <map>
 #include <set>
@@ -58,6 +59,10 @@ class Registry {
   Counter& GetCounter(const Family& family, const LabelValues& labels = {});
   Gauge& GetGauge(const Family& family, const LabelValues& labels = {});
   Histogram& GetHistogram(const Family& family, const LabelValues& labels = {});
+
+  // The part's device has failed: from now on the whole collects its counters and histograms, and
+  // none of its gauges, which are of what is no more. REQUIRES: it is a part.
+  void Retire() { retired_ = true; }
 
   // While one is alive nothing is collected: a scrape sees all that its thread changes meanwhile,
   // or nothing of it. One at a time a thread, which asks for no series meanwhile.
@@ -103,6 +108,7 @@ class Registry {
   mutable absl::Mutex mutex_;
   std::map<Declared, std::set<std::string, std::less<>>> declared_ ABSL_GUARDED_BY(mutex_);
   std::map<const Family*, std::map<LabelValues, Series>> series_ ABSL_GUARDED_BY(mutex_);
+  std::atomic<bool> retired_ = false;
 };
 
 }  // namespace latentd::metrics

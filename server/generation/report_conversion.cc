@@ -160,6 +160,13 @@ v1::ServerStatus ToProto(const engine::ServerStatus& status, const std::string& 
     added.set_reason(bucket.reason);
     added.set_model(bucket.model);
   }
+  for (const engine::ServerStatus::Device& device : status.devices) {
+    v1::DeviceStatus& added = *proto.add_devices();
+    added.set_name(device.name);
+    added.set_state(StateOf(device.state));
+    added.set_reason(device.reason);
+    added.set_fault(device.fault);
+  }
   *proto.mutable_started() = ToProto(status.started);
   if (status.ready != absl::InfiniteFuture()) *proto.mutable_ready() = ToProto(status.ready);
   proto.set_version(version);

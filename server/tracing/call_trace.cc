@@ -98,6 +98,7 @@ void CallTrace::NoteProgress(const engine::Progress& progress) {
   const int image = of_request ? kOfRequest : progress.image_index;
   Work& work = Extend(engine::NameOf(progress.stage), image,
                       of_request || is_step ? progress.model : "", *progress.worked);
+  work.device = progress.device;
   if (!is_step) return;
   const auto picture = static_cast<size_t>(image);
   if (steps_done_.size() <= picture) steps_done_.resize(picture + 1);
@@ -168,6 +169,7 @@ Span CallTrace::WorkSpan(const Work& work, absl::Time end) const {
   if (!work.model.empty()) Set(span, "latentd.model", work.model);
   if (work.steps > 0) Set(span, "latentd.steps", work.steps);
   if (work.split > 0) Set(span, "latentd.split_steps", work.split);
+  if (!work.device.empty()) Set(span, "latentd.device", work.device);
   return span;
 }
 

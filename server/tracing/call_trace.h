@@ -56,7 +56,8 @@ class CallTrace {
     std::string model;       // its name; empty: work of no model
     engine::Period period;
     int steps = 0;
-    int split = 0;  // evaluations that two devices shared
+    int split = 0;            // evaluations that two devices shared
+    std::string device = {};  // the one that was at it; empty: the only one
   };
   static constexpr int kOfRequest = -1;
 

@@ -7,6 +7,7 @@
 
 namespace latentd::backends::cuda {
 
+using device::cuda::SelectToGiveBack;
 using device::cuda::ToStatus;
 
 absl::StatusOr<std::shared_ptr<Arena>> Arena::Reserve(device::cuda::CudaDevice& device,
@@ -21,7 +22,7 @@ absl::StatusOr<std::shared_ptr<Arena>> Arena::Reserve(device::cuda::CudaDevice& 
 }
 
 Arena::~Arena() {
-  if (device_.Select().ok()) cudaEventDestroy(last_run_);
+  if (SelectToGiveBack(device_.ordinal())) cudaEventDestroy(last_run_);
 }
 
 absl::Status Arena::Grow() {
@@ -52,7 +53,8 @@ absl::StatusOr<std::unique_ptr<Arena::Lease>> Arena::Take(size_t bytes) {
 
 // Waits for the last run, which may use the pieces that only this lease needs, and unmaps them.
 void Arena::Release(size_t bytes) {
-  const bool idle = device_.Select().ok() && cudaEventSynchronize(last_run_) == cudaSuccess;
+  const bool idle =
+      SelectToGiveBack(device_.ordinal()) && cudaEventSynchronize(last_run_) == cudaSuccess;
   absl::MutexLock lock(&mutex_);
   leases_.erase(leases_.find(bytes));
   const size_t needed = leases_.empty() ? 0 : *leases_.rbegin();

@@ -9,12 +9,13 @@
 #include <type_traits>
 
 #include "core/device/cuda/cuda_device.h"
+#include "core/device/cuda/cuda_status.h"
 
 namespace latentd::backends::cuda {
 
 struct DestroyGraph {
   void operator()(cudaGraphExec_t graph) const {
-    if (device->Select().ok()) cudaGraphExecDestroy(graph);
+    if (device::cuda::SelectToGiveBack(device->ordinal())) cudaGraphExecDestroy(graph);
   }
 
   const device::cuda::CudaDevice* device = nullptr;  // outlives the graph

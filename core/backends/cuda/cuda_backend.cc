@@ -9,6 +9,7 @@
 #include "core/backends/cuda/plan.h"
 #include "core/backends/cuda/recipe.h"
 #include "core/base/errors/status_macros.h"
+#include "core/device/cuda/cuda_status.h"
 #include "core/device/cuda/cuda_stream.h"
 #include "core/graph/target.h"
 #include "core/graph/verifier.h"
@@ -35,6 +36,8 @@ absl::StatusOr<BoundProgram> BindPlan(const graph::Graph& graph, const Plan& pla
 }
 
 }  // namespace
+
+void GiveUp(int ordinal) { device::cuda::GiveUp(ordinal); }
 
 absl::StatusOr<std::unique_ptr<CudaBackend>> CudaBackend::Create(CudaOptions options) {
   ASSIGN_OR_RETURN(std::unique_ptr<device::cuda::CudaDevice> device,

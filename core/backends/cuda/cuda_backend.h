@@ -33,6 +33,10 @@ struct CudaOptions {
   bool tf32 = false;
 };
 
+// The GPU of that number has failed, and others of the process have not: CUDA is asked for nothing
+// more of it, also where what it has is let go of. Any thread.
+void GiveUp(int ordinal);
+
 class CudaBackend : public Backend {
  public:
   // FAILED_PRECONDITION says what to do: no driver or one that is too old, no GPU of that number,

@@ -86,7 +86,7 @@ absl::StatusOr<Prospect> AdmissionControl::Check(Foresight& admitted, const Entr
                     .asking = asking,
                     .callers = callers,
                     .costs = costs,
-                    .devices = limits_.devices,
+                    .devices = devices_,
                     .now = now,
                     .who = {absl::HashOf(caller), content}};
   RETURN_IF_ERROR(CheckLimits(question));
@@ -101,6 +101,11 @@ absl::StatusOr<Prospect> AdmissionControl::Check(Foresight& admitted, const Entr
   busy_until_ = now + question.after.LastEnd();
   return Prospect{.position = PositionOf(question.first(), question.after),
                   .outlook = question.after.OfRequest(question.first().request)};
+}
+
+void AdmissionControl::LoseDevice() {
+  if (limits_.devices == 1) return;
+  limits_.pictures -= limits_.pictures / limits_.devices--;
 }
 
 absl::Status AdmissionControl::CheckFits(Question& question) {

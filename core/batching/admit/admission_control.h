@@ -57,6 +57,11 @@ class AdmissionControl {
   absl::StatusOr<Prospect> Check(Foresight& admitted, const Entries& asking, uint64_t content,
                                  const Callers& callers, const Costs& costs, absl::Time now);
 
+  // One device works no more: its part of the places is gone. Nothing happens for the last one.
+  void LoseDevice();
+  // Pictures that may be admitted and not finished.
+  int places() const { return limits_.pictures; }
+
  private:
   // A request that asks, and what is known about it.
   struct Question {
@@ -113,7 +118,8 @@ class AdmissionControl {
   // Updates the margin of retry delays when a client comes that was told to.
   void Learn(const Question& question, const ReturnMargin::Delay& told, bool fits);
 
-  const Limits limits_;
+  Limits limits_;
+  const int devices_ = limits_.devices;  // all, lost ones too: limits_ has those that are left
   Reservations reservations_;
   Demand demand_;
   ReturnMargin margin_;

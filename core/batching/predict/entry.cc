@@ -56,7 +56,8 @@ absl::Time DueOf(absl::Time admitted, absl::Time deadline, double weight) {
 }
 
 bool IsRunnable(const Entry& entry) {
-  return entry.need.kind != UnitKind::kWait && entry.need.kind != UnitKind::kDone;
+  const bool has_device = entry.device >= 0 || entry.devices != 0;
+  return has_device && entry.need.kind != UnitKind::kWait && entry.need.kind != UnitKind::kDone;
 }
 
 double RequestWorkOf(const Entry& entry) {

@@ -47,6 +47,7 @@ double WeightOf(int priority);
 // where that is earlier, so that no request starves; the sooner the higher its priority is.
 absl::Time DueOf(absl::Time admitted, absl::Time deadline, double weight);
 
+// False where it waits for something, or for a device: all that could run it have failed.
 bool IsRunnable(const Entry& entry);
 
 // Work of the request of a picture that has not begun.

@@ -93,7 +93,7 @@ absl::StatusOr<std::unique_ptr<AddressRange>> AddressRange::Reserve(int ordinal,
 
 // At the end of the process CUDA may be gone, and its memory with it.
 AddressRange::~AddressRange() {
-  if (cudaSetDevice(ordinal_) != cudaSuccess) return;
+  if (!SelectToGiveBack(ordinal_)) return;
   for (size_t piece = 0; piece < mapped_.size(); ++piece) {
     if (mapped_[piece]) Unmap(piece);
   }
@@ -119,7 +119,7 @@ absl::Status AddressRange::Map(size_t piece) {
 
 void AddressRange::Unmap(size_t piece) {
   mapped_[piece] = false;
-  if (cudaSetDevice(ordinal_) == cudaSuccess) driver_->unmap(AddressOf(piece), piece_bytes_);
+  if (SelectToGiveBack(ordinal_)) driver_->unmap(AddressOf(piece), piece_bytes_);
 }
 
 }  // namespace latentd::device::cuda

@@ -36,7 +36,7 @@ MemoryDriver GpuMemory(int ordinal) {
   };
   // At the end of the process CUDA may be gone, and its memory with it.
   const auto free = [ordinal](void* memory) {
-    if (cudaSetDevice(ordinal) == cudaSuccess) cudaFree(memory);
+    if (SelectToGiveBack(ordinal)) cudaFree(memory);
   };
   return {allocate, free};
 }
@@ -49,7 +49,7 @@ MemoryDriver PinnedMemory(int ordinal) {
     return ToldStatus(error, "pinned memory");
   };
   const auto free = [ordinal](void* memory) {
-    if (cudaSetDevice(ordinal) == cudaSuccess) cudaFreeHost(memory);
+    if (SelectToGiveBack(ordinal)) cudaFreeHost(memory);
   };
   return {allocate, free};
 }
@@ -101,7 +101,7 @@ CudaDevice::CudaDevice(int ordinal, CudaProperties properties)
       pinned_(std::make_shared<MemoryPool>(PinnedMemory(ordinal))) {}
 
 CudaDevice::~CudaDevice() {
-  if (fills_ != nullptr && Select().ok()) cudaStreamDestroy(fills_);
+  if (fills_ != nullptr && SelectToGiveBack(ordinal_)) cudaStreamDestroy(fills_);
 }
 
 absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Open(int ordinal) {

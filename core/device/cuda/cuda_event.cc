@@ -4,6 +4,7 @@
 
 #include "core/base/errors/status_macros.h"
 #include "core/device/cuda/cuda_status.h"
+#include "core/device/device_fault.h"
 
 namespace latentd::device::cuda {
 
@@ -25,17 +26,19 @@ absl::StatusOr<std::shared_ptr<const CudaEvent>> CudaEvent::Record(
 }
 
 CudaEvent::~CudaEvent() {
-  if (cudaSetDevice(ordinal_) == cudaSuccess) cudaEventDestroy(event_);
+  if (SelectToGiveBack(ordinal_)) cudaEventDestroy(event_);
 }
 
 // A device that failed has come to an end too.
 bool CudaEvent::Reached() const {
-  if (cudaEventQuery(event_) != cudaErrorNotReady) return true;
-  cudaGetLastError();  // or the next launch would be told of it
-  return false;
+  if (IsGivenUp(ordinal_)) return true;
+  const cudaError_t error = cudaEventQuery(event_);
+  if (error != cudaSuccess) cudaGetLastError();  // or the next launch would be told of it
+  return error != cudaErrorNotReady;
 }
 
 absl::Status CudaEvent::Wait() const {
+  if (IsGivenUp(ordinal_)) return FaultError("the GPU's work: it has failed");
   return ToStatus(cudaEventSynchronize(event_), "the GPU's work");
 }
 
@@ -43,7 +46,7 @@ absl::Time CudaEvent::time() const {
   absl::MutexLock lock(&mutex_);
   if (!time_.has_value()) {
     float milliseconds = 0;  // stays 0 where the device failed
-    cudaEventElapsedTime(&milliseconds, anchor_->event_, event_);
+    if (!IsGivenUp(ordinal_)) cudaEventElapsedTime(&milliseconds, anchor_->event_, event_);
     time_ = anchor_->time() + absl::Milliseconds(milliseconds);
     anchor_.reset();
   }

@@ -1,11 +1,17 @@
 #include "core/device/cuda/cuda_status.h"
 
+#include <atomic>
+#include <cstdint>
+
 #include "absl/strings/str_cat.h"
 #include "core/base/errors/out_of_memory.h"
 #include "core/device/device_fault.h"
 
 namespace latentd::device::cuda {
 namespace {
+
+// By bits: a process sees fewer than 64 GPUs.
+std::atomic<uint64_t> given_up = 0;
 
 // CUDA's documentation: "the process must be terminated and relaunched".
 bool IsSticky(cudaError_t error) {
@@ -34,6 +40,7 @@ bool IsSticky(cudaError_t error) {
 
 absl::Status ToStatus(cudaError_t error, absl::string_view what) {
   if (error == cudaSuccess) return absl::OkStatus();
+  cudaGetLastError();  // or a launch on another GPU would be told of it
   const std::string message = absl::StrCat(what, ": ", cudaGetErrorString(error));
   if (error == cudaErrorMemoryAllocation) return OutOfMemoryError(message);
   return IsSticky(error) ? FaultError(message) : FailureOf(message);
@@ -45,6 +52,14 @@ absl::Status FailureOf(absl::string_view message) {
   const cudaError_t error = cudaMemGetInfo(&free, &total);
   if (!IsSticky(error)) return absl::InternalError(message);
   return FaultError(absl::StrCat(message, ": ", cudaGetErrorString(error)));
+}
+
+void GiveUp(int ordinal) { given_up |= uint64_t{1} << ordinal; }
+
+bool IsGivenUp(int ordinal) { return (given_up >> ordinal & 1) != 0; }
+
+bool SelectToGiveBack(int ordinal) {
+  return !IsGivenUp(ordinal) && cudaSetDevice(ordinal) == cudaSuccess;
 }
 
 }  // namespace latentd::device::cuda

@@ -1,4 +1,4 @@
-// Conversion of CUDA's errors to a status.
+// Conversion of CUDA's errors to a status, and what is known of GPUs that have failed. Thread-safe.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -15,5 +15,13 @@ absl::Status ToStatus(cudaError_t error, absl::string_view what);
 // INTERNAL with this message; a device's fault where the current one has failed, which is what a
 // library on top of CUDA does not tell.
 absl::Status FailureOf(absl::string_view message);
+
+// The GPU of that number has failed, and others of the process have not: from now on nothing that
+// it has is given back, and its events are waited for no more, since CUDA may wait for ever.
+void GiveUp(int ordinal);
+bool IsGivenUp(int ordinal);
+
+// Selects the GPU, to give back what it has. False: it is given up, or CUDA is gone.
+bool SelectToGiveBack(int ordinal);
 
 }  // namespace latentd::device::cuda

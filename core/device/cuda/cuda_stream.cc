@@ -22,7 +22,7 @@ absl::StatusOr<std::unique_ptr<CudaStream>> CudaStream::Create(int ordinal, cons
 }
 
 CudaStream::~CudaStream() {
-  if (cudaSetDevice(ordinal_) != cudaSuccess) return;
+  if (!SelectToGiveBack(ordinal_)) return;
   cudaStreamSynchronize(handle_);
   cudaStreamDestroy(handle_);
 }

@@ -76,7 +76,8 @@ struct Progress {
   // When the device was at it. Nothing: there was no work left, since another picture of the
   // request had it done.
   std::optional<Period> worked = {};
-  bool is_split = false;  // another device evaluated a row of the step
+  bool is_split = false;    // another device evaluated a row of the step
+  std::string device = {};  // the one that was at it, where there are several: "1"
 };
 
 // Small image of an unfinished picture, or small video of an unfinished one. Only where

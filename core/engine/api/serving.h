@@ -38,6 +38,16 @@ inline absl::Status DeviceFaultError() {
       absl::Seconds(1));
 }
 
+// The same where other devices of the server go on: what the failed one was drawing, and what it
+// alone could draw.
+inline absl::Status DeviceLostError() {
+  return WithRetryDelay(
+      WithReason(absl::UnavailableError("the device that was to draw this has failed; the server's "
+                                        "other devices go on, and can draw it"),
+                 device::kDeviceFault),
+      absl::Seconds(1));
+}
+
 // A client's deadline passes before the server's, by what its request took to come: a call that is
 // cancelled that shortly before its deadline has come to it.
 inline constexpr absl::Duration kDeadlineSlack = absl::Milliseconds(100);

@@ -16,10 +16,11 @@ enum class State : uint8_t { kLoading, kWarming, kReady, kDegraded, kDraining, k
 
 struct ServerStatus {
   State state = State::kLoading;
-  // If kDegraded or kFailed: which bucket, file or device, and why; if kWarming: what is done; if
+  // If kDegraded or kFailed: which bucket, file or devices, and why; if kWarming: what is done; if
   // kReady: which requests are refused, if a component is off that most of them need.
   std::string reason;
-  std::string device_fault;               // the device's error when it failed; empty: it works
+  // The error of the first device that failed, once all have; empty: there is one that works.
+  std::string device_fault;
   int graphs_done = 0, graphs_total = 0;  // while warming, of those that READY waits for
   // Step graphs of more rows than a picture has, once the start is through with them.
   struct GraphCount {
@@ -35,6 +36,15 @@ struct ServerStatus {
     bool operator==(const Bucket&) const = default;
   };
   std::vector<Bucket> buckets;
+  // Each of several devices; none of a single one.
+  struct Device {
+    std::string name;   // "device 1"
+    std::string fault;  // its error when it failed; empty: it works
+    State state = State::kLoading;
+    std::string reason;
+    bool operator==(const Device&) const = default;
+  };
+  std::vector<Device> devices;
   absl::Time started, ready;  // wall clock; InfiniteFuture: not yet
   bool operator==(const ServerStatus&) const = default;
 };

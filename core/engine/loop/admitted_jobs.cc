@@ -1,6 +1,8 @@
 #include "core/engine/loop/admitted_jobs.h"
 
 #include <algorithm>
+#include <bit>
+#include <utility>
 
 #include "core/base/errors/status_macros.h"
 #include "core/engine/api/serving.h"
@@ -20,7 +22,7 @@ AdmittedJobs::AdmittedJobs(batching::Limits limits, Callbacks callbacks, EngineM
 absl::Status AdmittedJobs::Add(const std::shared_ptr<Job>& job, size_t input_bytes,
                                Queued& queued) {
   absl::MutexLock lock(&mutex_);
-  if (device_failed_) return DeviceFaultError();
+  if (!LeaveLost(*job)) return StatusOf(FaultCause());
   if (draining_) return DrainingError();
   const int count = job->picture_count();
   for (int i = 0; i < count; ++i) job->ids.push_back(next_id_++);
@@ -43,9 +45,11 @@ absl::Status AdmittedJobs::Add(const std::shared_ptr<Job>& job, size_t input_byt
 void AdmittedJobs::Begin(Job& job, Job::Pictures pictures,
                          std::vector<std::pair<size_t, Job::Pictures>> others) {
   absl::MutexLock lock(&mutex_);
-  if (!jobs_.contains(job.handle)) return;
+  const auto found = jobs_.find(job.handle);
+  if (found == jobs_.end()) return;
   job.pictures = std::move(pictures);
   job.others = std::move(others);
+  if (!LeaveLost(job)) return Cancel(FaultCause(), found->second);
   UpdateAll(job);
 }
 
@@ -96,13 +100,61 @@ void AdmittedJobs::Drain(absl::Time deadline) {
   mutex_.Await(absl::Condition(&idle));
 }
 
-void AdmittedJobs::EndForFault(size_t device) {
+void AdmittedJobs::Lose(size_t device) {
   absl::MutexLock lock(&mutex_);
-  device_failed_ = true;
+  lost_ |= uint64_t{1} << device;
   queue_.Lose(static_cast<int>(device));
+  const CancelCause cause = FaultCause();
   for (auto& [handle, member] : jobs_) {
-    if (!member.begun || member.job->device == device) Cancel(CancelCause::kDeviceFault, member);
+    Job& job = *member.job;
+    if (member.begun) {
+      if (job.device == device) Cancel(cause, member);
+      continue;
+    }
+    const bool awaits_graphs = job.pictures.empty();
+    const bool stays = LeaveLost(job) || (awaits_graphs && cause == CancelCause::kDeviceLost);
+    stays ? UpdateAll(job) : Cancel(cause, member);
   }
+}
+
+bool AdmittedJobs::LeaveLost(Job& job) {
+  job.devices &= ~lost_;
+  std::erase_if(job.others, [this](const auto& other) { return IsLost(other.first); });
+  if (!IsLost(job.device)) return true;
+  if (!job.others.empty()) {
+    job.DrawOn(job.others.front().first);
+    job.others.erase(job.others.begin());  // the lost one, which has taken its place
+    return true;
+  }
+  // It has none yet, or it gets them.
+  return job.pictures.empty() && job.devices != 0;
+}
+
+CancelCause AdmittedJobs::FaultCause() const {
+  const bool all = first_device() == state_bytes_.size();
+  return all ? CancelCause::kDeviceFault : CancelCause::kDeviceLost;
+}
+
+size_t AdmittedJobs::first_device() const {
+  return static_cast<size_t>(std::countr_one(lost_.load()));
+}
+
+int AdmittedJobs::places() const {
+  absl::MutexLock lock(&mutex_);
+  return queue_.places();
+}
+
+bool AdmittedJobs::MoveTo(size_t device, Job& job) {
+  absl::MutexLock lock(&mutex_);
+  const auto found = jobs_.find(job.handle);
+  if (found == jobs_.end() || found->second.cancelled != CancelCause::kNone) return false;
+  if (!job.pictures.empty() || IsLost(device)) return false;
+  job.device = device;
+  job.devices = uint64_t{1} << device;
+  job.need.ready = absl::InfiniteFuture();
+  queue_.Move(job.ids, static_cast<int>(device));
+  for (const batching::PictureId id : job.ids) queue_.Update(id, job.need);
+  return true;
 }
 
 bool AdmittedJobs::Remove(const Job& job, const absl::Status& end, const char* rejection) {

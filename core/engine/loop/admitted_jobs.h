@@ -59,14 +59,14 @@ class AdmittedJobs {
   // Allocates a unique id, for a request or a picture.
   uint64_t NextHandle() { return next_id_++; }
 
-  // Takes the job, or nothing of it, and says what it may expect. UNAVAILABLE: draining, or the
-  // device has failed; the errors of batching::AdmissionControl. Where there is no memory it throws
-  // std::bad_alloc.
+  // Takes the job, or nothing of it, and says what it may expect. UNAVAILABLE: draining, or all
+  // devices that could draw it have failed; the errors of batching::AdmissionControl. Where there
+  // is no memory it throws std::bad_alloc.
   absl::Status Add(const std::shared_ptr<Job>& job, size_t input_bytes, Queued& queued)
       ABSL_LOCKS_EXCLUDED(mutex_);
 
   // The pictures of a job that was admitted without: those for its device, and for others that
-  // could begin it. Dropped if it has ended.
+  // could begin it. Dropped if it has ended, and those for a device that has failed.
   void Begin(Job& job, Job::Pictures pictures,
              std::vector<std::pair<size_t, Job::Pictures>> others = {}) ABSL_LOCKS_EXCLUDED(mutex_);
 
@@ -82,9 +82,20 @@ class AdmittedJobs {
   // rest and waits for them.
   void Drain(absl::Time deadline) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Admits nothing more, and cancels all that other devices have not begun, for a device that has
-  // failed.
-  void EndForFault(size_t device = 0) ABSL_LOCKS_EXCLUDED(mutex_);
+  // The device has failed, and is given nothing more: cancels what it has begun. What waits goes to
+  // the other devices that could draw it, and is cancelled where there are none; but a job without
+  // pictures that waits for this device alone stays, for MoveTo or Remove. When no device is left,
+  // all is cancelled, and nothing admitted.
+  void Lose(size_t device = 0) ABSL_LOCKS_EXCLUDED(mutex_);
+  // The first device that has not failed; if all have, the number of devices.
+  size_t first_device() const;
+  // The job, which has no pictures, waits for another device alone; nothing if it has ended or got
+  // them. False: it is not wanted, or that device has failed.
+  bool MoveTo(size_t device, Job& job) ABSL_LOCKS_EXCLUDED(mutex_);
+  // The error of what a failed device was to draw.
+  absl::Status FaultError() const { return StatusOf(FaultCause()); }
+  // Pictures that may be admitted and not finished.
+  int places() const ABSL_LOCKS_EXCLUDED(mutex_);
 
   // The job has come to this end, which is counted (as RequestCounts::Ended), and which the caller
   // publishes. False: it had ended before.
@@ -149,6 +160,10 @@ class AdmittedJobs {
   void CancelAll(CancelCause cause) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Cancel(CancelCause cause, Member& member) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Work NextUnit(size_t device) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool IsLost(size_t device) const { return (lost_ >> device & 1) != 0; }
+  CancelCause FaultCause() const;
+  // The job waits for no device that has failed; false: none is left for it.
+  bool LeaveLost(Job& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void UpdateAll(const Job& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void RemovePicture(const Job& job, batching::PictureId id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
@@ -157,10 +172,10 @@ class AdmittedJobs {
   const Clock& clock_;
   std::atomic<uint64_t> next_id_ = 1;
   std::vector<std::atomic<int64_t>> state_bytes_;  // by device
+  std::atomic<uint64_t> lost_ = 0;  // by bits, those that have failed; set with the lock
 
   mutable absl::Mutex mutex_;
   bool draining_ ABSL_GUARDED_BY(mutex_) = false;
-  bool device_failed_ ABSL_GUARDED_BY(mutex_) = false;
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;
   batching::Queue queue_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<uint64_t, Member> jobs_ ABSL_GUARDED_BY(mutex_);

@@ -48,8 +48,8 @@ PictureLoop::PictureLoop(Options options, const std::vector<Device>& devices,
       ending_("end") {
   for (const Device& device : devices) {
     ThreadWatch& watch = watches_.Add("loop");
-    loops_.push_back(absl::WrapUnique(
-        new DeviceLoop{loops_.size(), watch, {device.units, device.device, watch, clock}}));
+    loops_.push_back(absl::WrapUnique(new DeviceLoop{
+        loops_.size(), device.label, watch, {device.units, device.device, watch, clock}}));
   }
   for (const auto& loop : loops_) {
     loop->thread = StartThread("loop", [this, loop = loop.get()] { RunLoop(*loop); });
@@ -178,12 +178,12 @@ absl::Status PictureLoop::TryEnqueue(DeviceLoop& loop, Work& work) {
     if (!picture.job->started) Start(*picture.job, clock_.Monotonic());
   }
   if (work.unit->helper < 0) return loop.units.Enqueue(*work.unit, work.pictures);
-  const auto helper = static_cast<size_t>(work.unit->helper);
-  RETURN_IF_ERROR(loop.units.Enqueue(*work.unit, work.pictures, &loops_[helper]->units));
-  // The pictures go on without it.
-  const absl::Status& not_split = loop.units.newest().unit.not_split;
-  if (device::IsFault(not_split)) ReportFault(not_split, helper);
-  return absl::OkStatus();
+  const auto device = static_cast<size_t>(work.unit->helper);
+  UnitsInFlight::Helper helper = {loops_[device]->units};
+  absl::Status enqueued = loop.units.Enqueue(*work.unit, work.pictures, &helper);
+  // The pictures go on without it, unless the unit has failed, for another reason.
+  if (device::IsFault(helper.failed)) ReportFault(helper.failed, device);
+  return enqueued;
 }
 
 void PictureLoop::AdvanceAll(DeviceLoop& loop) {
@@ -237,7 +237,11 @@ absl::Status PictureLoop::TryComplete(UnitInFlight& done, size_t index, const Pe
   }
   if (part.waits) return absl::OkStatus();
   MeasurePart(done, index, worked.length(), clock_.Monotonic(), metrics_);
-  if (done.stage != Stage::kPreview) job.Publish(ProgressOf(done, index, worked));
+  if (done.stage != Stage::kPreview) {
+    Progress progress = ProgressOf(done, index, worked);
+    progress.device = loops_[done.what.device]->label;
+    job.Publish(std::move(progress));
+  }
   if (part.prediction.step > 0 && MayBegin()) encoder_.previews().Add(completed, part.prediction);
   if (picture.has_preview() || part.stops_guidance) jobs_.Update(completed);
   if (picture.next == batching::UnitKind::kDone) {
@@ -277,6 +281,8 @@ void PictureLoop::Start(Job& job, absl::Time now) {
 
 void PictureLoop::MeasureUnit(const UnitInFlight& done, absl::Duration duration) {
   jobs_.Measure(done.what, RowsToLearnFrom(done.unit), duration);
+  metrics_.DeviceWorked(done.what.device, done.stage, duration);
+  if (done.what.helper >= 0) metrics_.DeviceHelped(done.what.helper);
   MeasureJobs(
       done, duration, [this](const Job& job) { return jobs_.Contains(job); }, metrics_);
 }
@@ -316,12 +322,12 @@ void PictureLoop::Fail(Job& job, absl::Status status) {
 void PictureLoop::FailForUnit(Job& job, absl::Status status, std::optional<size_t> helper) {
   if (!device::IsFault(status)) return Fail(job, std::move(status));
   ReportFault(status, helper.value_or(job.device));
-  if (helper) Fail(job, DeviceFaultError());
+  if (helper) Fail(job, jobs_.FaultError());
 }
 
 void PictureLoop::ReportFault(const absl::Status& fault, size_t device) {
   if (options_.on_device_fault) options_.on_device_fault(fault, device);
-  EndForFault(device);
+  jobs_.Lose(device);
 }
 
 void PictureLoop::Reject(Job& job, absl::Status status) {

@@ -27,6 +27,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -62,13 +63,13 @@ class PictureLoop {
     UnitsInFlight::Options units = {};
     // Each thread of a device begins with it, before the loop has been made. May be empty.
     std::function<void()> begin_thread = {};
-    // Told of a device that has failed, on its thread or one that it helps, before EndForFault. May
-    // be empty.
+    // Told by ReportFault, before anything ends. May be empty.
     std::function<void(const absl::Status& fault, size_t device)> on_device_fault = {};
   };
   struct Device {
     device::Device& device;  // pictures' graphs run on it
     UnitsInFlight::Options units;
+    std::string label = {};  // its name in Progress
   };
 
   // The devices, `metrics` and `clock` must outlive the loop. Options::units are for the encoder.
@@ -83,9 +84,9 @@ class PictureLoop {
   uint64_t NextHandle() { return jobs_.NextHandle(); }
 
   // Takes the job, publishes Queued and runs its pictures; one without pictures takes its place in
-  // the queue and waits for Begin. UNAVAILABLE: draining, or the device has failed; the errors of
-  // batching::AdmissionControl. Where there is no memory it throws std::bad_alloc and has not taken
-  // it. `input_bytes` are those of its init image or latents.
+  // the queue and waits for Begin. UNAVAILABLE: draining, or all devices that could draw it have
+  // failed; the errors of batching::AdmissionControl. Where there is no memory it throws
+  // std::bad_alloc and has not taken it. `input_bytes` are those of its init image or latents.
   absl::Status Admit(const std::shared_ptr<Job>& job, size_t input_bytes);
 
   // The most bytes that a request may bring; and the same inputs, counted for as long as they are
@@ -120,9 +121,16 @@ class PictureLoop {
   // draw the same picture.
   void Drain(absl::Time deadline) { jobs_.Drain(deadline); }
 
-  // The device has failed (core/device/device_fault.h): admits nothing more, and ends what was
-  // admitted, but for what other devices have begun, with DeviceFaultError. Does not wait.
-  void EndForFault(size_t device = 0) { jobs_.EndForFault(device); }
+  // The device has failed (core/device/device_fault.h): nothing more is enqueued on it, and what it
+  // has begun ends with DeviceLostError; requests that wait go to the others. One that waits for
+  // Begin, with pictures of this device alone, is the caller's to move or reject. Once no device is
+  // left, admits nothing more and ends everything, with DeviceFaultError. Does not wait; any
+  // thread, as often as it is found out.
+  void ReportFault(const absl::Status& fault, size_t device);
+  // A job that waits for Begin waits for another device's. False: it is not wanted.
+  bool MoveTo(size_t device, Job& job) { return jobs_.MoveTo(device, job); }
+  // The first device that has not failed; if all have, the number of devices.
+  size_t first_device() const { return jobs_.first_device(); }
 
   // Bytes of the pictures that the device has begun, and of the lanes that they are in.
   int64_t state_bytes(size_t device = 0) const {
@@ -135,7 +143,8 @@ class PictureLoop {
   int64_t result_bytes() const { return bytes_->results(); }
   int64_t input_bytes() const { return bytes_->inputs(); }
 
-  int queue_capacity() const { return options_.queue.pictures; }
+  // Pictures that the devices that are left take together.
+  int queue_capacity() const { return jobs_.places(); }
   // Backlog of the pictures that are foreseen on the device.
   batching::Backlog backlog(size_t device = 0) const { return jobs_.backlog(device); }
 
@@ -151,6 +160,7 @@ class PictureLoop {
   // Loop of one device.
   struct DeviceLoop {
     const size_t device;
+    const std::string label;
     ThreadWatch& watch;
     UnitsInFlight units;  // the thread's own
     absl::Notification began = {};
@@ -188,10 +198,9 @@ class PictureLoop {
   void Complete(Job& job);
   // Nothing if the job has ended.
   void Fail(Job& job, absl::Status status);
-  // For what came of a unit of the job's: all jobs, where a device has failed; the job's own, or
-  // the one that helped.
+  // For what came of a unit of the job's: a device, where it has failed; the job's own, or the one
+  // that helped.
   void FailForUnit(Job& job, absl::Status status, std::optional<size_t> helper = std::nullopt);
-  void ReportFault(const absl::Status& fault, size_t device);
 
   const Options options_;
   EngineMetrics& metrics_;

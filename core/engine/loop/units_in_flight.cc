@@ -126,8 +126,7 @@ UnitsInFlight::UnitsInFlight(Options options, device::Device& device, ThreadWatc
   units_.reserve(kMost);
 }
 
-absl::Status UnitsInFlight::Enqueue(batching::Unit& what, JobPictures& pictures,
-                                    const UnitsInFlight* helper) {
+absl::Status UnitsInFlight::Enqueue(batching::Unit& what, JobPictures& pictures, Helper* helper) {
   const absl::Time begin = clock_.Monotonic();
   const absl::Time due = empty() ? begin : NextEnqueueTime();
   const JobPicture& first = pictures.front();
@@ -169,7 +168,7 @@ absl::StatusOr<device::Stream*> UnitsInFlight::StreamOn(int device, device::Devi
 
 absl::StatusOr<pipeline::PendingUnit> UnitsInFlight::EnqueueUnit(const batching::Unit& what,
                                                                  const JobPictures& pictures,
-                                                                 const UnitsInFlight* helper) {
+                                                                 Helper* helper) {
   if (stream_ == nullptr) {
     ASSIGN_OR_RETURN(stream_, device_.NewStream(clock_));
   }
@@ -190,14 +189,13 @@ absl::StatusOr<pipeline::PendingUnit> UnitsInFlight::EnqueueUnit(const batching:
     }
   };
   if (helper == nullptr) return pipeline::EnqueueUnit(all, lanes_, *stream_);
-  const absl::StatusOr<device::Stream*> stream = StreamOn(what.helper, helper->device_);
+  const absl::StatusOr<device::Stream*> stream = StreamOn(what.helper, helper->units.device_);
   if (!stream.ok()) {
-    ASSIGN_OR_RETURN(pipeline::PendingUnit alone, pipeline::EnqueueUnit(all, lanes_, *stream_));
-    alone.not_split = stream.status();
-    return alone;
+    helper->failed = stream.status();
+    return pipeline::EnqueueUnit(all, lanes_, *stream_);
   }
-  const pipeline::StepHelper helps = {what.helper, **stream, helper->options_.ask_lane_room,
-                                      helper->helper_bytes_};
+  const pipeline::StepHelper helps = {what.helper, **stream, helper->units.options_.ask_lane_room,
+                                      helper->units.helper_bytes_, &helper->failed};
   return pipeline::EnqueueUnit(all, lanes_, *stream_, &helps);
 }
 

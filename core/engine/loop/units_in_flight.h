@@ -88,11 +88,15 @@ class UnitsInFlight {
   UnitInFlight& oldest() { return units_.front(); }
   const UnitInFlight& newest() const { return units_.back(); }
 
+  // A device that is to help.
+  struct Helper {
+    const UnitsInFlight& units;
+    absl::Status failed = {};  // set to why it does not, where that is a failure of its own
+  };
   // Enqueues what the queue gave for `pictures`, and takes both only where this succeeds; a step
-  // that could not be split has no helper any more. `helper` is that device's. The errors of
-  // pipeline::EnqueueUnit; those of its parts are in newest(). REQUIRES: not full.
-  absl::Status Enqueue(batching::Unit& what, JobPictures& pictures,
-                       const UnitsInFlight* helper = nullptr);
+  // that could not be split has no helper any more. The errors of pipeline::EnqueueUnit; those of
+  // its parts are in newest(). REQUIRES: not full.
+  absl::Status Enqueue(batching::Unit& what, JobPictures& pictures, Helper* helper = nullptr);
 
   // When to enqueue the next one; never while full.
   absl::Time NextEnqueueTime() const;
@@ -117,8 +121,7 @@ class UnitsInFlight {
   static constexpr size_t kMost = 2;
 
   absl::StatusOr<pipeline::PendingUnit> EnqueueUnit(const batching::Unit& what,
-                                                    const JobPictures& pictures,
-                                                    const UnitsInFlight* helper);
+                                                    const JobPictures& pictures, Helper* helper);
   // The stream on which this device's rows are evaluated by another.
   absl::StatusOr<device::Stream*> StreamOn(int device, device::Device& helper);
   absl::Time BeginOfOldest() const;

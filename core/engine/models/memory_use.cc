@@ -139,12 +139,13 @@ void Set(metrics::Registry& registry, const metrics::Family& family,
   registry.GetGauge(family, labels).Set(static_cast<double>(bytes));
 }
 
-void Set(metrics::Registry& registry, const metrics::Family& family, const char* place,
+// By kind; `first` is the label before that.
+void Set(metrics::Registry& registry, const metrics::Family& family, const std::string& first,
          const MemoryPrediction& bytes) {
-  Set(registry, family, {place, "weights"}, bytes.weights);
-  Set(registry, family, {place, "arena"}, bytes.arena);
-  Set(registry, family, {place, "state"}, bytes.state);
-  Set(registry, family, {place, "executables"}, bytes.executables);
+  Set(registry, family, {first, "weights"}, bytes.weights);
+  Set(registry, family, {first, "arena"}, bytes.arena);
+  Set(registry, family, {first, "state"}, bytes.state);
+  Set(registry, family, {first, "executables"}, bytes.executables);
 }
 
 void ShowHost(const MemoryReport& report, metrics::Registry& registry) {
@@ -196,7 +197,7 @@ int64_t ParsePeakResident(absl::string_view status) {
 
 void MemoryUse::AddPictures(MemoryReport& report) const {
   report.state_bytes = parts_.loop.state_bytes(parts_.device);
-  if (parts_.device != 0) return;
+  if (parts_.device != parts_.loop.first_device()) return;  // they are all devices'
   report.result_bytes = parts_.loop.result_bytes();
   report.waiting_image_bytes = parts_.loop.input_bytes();
 }
@@ -280,17 +281,18 @@ void MemoryUse::Show(metrics::Registry& registry) const {
   const MemoryReport report = Report();
   ShowHost(report, registry);
   const char* place = report.devices.empty() ? kHost : kDevice;
-  Set(registry, metrics::kMemoryBytes, place,
-      {.weights = report.weight_bytes,
-       .arena = report.arena_bytes,
-       .state = report.state_bytes,
-       .executables = report.executable_bytes});
+  const MemoryPrediction held = {.weights = report.weight_bytes,
+                                 .arena = report.arena_bytes,
+                                 .state = report.state_bytes,
+                                 .executables = report.executable_bytes};
+  Set(registry, metrics::kMemoryBytes, place, held);
+  Set(registry, metrics::kDeviceMemoryHeld, parts_.label, held);
   Set(registry, metrics::kMemoryPredicted, place, report.predicted);
   Set(registry, metrics::kMemoryBudget, {place}, report.budget_bytes);
   if (report.devices.empty()) return;
   Set(registry, metrics::kMemoryAvailable, {kDevice}, report.available_bytes);
-  Set(registry, metrics::kDeviceMemoryTotal, {}, report.devices[0].total_bytes);
-  Set(registry, metrics::kDeviceMemoryFree, {}, report.devices[0].free_bytes);
+  Set(registry, metrics::kDeviceMemoryTotal, {parts_.label}, report.devices[0].total_bytes);
+  Set(registry, metrics::kDeviceMemoryFree, {parts_.label}, report.devices[0].free_bytes);
 }
 
 }  // namespace latentd::engine

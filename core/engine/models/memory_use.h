@@ -1,9 +1,11 @@
 // The memory that is held now for a device, by its holders, and checks that a graph more fits. What
-// images of all devices hold of the host counts with the first.
+// images of all devices hold of the host counts with the first that has not failed.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
+#include <utility>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
@@ -28,9 +30,10 @@ class MemoryUse {
     Stores& stores;
     const PictureLoop& loop;
     size_t device = 0;  // its number in the loop
+    std::string label;  // its name in metrics
     MemoryBudget& budget;
   };
-  explicit MemoryUse(Parts parts) : parts_(parts) {}
+  explicit MemoryUse(Parts parts) : parts_(std::move(parts)) {}
 
   MemoryReport Report() const;
 

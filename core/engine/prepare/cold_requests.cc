@@ -5,6 +5,7 @@
 #include "absl/cleanup/cleanup.h"
 #include "core/base/errors/out_of_memory.h"
 #include "core/base/errors/status_macros.h"
+#include "core/device/device_fault.h"
 
 namespace latentd::engine {
 namespace {
@@ -41,6 +42,21 @@ void ColdRequests::Submit(const std::shared_ptr<Job>& job) {
 void ColdRequests::Remove(uint64_t handle) {
   Take(handle);
   parts_.preparer.Withdraw(handle);
+}
+
+ColdRequests::Taken ColdRequests::TakeAll() {
+  Taken all;
+  {
+    absl::MutexLock lock(&mutex_);
+    all.reserve(waiting_.size());
+    for (auto& [handle, request] : waiting_) {
+      all.emplace_back(std::move(request.job), std::move(request.inputs));
+      if (request.lacks_memory) --lack_memory_;
+    }
+    waiting_.clear();
+  }
+  for (const auto& [job, inputs] : all) parts_.preparer.Withdraw(job->handle);
+  return all;
 }
 
 std::optional<pipeline::SharedInputs> ColdRequests::Take(uint64_t handle) {
@@ -153,7 +169,7 @@ absl::Status ColdRequests::Order(const Job& job, Preparer::Order& order) {
   return absl::OkStatus();
 }
 
-absl::Status ColdRequests::Begin(Job& job, const Preparer::Ended& ended) {
+absl::Status ColdRequests::Begin(Job& job, const Preparer::Ended& ended, bool& taken) {
   BucketGraphs& buckets = *parts_.models.buckets;
   const ModelBucket bucket = BucketOf(*job.plan);
   // A failure of compiling is remembered with the graphs.
@@ -161,7 +177,8 @@ absl::Status ColdRequests::Begin(Job& job, const Preparer::Ended& ended) {
   if (!gone && !ended.graphs.empty()) Keep(*job.plan, ended.graphs);
   RETURN_IF_ERROR(ended.status);
   std::optional<pipeline::SharedInputs> inputs = Take(job.handle);
-  if (!inputs.has_value()) return CancelledByClient();
+  taken = inputs.has_value();
+  if (!taken) return CancelledByClient();
   ASSIGN_OR_RETURN(auto pictures,
                    parts_.models.pipeline->Start(job.plan, *std::move(inputs), ended.purpose));
   Keep(*job.plan, pictures.front()->request->graphs);  // graphs for previews too
@@ -199,14 +216,17 @@ void ColdRequests::OrderDispensable(const pipeline::SharedPlan& plan) {
 
 void ColdRequests::End(Job& job, Preparer::Ended ended) {
   // A border: who waits for the request is told.
-  absl::Status begun = CatchOutOfMemory([&] { return Begin(job, ended); });
+  bool taken = false;
+  absl::Status begun = CatchOutOfMemory([&] { return Begin(job, ended, taken); });
   ended = {};
-  bool waits = false;
+  // Until the device's are moved; where it was the last one they are cancelled.
+  bool waits = device::IsFault(begun);
   if (absl::IsResourceExhausted(begun) && parts_.loop.IsWanted(job)) {
     CatchOutOfMemory([&] { waits = AwaitsMemory(job); }).IgnoreError();
   }
-  if (!waits) Take(job.handle);
-  if (!waits && !begun.ok() && parts_.loop.IsWanted(job)) {
+  if (!waits && Take(job.handle).has_value()) taken = true;
+  // One that was removed is ended by who did so, or waits for another device.
+  if (!begun.ok() && taken && parts_.loop.IsWanted(job)) {
     if (IsCold(begun)) begun = parts_.admission.ColdBucket(*job.plan, begun);
     parts_.loop.Reject(job, std::move(begun));
   }

@@ -55,6 +55,10 @@ class ColdRequests {
   // Frees what is held for the request before it returns. OK for any handle.
   void Remove(uint64_t handle) ABSL_LOCKS_EXCLUDED(mutex_);
 
+  // Removes all requests that have not begun, for another device's to add them.
+  using Taken = std::vector<std::pair<std::shared_ptr<Job>, pipeline::SharedInputs>>;
+  Taken TakeAll() ABSL_LOCKS_EXCLUDED(mutex_);
+
   // When the graphs of a request of that plan will be ready that comes now, behind those that are
   // here, in the clock's monotonic time; the infinite future where it is not known.
   absl::Time ReadyAt(const pipeline::Plan& plan) const ABSL_LOCKS_EXCLUDED(mutex_);
@@ -91,7 +95,8 @@ class ColdRequests {
 
   // On the preparing thread. The graphs that the request needs, if there is room for them.
   absl::Status Order(const Job& job, Preparer::Order& order);
-  absl::Status Begin(Job& job, const Preparer::Ended& ended);
+  // `taken`: the request is no longer held.
+  absl::Status Begin(Job& job, const Preparer::Ended& ended, bool& taken);
   void Keep(const pipeline::Plan& plan, const GraphHandles& graphs);
   void OrderDispensable(const pipeline::SharedPlan& plan);
   void End(Job& job, Preparer::Ended ended);

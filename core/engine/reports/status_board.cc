@@ -15,6 +15,35 @@ constexpr const char* kStates[] = {"loading", "warming", "ready", "degraded", "d
 
 using Statuses = std::vector<ServerStatus>;
 
+bool HasFailed(const ServerStatus& device) { return !device.device_fault.empty(); }
+
+// Names and faults of the devices that have failed.
+std::string FaultsOf(const std::vector<std::string>& names, const Statuses& devices) {
+  std::vector<std::string> faults;
+  for (size_t i = 0; i < devices.size(); ++i) {
+    if (!HasFailed(devices[i])) continue;
+    faults.push_back(absl::StrCat(names[i], " has failed: ", devices[i].device_fault));
+  }
+  return absl::StrJoin(faults, "; ");
+}
+
+// The others draw what would have been its images.
+void AddFaults(const std::string& faults, ServerStatus& all) {
+  const bool serves = all.state == State::kReady || all.state == State::kDegraded;
+  if (faults.empty() || !serves) return;
+  all.state = State::kDegraded;
+  all.reason = absl::StrCat(faults, all.reason.empty() ? "" : "; ", all.reason);
+}
+
+std::vector<ServerStatus::Device> EachDevice(const std::vector<std::string>& names,
+                                             const Statuses& devices) {
+  std::vector<ServerStatus::Device> each;
+  for (size_t i = 0; i < devices.size() && devices.size() > 1; ++i) {
+    each.push_back({names[i], devices[i].device_fault, devices[i].state, devices[i].reason});
+  }
+  return each;
+}
+
 State MergedState(const Statuses& statuses) {
   for (State state :
        {State::kFailed, State::kDraining, State::kLoading, State::kWarming, State::kDegraded}) {
@@ -109,26 +138,42 @@ void StatusBoard::Update(absl::FunctionRef<void(ServerStatus&)> change, size_t d
 }
 
 ServerStatus StatusBoard::Merged() const {
+  Statuses counted;
+  std::vector<std::string> names;
+  for (size_t i = 0; i < devices_.size(); ++i) {
+    if (HasFailed(devices_[i])) continue;
+    counted.push_back(devices_[i]);
+    names.push_back(names_[i]);
+  }
+  if (!counted.empty()) {
+    ServerStatus all = Merge(names, counted);
+    AddFaults(FaultsOf(names_, devices_), all);
+    return all;
+  }
+  ServerStatus all = Merge(names_, devices_);
+  const std::string name = devices_.size() > 1 ? absl::StrCat(names_.front(), ": ") : "";
+  all.device_fault = absl::StrCat(name, devices_.front().device_fault);
+  return all;
+}
+
+ServerStatus StatusBoard::Merge(const std::vector<std::string>& names,
+                                const std::vector<ServerStatus>& devices) const {
   ServerStatus all{.started = status_.started, .ready = status_.ready};
-  all.state = MergedState(devices_);
-  all.reason = MergedReason(names_, devices_, all.state);
-  all.buckets = MergedBuckets(devices_);
+  all.state = MergedState(devices);
+  all.reason = MergedReason(names, devices, all.state);
+  all.buckets = MergedBuckets(devices);
+  all.devices = EachDevice(names_, devices_);
   ServerStatus::GraphCount shared_steps;
   size_t through = 0;
-  for (size_t i = 0; i < devices_.size(); ++i) {
-    const ServerStatus& one = devices_[i];
+  for (const ServerStatus& one : devices) {
     all.graphs_done += one.graphs_done;
     all.graphs_total += one.graphs_total;
-    if (all.device_fault.empty() && !one.device_fault.empty()) {
-      const std::string name = devices_.size() > 1 ? absl::StrCat(names_[i], ": ") : "";
-      all.device_fault = absl::StrCat(name, one.device_fault);
-    }
     if (!one.shared_steps.has_value()) continue;
     ++through;
     shared_steps.ready += one.shared_steps->ready;
     shared_steps.total += one.shared_steps->total;
   }
-  if (through == devices_.size()) all.shared_steps = shared_steps;
+  if (through == devices.size()) all.shared_steps = shared_steps;
   return all;
 }
 

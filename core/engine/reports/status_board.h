@@ -1,6 +1,7 @@
 // A StatusBoard shows the server's status to its readers and listeners. Each of its devices has a
 // status of its own there, and the server's follows from them: its state is that of the device that
-// is least far, or that has failed. What one of several devices says names it: "device 1: ...".
+// is least far, or could not load. What one of several devices says names it: "device 1: ...". A
+// device with a fault counts no more while others are left, but that the server is degraded.
 //
 // Thread-safe.
 #pragma once
@@ -40,6 +41,10 @@ class StatusBoard {
  private:
   // Works out the server's status from those of its devices, but for its times.
   ServerStatus Merged() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Works it out from those devices alone; a lone one is named as if there were no other.
+  ServerStatus Merge(const std::vector<std::string>& names,
+                     const std::vector<ServerStatus>& devices) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Publish() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Releases the lock for each call.
   void Notify() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

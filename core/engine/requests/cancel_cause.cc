@@ -18,6 +18,8 @@ absl::Status StatusOf(CancelCause cause) {
       return WithReason(absl::ResourceExhaustedError("out of memory"), "OUT_OF_MEMORY");
     case CancelCause::kDeviceFault:
       return DeviceFaultError();
+    case CancelCause::kDeviceLost:
+      return DeviceLostError();
   }
   return absl::CancelledError("cancelled by the client");
 }

@@ -7,7 +7,15 @@
 
 namespace latentd::engine {
 
-enum class CancelCause : uint8_t { kNone, kClient, kDeadline, kDrain, kOutOfMemory, kDeviceFault };
+enum class CancelCause : uint8_t {
+  kNone,
+  kClient,
+  kDeadline,
+  kDrain,
+  kOutOfMemory,
+  kDeviceFault,  // the last device has failed
+  kDeviceLost    // one of several has
+};
 
 // REQUIRES: not kNone.
 absl::Status StatusOf(CancelCause cause);

@@ -1,5 +1,7 @@
 #include "core/engine/requests/engine_metrics.h"
 
+#include <algorithm>
+
 #include "absl/algorithm/container.h"
 #include "core/base/errors/error_details.h"
 #include "core/base/errors/out_of_memory.h"
@@ -71,6 +73,30 @@ void EngineMetrics::FirstStepDone(const std::string& bucket, absl::Duration afte
 void EngineMetrics::Completed(absl::Duration took, absl::Duration predicted) {
   if (predicted <= absl::ZeroDuration()) return;
   registry_.GetHistogram(metrics::kPredictionRatio).Observe(absl::FDivDuration(took, predicted));
+}
+
+const std::string& EngineMetrics::LabelOf(int device) const {
+  static const std::string* const kNone = new std::string(metrics::kOther);
+  return static_cast<size_t>(device) < devices_.size() ? devices_[device] : *kNone;
+}
+
+void EngineMetrics::DeviceWorked(int device, Stage stage, absl::Duration duration) {
+  registry_.GetCounter(metrics::kDeviceUnits, {LabelOf(device), NameOf(stage)}).Increment();
+  registry_.GetCounter(metrics::kDeviceBusySeconds, {LabelOf(device), NameOf(stage)})
+      .Increment(std::max(absl::ToDoubleSeconds(duration), 0.0));
+}
+
+void EngineMetrics::DeviceHelped(int device) {
+  registry_.GetCounter(metrics::kDeviceHelpedSteps, {LabelOf(device)}).Increment();
+}
+
+void EngineMetrics::ShowBacklog(int device, absl::Duration backlog) {
+  registry_.GetGauge(metrics::kDeviceBacklog, {LabelOf(device)})
+      .Set(absl::ToDoubleSeconds(backlog));
+}
+
+void EngineMetrics::DeviceFaulted(int device) {
+  registry_.GetGauge(metrics::kDeviceFaulted, {LabelOf(device)}).Set(1);
 }
 
 void EngineMetrics::PictureLeft(const std::string& bucket) {

@@ -5,6 +5,8 @@
 #pragma once
 
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
@@ -17,8 +19,11 @@ namespace latentd::engine {
 
 class EngineMetrics {
  public:
-  // `registry` must outlive this.
-  explicit EngineMetrics(metrics::Registry& registry) : registry_(registry), requests_(registry) {}
+  // `registry` must outlive this. `devices` are labels, by device.
+  explicit EngineMetrics(metrics::Registry& registry, std::vector<std::string> devices = {"0"})
+      : registry_(registry), devices_(std::move(devices)), requests_(registry) {
+    registry_.Declare(metrics::Declared::kDevices, devices_);
+  }
 
   RequestCounts& requests() { return requests_; }
   void Adjusted(pipeline::BucketPolicy policy);
@@ -32,6 +37,13 @@ class EngineMetrics {
   void Completed(absl::Duration took, absl::Duration predicted);
 
   void PictureLeft(const std::string& bucket);
+  // A unit of that stage has taken the device so long; and that device a row of another one's step.
+  void DeviceWorked(int device, Stage stage, absl::Duration duration);
+  void DeviceHelped(int device);
+  // Foreseen time until the device has done all that waits for it.
+  void ShowBacklog(int device, absl::Duration backlog);
+  // The device has failed.
+  void DeviceFaulted(int device);
   // An evaluation by the model: `rows` are pictures', of those that were computed.
   void Evaluated(const std::string& model, const std::string& bucket, absl::Duration duration,
                  int rows, int computed);
@@ -52,7 +64,11 @@ class EngineMetrics {
   void UnitFailed(Stage stage, const absl::Status& status);
 
  private:
+  // "other" where no label was given.
+  const std::string& LabelOf(int device) const;
+
   metrics::Registry& registry_;
+  const std::vector<std::string> devices_;
   RequestCounts requests_;
 };
 

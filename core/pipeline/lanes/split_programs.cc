@@ -53,12 +53,14 @@ absl::Status SplitPrograms::Predict(const Split& split, absl::Span<const LanePor
   result.first_run = !std::exchange(has_run_, true) || !split.helper->has_run();
   ASSIGN_OR_RETURN(result.ready, stream.Record());
   RETURN_IF_ERROR(bound_->network.Enqueue(stream));
-  ASSIGN_OR_RETURN(result.helped, split.helper->Evaluate({.ports = ports,
-                                                          .of_lane = 1,
-                                                          .of_picture = 1 - first,
-                                                          .ready = result.ready,
-                                                          .prediction = predictions_.Rows(1, 2)},
-                                                         *split.stream));
+  auto helped = split.helper->Evaluate({.ports = ports,
+                                        .of_lane = 1,
+                                        .of_picture = 1 - first,
+                                        .ready = result.ready,
+                                        .prediction = predictions_.Rows(1, 2)},
+                                       *split.stream);
+  if (split.failed != nullptr) *split.failed = helped.status();
+  ASSIGN_OR_RETURN(result.helped, std::move(helped));
   absl::Cleanup failed = [&result] { DropHelped(result); };
   RETURN_IF_ERROR(stream.WaitFor(result.helped));
   std::move(failed).Cancel();

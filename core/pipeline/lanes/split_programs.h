@@ -30,6 +30,7 @@ struct Split {
   ExecutablePointer network, advance;  // on the lane's device, of one row and of two
   std::shared_ptr<HelperRow> helper;
   device::Stream* stream = nullptr;  // a stream of the helper's device
+  absl::Status* failed = nullptr;    // set to the failure of the helper's part, if it has one
 };
 
 class SplitPrograms {

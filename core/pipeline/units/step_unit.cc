@@ -275,15 +275,15 @@ void LeaveHelpers(Picture& picture) {
 }
 
 // A picture's means to split its next step. A helper that has no memory for that is asked no more.
-std::optional<Split> SplitOf(Picture& picture, const StepHelper& helper, absl::Status& not_split) {
+std::optional<Split> SplitOf(Picture& picture, const StepHelper& helper) {
   if ((picture.helpers() >> helper.device & 1) == 0) return std::nullopt;
-  not_split = TakeHelperRow(picture, helper);
-  if (!not_split.ok()) {
+  if (absl::Status failed = TakeHelperRow(picture, helper); !failed.ok()) {
+    if (helper.failed != nullptr) *helper.failed = std::move(failed);
     LeaveHelpers(picture);
     return std::nullopt;
   }
-  return Split{picture.stage().network, picture.stage().advance, picture.helper_row,
-               &helper.stream};
+  return Split{picture.stage().network, picture.stage().advance, picture.helper_row, &helper.stream,
+               helper.failed};
 }
 
 void NoteSplit(const StepLane::Evaluation& evaluation, const Split& split, Picture& picture,
@@ -294,8 +294,7 @@ void NoteSplit(const StepLane::Evaluation& evaluation, const Split& split, Pictu
   }
   unit.is_split = evaluation.is_split;
   unit.helped = evaluation.split.helped;
-  unit.not_split = evaluation.split.not_split;
-  if (!unit.not_split.ok()) LeaveHelpers(picture);
+  if (!evaluation.split.not_split.ok()) LeaveHelpers(picture);
 }
 
 }  // namespace
@@ -348,7 +347,7 @@ absl::Status EnqueueStep(absl::Span<Picture* const> pictures, Lanes& lanes, devi
   std::optional<Split> split;
   Picture& only = *pictures[stepping.front()];
   if (helper != nullptr && pictures.size() == 1) {
-    split = SplitOf(only, *helper, unit.not_split);
+    split = SplitOf(only, *helper);
   }
   ASSIGN_OR_RETURN(const StepLane::Evaluation evaluation,
                    lane->Step(stream, places, split ? &*split : nullptr));

@@ -60,7 +60,6 @@ struct PendingUnit {
   // A helper evaluates a row of a step; and what comes of that.
   bool is_split = false;
   std::shared_ptr<const device::Event> helped;
-  absl::Status not_split;  // why the helper that was given evaluates none, where that is a failure
   std::shared_ptr<const device::Event> done;
 };
 
@@ -71,6 +70,9 @@ struct StepHelper {
   Lanes::AskRoom ask_room;  // for memory on it; may be empty
   std::shared_ptr<std::atomic<int64_t>> held =
       std::make_shared<std::atomic<int64_t>>();  // bytes of that
+  // Set to why it evaluates none, where that is a failure of its own, whatever comes of the unit;
+  // null: it is not asked for.
+  absl::Status* failed = nullptr;
 };
 
 // Enqueues the unit that all of `pictures` name as next, one picture or, for kStep, all that are in

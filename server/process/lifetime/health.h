@@ -3,7 +3,7 @@
 // probes over HTTP (health_pages.h) say what is here.
 //
 //   alive  from the start to the end, loading and draining included, unless a unit of work or a
-//          thread hangs, and until the device has failed
+//          thread hangs, and until the last device has failed
 //   ready  once the engine can draw in some bucket, until it drains
 //
 // Thread-safe.

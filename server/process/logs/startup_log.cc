@@ -51,6 +51,7 @@ void StartupLog::Note(const ServerStatus& status) {
   if (status.state == State::kWarming) NoteProgress(status);
   if (IsServing(status.state) && status.state != last_.state) NoteServing(status);
   if (status.shared_steps.has_value() && !last_.shared_steps.has_value()) NoteSharedSteps(status);
+  if (status.device_fault.empty()) NoteLostDevices(status);
   last_ = status;
 }
 
@@ -59,6 +60,17 @@ void StartupLog::NoteSharedSteps(const ServerStatus& status) {
   write_(v1::INFO, "row counts above 2",
          {{"ready", absl::StrCat(status.shared_steps->ready, "/", status.shared_steps->total)},
           {"seconds", SecondsSinceStart()}});
+}
+
+void StartupLog::NoteLostDevices(const ServerStatus& status) {
+  for (size_t i = 0; i < status.devices.size(); ++i) {
+    const ServerStatus::Device& device = status.devices[i];
+    const bool was_lost = i < last_.devices.size() && !last_.devices[i].fault.empty();
+    if (device.fault.empty() || was_lost) continue;
+    write_(v1::ERROR,
+           "a device has failed and works no more in this process; the others go on without it",
+           {{"device", device.name}, {"fault", device.fault}});
+  }
 }
 
 double StartupLog::SecondsSinceStart() const {

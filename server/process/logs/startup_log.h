@@ -30,6 +30,8 @@ class StartupLog {
   void NoteProgress(const engine::ServerStatus& status);
   void NoteServing(const engine::ServerStatus& status);
   void NoteSharedSteps(const engine::ServerStatus& status);
+  // While others are left.
+  void NoteLostDevices(const engine::ServerStatus& status);
   double SecondsSinceStart() const;
 
   const Clock& clock_;

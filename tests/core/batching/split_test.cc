@@ -12,6 +12,7 @@
 namespace latentd::batching {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::SizeIs;
 
 constexpr Lane kSplitLane{.width = 64, .height = 64};
@@ -218,6 +219,28 @@ TEST_F(AlwaysSplitTest, ADeviceThatHasFailedHelpsNone) {
   Begin(0);
   queue_.Lose(1);
   EXPECT_EQ(HelperOfNext(), -1);
+}
+
+// It keeps what it has begun, until that is removed, and gets no unit of it.
+TEST_F(NeverSplitTest, ADeviceThatHasFailedRunsNothing) {
+  const PictureId begun = Begin(1);
+  ASSERT_OK(queue_.Admit({.pictures = {100}, .need = StepOf(), .devices = 3}));
+  ASSERT_OK(queue_.Admit({.pictures = {101}, .need = StepOf(), .devices = 2}));
+  const int places = queue_.places();
+  queue_.Lose(1);
+  queue_.Lose(1);
+  EXPECT_EQ(queue_.places(), places / 2);
+  EXPECT_FALSE(queue_.CanRun(true, 1));
+  EXPECT_EQ(queue_.Next(true, 1), std::nullopt);
+  EXPECT_THAT(Step(0).pictures, ElementsAre(100));
+  queue_.Remove(begun);
+  EXPECT_EQ(queue_.backlog(1).pictures, 0);
+  queue_.Remove(100);
+  EXPECT_FALSE(queue_.CanRun(true, 0));  // 101 was the failed one's alone
+  queue_.Move({101}, 0);
+  EXPECT_THAT(Step(0).pictures, ElementsAre(101));
+  queue_.Move({101}, 1);  // it has begun
+  EXPECT_TRUE(queue_.CanRun(true, 0));
 }
 
 }  // namespace

@@ -217,7 +217,7 @@ TEST_F(AdmittedJobsTest, ADrainCancelsTheRestAndWaitsForThemToo) {
 
 TEST_F(AdmittedJobsTest, AFaultEndsAllAndAdmitsNone) {
   const auto begun = Begun(), waiting = Add();
-  jobs_.EndForFault();  // does not wait
+  jobs_.Lose();  // does not wait
   EXPECT_THAT(ended_early_, ElementsAre(Pair(waiting.get(), CancelCause::kDeviceFault)));
   EXPECT_FALSE(jobs_.IsWanted(*begun));
   EXPECT_EQ(GetReason(Refusal()), "DEVICE_FAULT");

@@ -107,8 +107,10 @@ TEST_F(DeviceMemoryTest, MetricsSayWhereBytesLie) {
   EXPECT_EQ(at(metrics::kMemoryBudget, "host"), 0);
   EXPECT_EQ(at(metrics::kMemoryAvailable, "device"), device_.left);
   EXPECT_GT(at(metrics::kMemoryAvailable, "host"), 0);
-  EXPECT_EQ(MetricOf(*engine, metrics::kDeviceMemoryTotal), OwnMemory::kTotal);
-  EXPECT_EQ(MetricOf(*engine, metrics::kDeviceMemoryFree), device_.left);
+  EXPECT_EQ(MetricOf(*engine, metrics::kDeviceMemoryTotal, "0"), OwnMemory::kTotal);
+  EXPECT_EQ(MetricOf(*engine, metrics::kDeviceMemoryFree, "0"), device_.left);
+  EXPECT_EQ(MetricOf(*engine, metrics::kDeviceMemoryHeld, "weights"),
+            MetricOf(*engine, metrics::kMemoryBytes, "weights"));
   EXPECT_EQ(MetricOf(*engine, metrics::kPinnedMemory), OwnMemory::kPinned);
 }
 

@@ -288,13 +288,16 @@ struct Bench {
   EngineMetrics& metrics;
   Split split = Split::kNever;
   bool devices_fail = false;  // in some schedules one does, for good
+  bool one_fails = false;     // in each, if it has so many runs
 };
 
 // Faults of one schedule's runs, counted from its beginning. 0: none.
 struct ScheduleFaults {
   std::atomic<int> runs = 0, enqueued = 0, steps = 0;
   int failing_run = 0, refused_run = 0, refused_step = 0;
-  bool fails_for_good = false;  // the failing run's device
+  bool fails_for_good = false;     // the failing run's device
+  std::atomic<int> failed = -1;    // device of the failing run, from then on
+  std::atomic<int> reported = -1;  // likewise, once the loop has said so
 };
 
 // A random schedule of events; the loop's own threads decide their times, by events of steps.
@@ -307,15 +310,27 @@ class RandomSchedule {
     if (Below(4) == 0) faults_.refused_run = 1 + Below(40);
     if (Below(2) == 0) faults_.refused_step = 1 + Below(20);
     faults_.fails_for_good = bench.devices_fail && Below(2) == 0;
-    for (LoopModel* model : bench_.models) SetFaults(model->on_run);
-    loop_ = std::make_unique<PictureLoop>(bench_.Options(), bench_.Devices(), bench_.metrics,
-                                          bench_.clock);
+    if (bench.one_fails) {
+      faults_.failing_run = 1 + Below(60);
+      faults_.fails_for_good = true;
+    }
+    for (size_t i = 0; i < bench_.models.size(); ++i) {
+      SetFaults(static_cast<int>(i), bench_.models[i]->on_run);
+    }
+    PictureLoop::Options options = bench_.Options();
+    options.on_device_fault = [this](const absl::Status& fault, size_t device) {
+      EXPECT_TRUE(device::IsFault(fault)) << fault;
+      EXPECT_EQ(static_cast<int>(device), faults_.failed);
+      faults_.reported = static_cast<int>(device);
+    };
+    loop_ = std::make_unique<PictureLoop>(options, bench_.Devices(), bench_.metrics, bench_.clock);
   }
   ~RandomSchedule() {
     loop_.reset();  // nothing runs any more
     for (LoopModel* model : bench_.models) {
       model->on_run.work = model->on_run.refuse = nullptr;
       model->on_run.refuse_step = nullptr;
+      model->on_run.enqueue = nullptr;
     }
   }
 
@@ -345,12 +360,18 @@ class RandomSchedule {
     return static_cast<int>(random_() % end);
   }
 
-  void SetFaults(OnRun& on_run) {
-    on_run.work = [this] {
+  void SetFaults(int device, OnRun& on_run) {
+    on_run.work = [this, device] {
       bench_.clock.Advance(absl::Milliseconds(10));
+      if (faults_.failed == device) return device::FaultError(kInjected);
       if (++faults_.runs != faults_.failing_run) return absl::OkStatus();
-      return faults_.fails_for_good ? device::FaultError(kInjected)
-                                    : absl::InternalError(kInjected);
+      if (!faults_.fails_for_good) return absl::InternalError(kInjected);
+      faults_.failed = device;
+      return device::FaultError(kInjected);
+    };
+    // Another thread finds it out, where steps are split.
+    on_run.enqueue = [this, device] {
+      if (bench_.split == Split::kNever) EXPECT_NE(faults_.reported, device);
     };
     on_run.refuse = [this] {
       const bool fails = ++faults_.enqueued == faults_.refused_run;
@@ -403,13 +424,16 @@ class RandomSchedule {
     loop_->Cancel(one.job->handle);
   }
 
-  bool IsOfFault(const absl::Status& status) const {
-    return faults_.fails_for_good && GetReason(status) == device::kDeviceFault;
+  // The failed device drew it, or helped with it.
+  bool IsOfFault(const absl::Status& status, const Job& job) const {
+    if (GetReason(status) != device::kDeviceFault || !absl::IsUnavailable(status)) return false;
+    const bool drew = job.started && static_cast<int>(job.device) == faults_.failed;
+    return drew || (bench_.split != Split::kNever && faults_.failed >= 0);
   }
-  void CheckRefusal(const absl::Status& refusal) const {
+  // There is always a device left.
+  static void CheckRefusal(const absl::Status& refusal) {
     const std::string reason = GetReason(refusal);
-    EXPECT_TRUE(reason == "PREDICTED_OVERRUN" || reason == "QUEUE_FULL" || IsOfFault(refusal))
-        << refusal;
+    EXPECT_TRUE(reason == "PREDICTED_OVERRUN" || reason == "QUEUE_FULL") << refusal;
   }
 
   absl::Status EndOf(const Asked& one) const {
@@ -423,7 +447,8 @@ class RandomSchedule {
     const absl::Status& end = failed[0].status;
     const bool is_explained = (absl::IsCancelled(end) && one.cancelled) ||
                               (absl::IsDeadlineExceeded(end) && one.has_deadline) ||
-                              absl::StrContains(end.message(), kInjected) || IsOfFault(end);
+                              absl::StrContains(end.message(), kInjected) ||
+                              IsOfFault(end, *one.job);
     EXPECT_TRUE(is_explained) << end;
     return end;
   }

@@ -1,11 +1,8 @@
-// An engine of several devices. They are the tests' own, and held back by a gate each: what a
-// device is at does not end before a test lets it.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
+// An engine of several devices.
+#include "tests/core/engine/several_devices.h"
 
-#include <array>
-#include <atomic>
-#include <functional>
+#include <gmock/gmock.h>
+
 #include <memory>
 #include <set>
 #include <string>
@@ -13,19 +10,13 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
 #include "core/base/errors/error_details.h"
-#include "core/device/device_fault.h"
-#include "tests/core/engine/loop_rig.h"
-#include "tests/support/separate_device.h"
 #include "tests/support/temporary_directory.h"
 
 namespace latentd::engine {
 namespace {
 
-using ::latentd::testing::FakeClock;
-using ::latentd::testing::RecordingSink;
 using ::latentd::testing::SeparateDevice;
 using ::latentd::testing::TemporaryDirectory;
 using ::testing::AllOf;
@@ -36,112 +27,6 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 using ::testing::StartsWith;
-
-using Plan = std::function<absl::Status(const graph::Graph&)>;
-
-struct TestDevice {
-  SeparateDevice device;
-  Gate gate;  // holds every run
-  std::atomic<int> runs = 0;
-  OnRun on_run = {.enqueue = [this] {
-    ++runs;
-    gate.Pass();
-  }};
-  Plan plan;  // an error is of planning the graph; may be empty
-};
-
-class TestBackend : public RunWatch {
- public:
-  explicit TestBackend(TestDevice& device)
-      : RunWatch(device.on_run, device.device), device_(device) {}
-
-  absl::StatusOr<backends::Plan> MakePlan(const graph::Graph& graph) const override {
-    if (device_.plan) {
-      if (absl::Status failed = device_.plan(graph); !failed.ok()) return failed;
-    }
-    return RunWatch::MakePlan(graph);
-  }
-
- private:
-  TestDevice& device_;
-};
-
-// A place in a device's queue.
-struct Request {
-  uint64_t handle = 0;
-  std::shared_ptr<RecordingSink> sink = std::make_shared<RecordingSink>();
-};
-
-class SeveralDevicesTest : public ::testing::Test {
- protected:
-  ~SeveralDevicesTest() override {
-    for (TestDevice& device : devices_) device.gate.Open();
-    engine_.reset();
-  }
-
-  void Make(const Config& config = SmallConfig(), const Clock& clock = SystemClock()) {
-    std::vector<LocalEngine::Device> devices;
-    for (int i = 0; i < 2; ++i) {
-      devices.push_back({i, std::make_unique<TestBackend>(devices_[i])});
-    }
-    ASSERT_OK_AND_ASSIGN(engine_, LocalEngine::Create(config, std::move(devices), clock));
-  }
-  void MakeAndLoad(const Config& config = SmallConfig()) {
-    ASSERT_NO_FATAL_FAILURE(Make(config));
-    ASSERT_OK(engine_->Load());
-    ASSERT_EQ(engine_->state(), State::kReady) << engine_->status().reason;
-    for (TestDevice& device : devices_) device.runs = 0;
-  }
-
-  // Either device may take it, if both are free.
-  Request Submit(const GenerateSpec& spec = SmallSpec()) {
-    Request request;
-    const absl::StatusOr<uint64_t> handle = engine_->Submit(spec, request.sink);
-    EXPECT_OK(handle);
-    request.handle = handle.value_or(0);
-    return request;
-  }
-  // One on each device, where they wait for the gates.
-  std::pair<Request, Request> HoldBoth() {
-    for (TestDevice& device : devices_) device.gate.Close();
-    std::pair<Request, Request> held = {Submit(), Submit()};
-    for (TestDevice& device : devices_) device.gate.WaitForSomebody();
-    return held;
-  }
-  // One on either device, where it waits for the gate. The other device is free.
-  size_t HoldOne(Request& held) {
-    for (TestDevice& device : devices_) {
-      device.gate.Close();
-      device.runs = 0;
-    }
-    held = Submit();
-    while (devices_[0].runs + devices_[1].runs == 0) std::this_thread::yield();
-    const size_t device = devices_[0].runs > 0 ? 0 : 1;
-    devices_[1 - device].gate.Open();
-    return device;
-  }
-  // One on that device, where it waits for the gate. The other device is free: one of the two has
-  // ended.
-  void HoldOn(size_t device, std::pair<Request, Request>& held) {
-    const double ended = Count(metrics::kRequestsFinished);
-    held = HoldBoth();
-    devices_[1 - device].gate.Open();
-    while (Count(metrics::kRequestsFinished) == ended) std::this_thread::yield();
-  }
-  double Count(const metrics::Family& family, const std::string& label = "") {
-    return MetricOf(*engine_, family, label);
-  }
-  void ExpectCountsAddUp() {
-    EXPECT_EQ(Count(metrics::kRequestsReceived),
-              Count(metrics::kRequestsRejected) + Count(metrics::kRequestsInFlight) +
-                  Count(metrics::kRequestsFinished) + Count(metrics::kRequestsCancelled) +
-                  Count(metrics::kDeadlineMisses));
-  }
-
-  std::array<TestDevice, 2> devices_;
-  FakeClock clock_;  // clock of engines that are made with it
-  std::unique_ptr<LocalEngine> engine_;
-};
 
 TEST_F(SeveralDevicesTest, ARequestGoesToTheDeviceThatIsFree) {
   ASSERT_NO_FATAL_FAILURE(MakeAndLoad());
@@ -378,23 +263,6 @@ TEST_F(SeveralDevicesTest, ShowsTheSumOfWhatItsDevicesAreAndDo) {
             absl::ToDoubleSeconds(engine_->status().ready - absl::UnixEpoch()));
   const auto held = HoldBoth();
   EXPECT_EQ(Count(metrics::kQueueDepth, "64x64"), 2);
-}
-
-TEST_F(SeveralDevicesTest, AFaultOfOneEndsServingAndNotWhatTheOtherIsAt) {
-  ASSERT_NO_FATAL_FAILURE(MakeAndLoad());
-  Request first;
-  const size_t busy = HoldOne(first);
-  devices_[1 - busy].on_run.work = [] { return device::FaultError("the test's fault"); };
-  const auto failed = Only<Failed>(RunOn(*engine_, SmallSpec()));
-  ASSERT_THAT(failed, SizeIs(1));
-  EXPECT_EQ(GetReason(failed[0].status), "DEVICE_FAULT");
-  EXPECT_EQ(engine_->state(), State::kFailed);
-  EXPECT_THAT(
-      engine_->status().device_fault,
-      AllOf(StartsWith(absl::StrCat("device ", 1 - busy, ": ")), HasSubstr("the test's fault")));
-  EXPECT_EQ(GetReason(SubmitTo(*engine_, SmallSpec())), "DEVICE_FAULT");
-  devices_[busy].gate.Open();
-  EXPECT_THAT(Only<Completed>(first.sink->WaitForEnd()), SizeIs(1));
 }
 
 TEST_F(SeveralDevicesTest, OfEqualDevicesOneCompilesWhatTheOthersLoad) {

@@ -1,6 +1,6 @@
 // Random schedules of requests on two devices that share steps: whatever is split, joins, leaves,
 // is cancelled or fails, on either of them, each picture is what one device draws of it alone, and
-// nothing is left.
+// nothing is left. A device that fails for good takes with it what it draws or helps with.
 //
 // LATENTD_SCHEDULES=10000 plays half as many by --split=always, a quarter by auto.
 #include "tests/core/engine/random_schedule.h"
@@ -32,12 +32,13 @@ class SplitSchedulesTest : public ::testing::Test {
   }
 
   // The ends of requests of all schedules.
-  std::map<absl::StatusCode, int> Play(Split split, int schedules) {
+  std::map<absl::StatusCode, int> Play(Split split, int schedules, bool one_fails = false) {
     Bench bench{.models = {&models_[0], &models_[1]},
                 .clock = clock_,
                 .metrics = metrics_,
                 .split = split,
-                .devices_fail = true};
+                .devices_fail = true,
+                .one_fails = one_fails};
     const size_t allocations[] = {devices_[0].allocations(), devices_[1].allocations()};
     std::map<absl::StatusCode, int> ends;
     for (int seed = 0; seed < schedules && !HasFailure(); ++seed) {
@@ -75,6 +76,22 @@ TEST_F(SplitSchedulesTest, EachPictureIsWhatItIsAloneAndNothingIsLeft) {
   EXPECT_GT(SplitSteps(), evaluations / 10);
   EXPECT_LT(SplitSteps(), evaluations / 2);
   EXPECT_GT(MetricOf(registry_, metrics::kSkippedRows), 0);
+}
+
+// The other draws on whatever the failed one does not draw, each picture as it is alone; and what
+// the failed one drew ends with its fault.
+TEST_F(SplitSchedulesTest, LikewiseWhereADeviceFailsForGoodAndNoneHelps) {
+  std::map<absl::StatusCode, int> ends =
+      Play(Split::kNever, ScheduleCount() / 4, /*one_fails=*/true);
+  EXPECT_GT(ends[absl::StatusCode::kOk], ends[absl::StatusCode::kUnavailable]);
+  EXPECT_GT(ends[absl::StatusCode::kUnavailable], 0);
+}
+
+TEST_F(SplitSchedulesTest, LikewiseWhereADeviceFailsForGoodAndTheyHelpEachOther) {
+  std::map<absl::StatusCode, int> ends =
+      Play(Split::kAlways, ScheduleCount() / 4, /*one_fails=*/true);
+  EXPECT_GT(ends[absl::StatusCode::kOk], 0);
+  EXPECT_GT(ends[absl::StatusCode::kUnavailable], 0);
 }
 
 // A device's help comes and goes with its own work.

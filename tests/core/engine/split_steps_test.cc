@@ -10,7 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "core/base/errors/error_details.h"
 #include "core/device/device_fault.h"
 #include "tests/core/engine/loop_rig.h"
@@ -22,10 +21,8 @@ namespace {
 using ::latentd::testing::RecordingSink;
 using ::latentd::testing::SeparateDevice;
 using ::latentd::testing::StatusIs;
-using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
-using ::testing::StartsWith;
 
 // A request with guidance, whose steps have two rows.
 GenerateSpec Guided(int steps = 4) {
@@ -86,6 +83,15 @@ class SplitStepsTest : public ::testing::Test {
     const size_t free = devices_[0].runs > 0 ? 1 : 0;
     devices_[free].gate.Open();
     return free;
+  }
+
+  void ExpectFailed(int device) {
+    const ServerStatus status = engine_->status();
+    EXPECT_EQ(status.state, State::kDegraded);
+    EXPECT_EQ(status.device_fault, "");
+    ASSERT_THAT(status.devices, SizeIs(2));
+    EXPECT_THAT(status.devices[device].fault, HasSubstr("the test's fault"));
+    EXPECT_EQ(status.devices[1 - device].fault, "");
   }
 
   // True of the device that has run less of the image: a helper has no text to encode, nor an
@@ -200,9 +206,31 @@ TEST_F(SplitStepsTest, AFaultOfTheHelperThatCannotBeginIsReported) {
     };
   }
   EXPECT_EQ(Draw(Guided()), expected);
-  EXPECT_EQ(engine_->state(), State::kFailed);
-  EXPECT_THAT(engine_->status().device_fault,
-              StartsWith(absl::StrCat("device ", helper_.load(), ": ")));
+  ExpectFailed(helper_);
+  const double before = SplitSteps();
+  EXPECT_EQ(Draw(Guided()), expected);
+  EXPECT_EQ(SplitSteps(), before);  // nothing helps any more
+}
+
+// The step without help fails too, for a reason of its own.
+TEST_F(SplitStepsTest, AFaultOfTheHelperIsReportedWithTheUnitThatFails) {
+  ASSERT_NO_FATAL_FAILURE(Make(Split::kAlways));
+  const std::string expected = Draw(Guided());
+  for (int i = 0; i < 2; ++i) {
+    devices_[i].runs = 0;
+    devices_[i].on_run.refuse = [this, i] {
+      return Helps(i) ? device::FaultError("the test's fault") : absl::OkStatus();
+    };
+    devices_[i].on_run.refuse_step = [this, i](int rows) {
+      const bool fails = rows == 2 && helper_ == 1 - i && refused_++ == 0;
+      return fails ? absl::InternalError("the test's") : absl::OkStatus();
+    };
+  }
+  const auto ended = Only<Failed>(RunOn(*engine_, Guided()));
+  ASSERT_THAT(ended, SizeIs(1));
+  EXPECT_THAT(ended[0].status, StatusIs(absl::StatusCode::kInternal, HasSubstr("the test's")));
+  ExpectFailed(helper_);
+  EXPECT_EQ(Draw(Guided()), expected);
 }
 
 // The advance is the first of two rows that the drawing device runs.
@@ -237,8 +265,10 @@ TEST_F(SplitStepsTest, AnAdvanceThatFailsFailsTheImage) {
 }
 
 // The helper has failed, and not the device that draws.
-TEST_F(SplitStepsTest, AFaultOfTheHelperEndsServing) {
+TEST_F(SplitStepsTest, AFaultOfTheHelperEndsTheImageAndNoOther) {
   ASSERT_NO_FATAL_FAILURE(Make(Split::kAlways));
+  const std::string expected = Draw(Guided());
+  for (SplitDevice& device : devices_) device.runs = 0;
   for (int i = 0; i < 2; ++i) {
     devices_[i].on_run.work = [this, i] {
       return Helps(i) ? device::FaultError("the test's fault") : absl::OkStatus();
@@ -247,10 +277,8 @@ TEST_F(SplitStepsTest, AFaultOfTheHelperEndsServing) {
   const auto failed = Only<Failed>(RunOn(*engine_, Guided()));
   ASSERT_THAT(failed, SizeIs(1));
   EXPECT_EQ(GetReason(failed[0].status), "DEVICE_FAULT");
-  EXPECT_EQ(engine_->state(), State::kFailed);
-  EXPECT_THAT(engine_->status().device_fault,
-              AllOf(StartsWith(absl::StrCat("device ", helper_.load(), ": ")),
-                    HasSubstr("the test's fault")));
+  ExpectFailed(helper_);
+  EXPECT_EQ(Draw(Guided()), expected);
 }
 
 }  // namespace

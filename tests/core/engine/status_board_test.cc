@@ -160,8 +160,33 @@ TEST(SeveralStatusesTest, AReasonNamesTheDeviceWhereNotAllSayTheSame) {
   EXPECT_EQ(Merged(ready, degraded).reason, "device 1: cold");
   const ServerStatus edited{.state = State::kDegraded, .reason = "edited"};
   EXPECT_EQ(Merged(edited, degraded).reason, "device 0: edited; device 1: cold");
-  const ServerStatus failed{.state = State::kFailed, .reason = "why", .device_fault = "a fault"};
-  EXPECT_EQ(Merged(ready, failed).device_fault, "device 1: a fault");
+}
+
+// The others draw on: what the failed one says counts no more.
+TEST(SeveralStatusesTest, AFaultOfOneDegradesWhatServesUntilAllHaveFailed) {
+  const ServerStatus::Bucket warm{"base", {64, 64}, true, ""}, other{"base", {96, 64}, true, ""};
+  const ServerStatus ready{.state = State::kReady, .graphs_total = 4, .buckets = {warm}};
+  const ServerStatus failed{.state = State::kFailed,
+                            .reason = "why",
+                            .device_fault = "a fault",
+                            .graphs_total = 4,
+                            .buckets = {other}};
+  const ServerStatus merged = Merged(ready, failed);
+  EXPECT_EQ(merged.state, State::kDegraded);
+  EXPECT_EQ(merged.reason, "device 1 has failed: a fault");
+  EXPECT_EQ(merged.device_fault, "");
+  EXPECT_EQ(merged.graphs_total, 4);
+  EXPECT_THAT(merged.buckets, ElementsAre(warm));
+  EXPECT_THAT(merged.devices,
+              ElementsAre(ServerStatus::Device{"device 0", "", State::kReady, ""},
+                          ServerStatus::Device{"device 1", "a fault", State::kFailed, "why"}));
+  const ServerStatus degraded{.state = State::kDegraded, .reason = "cold"};
+  EXPECT_EQ(Merged(failed, degraded).reason, "device 0 has failed: a fault; cold");
+  EXPECT_EQ(Merged({.state = State::kWarming}, failed).state, State::kWarming);
+  EXPECT_EQ(Merged({.state = State::kDraining}, failed).state, State::kDraining);
+  const ServerStatus both = Merged(failed, failed);
+  EXPECT_EQ(both.state, State::kFailed);
+  EXPECT_EQ(both.device_fault, "device 0: a fault");
 }
 
 TEST(SeveralStatusesTest, CountsOfGraphsAreSums) {

@@ -105,9 +105,10 @@ TEST(RegistryTest, ASnapshotIsOfItsTime) {
   EXPECT_EQ(before[0].histogram.sample_sum, 2.5);
 }
 
-bool TakesModels(const Family& family) {
-  return std::any_of(family.labels, family.labels + family.label_count(),
-                     [](const Label& label) { return label.declared == Declared::kModels; });
+bool TakesModelsOrDevices(const Family& family) {
+  return std::any_of(family.labels, family.labels + family.label_count(), [](const Label& label) {
+    return label.declared == Declared::kModels || label.declared == Declared::kDevices;
+  });
 }
 
 TEST(RegistryTest, BoundedSeriesAreThereFromTheStart) {
@@ -126,7 +127,7 @@ TEST(RegistryTest, BoundedSeriesAreThereFromTheStart) {
   for (const Family* family : kFamilies) {
     const bool needs_more =
         family->labels[0].name != nullptr &&
-        (family->labels[0].is_free() || family == &kBucketWarm || TakesModels(*family));
+        (family->labels[0].is_free() || family == &kBucketWarm || TakesModelsOrDevices(*family));
     if (!needs_more) expected.emplace_back(family->name);
   }
   EXPECT_EQ(families, expected);
@@ -366,6 +367,25 @@ TEST(RegistryPartsTest, BucketsOfAPartAreTheWholesToo) {
   part.Declare(Declared::kBuckets, {"64x64"});
   whole.GetHistogram(kQueueSeconds, {"64x64"}).Observe(1);
   EXPECT_THAT(LabelsOf(whole, kQueueSeconds), Contains(LabelValues{"64x64"}));
+}
+
+// Its counters stay what they were, or sums would fall.
+TEST(RegistryPartsTest, OfAPartThatIsRetiredNoGaugeIsCollected) {
+  Registry whole;
+  Registry first(&whole), second(&whole);
+  whole.Declare(Declared::kBuckets, {"64x64"});
+  for (Registry* part : {&first, &second}) {
+    part->Declare(Declared::kBuckets, {"64x64"});
+    part->GetCounter(kRequestsReceived).Increment();
+    part->GetGauge(kMemoryBudget, {kDevice}).Set(5);
+  }
+  first.GetGauge(kBucketWarm, {"64x64"}).Set(1);
+  first.GetHistogram(kQueueSeconds, {"64x64"}).Observe(1);
+  EXPECT_EQ(ValueOf(whole, kBucketWarm, {"64x64"}), 0);
+  second.Retire();
+  EXPECT_EQ(ValueOf(whole, kRequestsReceived), 2);
+  EXPECT_EQ(ValueOf(whole, kMemoryBudget, {kDevice}), 5);
+  EXPECT_EQ(ValueOf(whole, kBucketWarm, {"64x64"}), 1);  // the others have it
 }
 
 TEST(RegistryPartsTest, APartThatIsGoneIsNotCollected) {

@@ -71,6 +71,22 @@ TEST_F(AdminServiceTest, TheStatusIsTheEnginesWithTheServersVersion) {
             "started { seconds: 1000 } version: \"test\"");
 }
 
+TEST_F(AdminServiceTest, EachOfSeveralDevicesIsToldWithItsFault) {
+  engine::ServerStatus degraded = Warming(100);
+  degraded.state = engine::State::kDegraded;
+  degraded.devices = {
+      {.name = "device 0", .state = engine::State::kReady},
+      {.name = "device 1", .fault = "gone", .state = engine::State::kFailed, .reason = "why"}};
+  engine_.set_status(degraded);
+  grpc::ClientContext context;
+  v1::ServerStatus status;
+  ASSERT_TRUE(admin_->GetServerStatus(&context, {}, &status).ok());
+  ASSERT_EQ(status.devices_size(), 2);
+  EXPECT_EQ(status.devices(0).ShortDebugString(), "name: \"device 0\" state: SERVER_STATE_READY");
+  EXPECT_EQ(status.devices(1).ShortDebugString(),
+            "name: \"device 1\" state: SERVER_STATE_FAILED reason: \"why\" fault: \"gone\"");
+}
+
 TEST_F(AdminServiceTest, TheTimeOfBeingReadyIsTold) {
   engine::ServerStatus ready = Warming(100);
   ready.state = engine::State::kReady;

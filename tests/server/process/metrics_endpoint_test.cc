@@ -59,6 +59,7 @@ class ScrapedEngine final : public FakeEngine {
   explicit ScrapedEngine(std::function<void()> refresh = UseStack) : refresh_(std::move(refresh)) {
     metrics().Declare(metrics::Declared::kBuckets, {"256x256", "320x192"});
     metrics().Declare(metrics::Declared::kModels, {"base", "refiner"});
+    metrics().Declare(metrics::Declared::kDevices, {"0", "1"});
     metrics().GetGauge(metrics::kBuildInfo, {"0.1.0"}).Set(1);
     metrics().GetGauge(metrics::kBackendInfo, {"isa-avx2 threads-2"}).Set(1);
     metrics().GetGauge(metrics::kModelInfo, {"base", "sdxl", "Pipeline", "cpu"}).Set(1);
@@ -258,6 +259,9 @@ TEST_F(MetricsEndpointTest, AScrapeHoldsEveryFamilyAsDeclared) {
       if (label->declared == Declared::kModels) {
         expected.insert(expected.end(), {"base", "refiner"});
       }
+      if (label->declared == Declared::kDevices) {
+        expected.insert(expected.end(), {"0", "1"});
+      }
       EXPECT_THAT(values, UnorderedElementsAreArray(expected)) << family->name;
     }
     EXPECT_EQ(scraped.labels.size(), family->label_count()) << family->name;
@@ -272,6 +276,7 @@ std::string LabelsCell(const metrics::Family& family) {
     std::vector<std::string> values = absl::StrSplit(label.values, ',', absl::SkipEmpty());
     using metrics::Declared;
     if (label.declared == Declared::kBuckets) values.insert(values.begin(), "the buckets");
+    if (label.declared == Declared::kDevices) values.insert(values.begin(), "the devices");
     if (label.declared == Declared::kModels) values.insert(values.begin(), "the models");
     if (label.is_free()) values = {"free"};
     cells.push_back(absl::StrCat("`", label.name, "`: ", absl::StrJoin(values, ", ")));

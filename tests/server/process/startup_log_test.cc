@@ -12,6 +12,7 @@ namespace {
 namespace v1 = ::latent::v1;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
+using ::testing::SizeIs;
 
 class StartupLogTest : public ::testing::Test {
  protected:
@@ -79,6 +80,23 @@ TEST_F(StartupLogTest, WhatFollowsTheStartIsToldOnce) {
   clock_.Advance(absl::Milliseconds(2500));
   status.shared_steps = {.ready = 5, .total = 6};
   EXPECT_THAT(Note(status), ElementsAre("INFO row counts above 2 ready=5/6 seconds=2.5"));
+  EXPECT_THAT(Note(status), IsEmpty());
+}
+
+// The server itself tells of the last one, with which it ends.
+TEST_F(StartupLogTest, EachOfSeveralDevicesThatFailsIsAnErrorOnce) {
+  engine::ServerStatus status = Status(engine::State::kDegraded, 20, true, true);
+  Note(status);
+  status.devices = {{.name = "device 0"}, {.name = "device 1"}, {.name = "device 2"}};
+  EXPECT_THAT(Note(status), IsEmpty());
+  status.devices[1].fault = "an illegal address";
+  EXPECT_THAT(Note(status),
+              ElementsAre("ERROR a device has failed and works no more in this process; the others "
+                          "go on without it device=\"device 1\" fault=\"an illegal address\""));
+  EXPECT_THAT(Note(status), IsEmpty());
+  status.devices[0].fault = "another";
+  EXPECT_THAT(Note(status), SizeIs(1));
+  status.devices[2].fault = status.device_fault = "the last";
   EXPECT_THAT(Note(status), IsEmpty());
 }
 

@@ -87,6 +87,21 @@ TEST_F(CallTraceTest, StepsSayHowManyTwoDevicesShared) {
   EXPECT_EQ(AttributesOf(spans[2]).count("latentd.split_steps"), 0u);
 }
 
+TEST_F(CallTraceTest, WorkNamesItsDeviceWhereThereAreSeveral) {
+  CallTrace trace = Begin();
+  for (const Stage stage : {Stage::kText, Stage::kSteps, Stage::kDecode}) {
+    engine::Progress progress{0, stage, 1, 1, "base", {{At(1), At(2)}}};
+    progress.device = "1";
+    Note(trace, progress);
+  }
+  NoteUnit(trace, Stage::kSteps, 7, 9, 4, 0, "refiner");  // a single device has no name
+  const std::vector<Span> spans = End(trace, 100);
+  ASSERT_EQ(spans.size(), 5u);
+  for (const size_t i : {1, 2, 3}) EXPECT_EQ(AttributesOf(spans[i])["latentd.device"], "1") << i;
+  EXPECT_EQ(AttributesOf(spans[0]).count("latentd.device"), 0u);
+  EXPECT_EQ(AttributesOf(spans[4]).count("latentd.device"), 0u);
+}
+
 TEST_F(CallTraceTest, APictureOfBaseAndRefinerIsATreeOfItsWork) {
   CallTrace trace = Begin();
   Note(trace, engine::Queued{}, 0.5);
