@@ -105,7 +105,8 @@ class Vp9Encoder {
 
 }  // namespace
 
-absl::StatusOr<std::vector<Vp9Frame>> EncodeVp9(const Vp9Video& video, absl::string_view planes) {
+absl::StatusOr<std::vector<Vp9Frame>> EncodeVp9(const Vp9Video& video, absl::string_view planes,
+                                                absl::FunctionRef<absl::Status()> before_frame) {
   Vp9Encoder encoder;
   RETURN_IF_ERROR(encoder.Begin(video));
   const size_t chroma = size_t{1} * ((video.width + 1) / 2) * ((video.height + 1) / 2);
@@ -114,6 +115,7 @@ absl::StatusOr<std::vector<Vp9Frame>> EncodeVp9(const Vp9Video& video, absl::str
   std::vector<Vp9Frame> frames;
   frames.reserve(count);
   for (size_t i = 0; i < count; ++i) {
+    RETURN_IF_ERROR(before_frame());
     const vpx_image_t image = ImageOf(video, planes.substr(i * bytes, bytes));
     RETURN_IF_ERROR(encoder.Encode(&image, static_cast<int>(i), frames).status());
   }
