@@ -12,6 +12,7 @@ LATENTD, EAGER, COMPILE = "latentd", "eager", "compile"
 SDXL, SD15, TWO_BASES = checkpoint.SDXL, (checkpoint.SD15,), ("base", checkpoint.OTHER)
 CONTROLLED = ("base", checkpoint.ADAPTERS)
 VIDEO = (checkpoint.SVD,)
+BESIDE = ("base", checkpoint.SVD)
 READY_SECONDS = 900  # the longest that a start or a network may take
 MIB = machine.MIB
 
@@ -32,6 +33,9 @@ class Scale:
     chunk: int = 7  # frames that are decoded together
     clip_steps: int = 25
     clips: int = 3
+    small: tuple = (512, 512)  # images beside a video
+    beside: int = 100  # number of these, so that there is a 99th percentile
+    beside_steps: int = 25  # steps of that video
     rows: tuple = (1, 4, 8)
     steps: int = 30
     few_steps: int = 4
@@ -43,7 +47,7 @@ class Scale:
 
 FULL = Scale("full")
 REDUCED = Scale("reduced", main=(64, 64), other=(96, 64), unet_sizes=((96, 64),), vae_sizes=((96, 64),), large=(128, 128),
-                sd15=(64, 64), video=(64, 64), frames=3, chunk=2, clip_steps=3, clips=1, rows=(1,), steps=3, few_steps=2,
+                sd15=(64, 64), video=(64, 64), frames=3, chunk=2, clip_steps=3, clips=1, small=(64, 64), beside=4, beside_steps=60, rows=(1,), steps=3, few_steps=2,
                 runs=2, pictures=1, rounds=2, starts=1)
 
 
@@ -71,9 +75,11 @@ class Bench:
         """The first is the base; another one is loaded when a request names it. Behind the one for videos may stand the frames of a
         chunk."""
         flags = [f"--base={self.checkpoint / models[0]}"]
+        video = f"--video={self.checkpoint / checkpoint.SVD},buckets={text(self.scale.video)}x{self.scale.frames}"
         if models[0] == checkpoint.SVD:
-            chunks = "".join(f",decode-chunk={chunk}" for chunk in models[1:])
-            return [f"--video={self.checkpoint / models[0]},buckets={text(self.scale.video)}x{self.scale.frames}{chunks}"]
+            return [video + "".join(f",decode-chunk={chunk}" for chunk in models[1:])]
+        if models == BESIDE:
+            return [*flags, video]
         if models == SDXL:
             return [*flags, f"--refiner={self.checkpoint / models[1]}"]
         if models == CONTROLLED:
@@ -83,7 +89,8 @@ class Bench:
     def start_server(self, models=SDXL):
         """One that is new, from the cache as it is; not ready yet."""
         self.stop_server()
-        bucket = text(self.scale.sd15 if models == SD15 else self.scale.main) if models[0] != checkpoint.SVD else None
+        size = {SD15: self.scale.sd15, BESIDE: self.scale.small}.get(models, self.scale.main)
+        bucket = None if models[0] == checkpoint.SVD else text(size)
         self._server, self._served = server.Latentd(self.options, self.flags_of(models), bucket, self.cache, self.folder), models
         return self._server
 
