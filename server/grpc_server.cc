@@ -74,6 +74,13 @@ generation::KeyCheck KeyCheckOf(tls::ApiKeyFile* keys) {
   };
 }
 
+std::unique_ptr<http::VideoJobs> MakeVideoJobs(const GrpcServer::Options& options,
+                                               const Clock& clock) {
+  if (options.http_listen.empty()) return nullptr;
+  return std::make_unique<http::VideoJobs>(clock,
+                                           http::VideoJobs::Limits{.bytes = options.video_bytes});
+}
+
 }  // namespace
 
 GrpcServer::AdminPlace GrpcServer::PlaceOf(const Options& options) {
@@ -104,6 +111,7 @@ GrpcServer::GrpcServer(const Options& options, engine::Engine& engine, const Clo
           MakeOperatorCheck()),
       models_(engine, MakeOperatorCheck()),
       adapters_(engine, MakeOperatorCheck()),
+      videos_(MakeVideoJobs(options, clock)),
       api_keys_(options.api_keys),
       drain_("drain", [this] { FollowDrain(); }) {}
 
@@ -193,7 +201,7 @@ absl::Status GrpcServer::ListenOverHttp(const Options& options) {
                                              .has_page = options.http_page,
                                              .version = options.version,
                                              .client_memory = [this] { return client_memory(); }},
-                                            environment_, health_));
+                                            environment_, health_, *videos_));
   return absl::OkStatus();
 }
 
@@ -252,10 +260,16 @@ void GrpcServer::CheckHangs() {
 
 std::vector<process::ClientBytes> GrpcServer::client_memory() const {
   const generation::HeldRequest::Bytes requests = calls_.request_bytes();
-  return {{"received_requests", requests.received, max_received_bytes_},
-          {"read_requests", requests.read, max_request_bytes_},
-          {"decoded_images", MemoryRoom::taken(), 0},
-          {"log", process::WaitingLogBytes(), process::kMostLogBytes}};
+  std::vector<process::ClientBytes> kinds = {
+      {"received_requests", requests.received, max_received_bytes_},
+      {"read_requests", requests.read, max_request_bytes_},
+      {"decoded_images", MemoryRoom::taken(MemoryRoom::Purpose::kDecodeImage), 0},
+      {"video_encoders", MemoryRoom::taken(MemoryRoom::Purpose::kEncodeVideo), 0},
+      {"log", process::WaitingLogBytes(), process::kMostLogBytes}};
+  if (videos_ != nullptr) {
+    kinds.push_back({"video_files", videos_->held_bytes(), videos_->limits().bytes});
+  }
+  return kinds;
 }
 
 void GrpcServer::ShowClientMemory() const {

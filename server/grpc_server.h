@@ -60,6 +60,7 @@ class GrpcServer {
     tls::ApiKeyFile* api_keys = nullptr;
     int64_t max_request_bytes = 32 << 20;
     int64_t received_bytes = 256 << 20;  // at `listen` (server_port.h)
+    int64_t video_bytes = 256 << 20;     // files of /v1/videos (http/videos/video_jobs.h)
     absl::Duration stall_limit = generation::kStallLimit;
     // Age limit of connections at `listen` (server_port.h).
     absl::Duration max_connection_age = absl::InfiniteDuration();
@@ -162,6 +163,7 @@ class GrpcServer {
   admin::AdminService admin_;
   admin::ModelsService models_;
   admin::AdaptersService adapters_;
+  const std::unique_ptr<http::VideoJobs> videos_;  // null: there is no HTTP
   // These use what is above.
   tls::ApiKeyFile* const api_keys_;  // null: callers need none
   std::unique_ptr<tls::Tls> tls_;    // null: plain text

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/errors/status_macros.h"
 #include "core/base/process/admin_socket.h"
@@ -131,8 +132,11 @@ process::ClientMemory ClientMemoryFor(const config::Options& options) {
   const engine::Config& engine = options.engine;
   // A GPU's budget is none of the host's.
   const int64_t configured = engine.backend == "cuda" ? 0 : engine.memory_bytes;
+  const bool draws_videos = absl::c_any_of(
+      engine.models, [](const pipeline::ModelSource& model) { return model.draws_videos; });
   return process::ClientMemoryOf(MeasureAvailableMemory().bytes, configured,
-                                 options.max_request_bytes, engine.picture_memory_bytes);
+                                 options.max_request_bytes, engine.picture_memory_bytes,
+                                 draws_videos && !options.http_listen.empty());
 }
 
 engine::Config EngineConfig(const config::Options& options,
@@ -200,7 +204,8 @@ void SendLastSpans(tracing::SpanSender* spans) {
 
 GrpcServer::Options ServerOptions(const config::Options& options, const std::string& version,
                                   tls::ApiKeyFile* api_keys, tracing::SpanSender* spans,
-                                  process::StopSignals& signals, int64_t received_bytes) {
+                                  process::StopSignals& signals,
+                                  const process::ClientMemory& of_clients) {
   const engine::Config& engine = options.engine;
   // One graph is held in memory on its way; without a cache directory it stays there.
   const int64_t graph_bytes = std::min(engine.graph_memory_bytes, engine.cache_max_bytes);
@@ -217,7 +222,8 @@ GrpcServer::Options ServerOptions(const config::Options& options, const std::str
           .tls_files = options.tls_files,
           .api_keys = api_keys,
           .max_request_bytes = options.max_request_bytes,
-          .received_bytes = received_bytes,
+          .received_bytes = of_clients.received_bytes,
+          .video_bytes = of_clients.video_bytes,
           .stall_limit = options.stall_timeout,
           .max_connection_age = options.max_connection_age,
           .max_connection_age_grace = options.max_connection_age_grace,
@@ -356,9 +362,9 @@ int ServeUntilStopped(const config::Options& options, const std::string& version
   if (!limited.ok()) return Fail(limited);
   const auto spans = StartSpans(options.otlp_endpoint, version, (*engine)->metrics());
   if (!spans.ok()) return FailToStart(spans.status());
-  auto server = GrpcServer::Start(ServerOptions(options, version, keys->get(), spans->get(),
-                                                signals, of_clients.received_bytes),
-                                  **engine, SystemClock());
+  auto server = GrpcServer::Start(
+      ServerOptions(options, version, keys->get(), spans->get(), signals, of_clients), **engine,
+      SystemClock());
   if (!server.ok()) return Fail(server.status());
   signals.DrainFirst();
   LogAddresses(**server, options.tls_files, version);

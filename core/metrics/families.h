@@ -24,7 +24,9 @@ inline constexpr Label kMethod{"method",
 inline constexpr Label kMemoryKind{"kind", "weights,arena,state,executables"};
 inline constexpr Label kHeldKind{
     "kind", "weights,arena,state,results,executables,artifacts,graph_definitions,waiting_images"};
-inline constexpr Label kClientKind{"kind", "received_requests,read_requests,decoded_images,log"};
+inline constexpr Label kClientKind{"kind",
+                                   "received_requests,read_requests,decoded_images,"
+                                   "video_encoders,video_files,log"};
 inline constexpr Label kPlace{"place", "device,host"};
 inline constexpr Label kTier{"tier", "memory,disk"};
 inline constexpr Label kPhase{"phase", "queued,running"};
@@ -162,7 +164,8 @@ inline constexpr Family kMemoryBytes{
 inline constexpr Family kClientMemory{
     "latentd_client_memory_bytes",
     "Bytes that clients make the host hold beside pictures: requests as gRPC has received them and "
-    "as they are read, init images while they are decoded, and lines of the log that wait.",
+    "as they are read, init images while they are decoded, encoders of WebM, files of videos that "
+    "/v1/videos keeps, and lines of the log that wait.",
     Type::kGauge,
     {kClientKind}};
 inline constexpr Family kClientMemoryLimit{

@@ -83,8 +83,8 @@ RouteOptions RouteOptionsOf(const HttpServer::Options& options) {
 class HttpServer::Port {
  public:
   Port(const Options& options, generation::CallEnvironment environment,
-       const process::Health& health)
-      : videos_(environment.clock),
+       const process::Health& health, VideoJobs& videos)
+      : videos_(videos),
         service_{
             .environment = environment,
             .metrics = HttpMetrics(environment.engine.metrics()),
@@ -258,7 +258,7 @@ class HttpServer::Port {
   }
 
   RunningCalls running_;
-  VideoJobs videos_;
+  VideoJobs& videos_;
   Service service_;
   OperationMemory memory_;  // for one of acceptor_ and pause_, which wait in turns
   OperationMemory sweep_memory_;
@@ -280,9 +280,9 @@ class HttpServer::Port {
 };
 
 absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Listen(
-    const Options& options, generation::CallEnvironment environment,
-    const process::Health& health) {
-  auto port = std::make_unique<Port>(options, environment, health);
+    const Options& options, generation::CallEnvironment environment, const process::Health& health,
+    VideoJobs& videos) {
+  auto port = std::make_unique<Port>(options, environment, health, videos);
   RETURN_IF_ERROR(port->Open(options.listen));
   auto server = absl::WrapUnique(new HttpServer(std::move(port)));
   server->address_ =

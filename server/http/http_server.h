@@ -12,6 +12,7 @@
 #include "server/generation/active_calls.h"
 #include "server/http/exchange/origin.h"
 #include "server/http/own/own_answers.h"
+#include "server/http/videos/video_jobs.h"
 #include "server/process/lifetime/health.h"
 #include "server/tls/tls.h"
 
@@ -33,11 +34,12 @@ class HttpServer {
     absl::Duration sweep_pause = absl::Seconds(1);
   };
 
-  // Listens. What `environment` refers to, and `health`, outlive the server. FAILED_PRECONDITION
-  // says why an address cannot be listened on.
+  // Listens. What `environment` refers to, `health` and `videos`, whose work ends with the
+  // server's, outlive it. FAILED_PRECONDITION says why an address cannot be listened on.
   static absl::StatusOr<std::unique_ptr<HttpServer>> Listen(const Options& options,
                                                             generation::CallEnvironment environment,
-                                                            const process::Health& health);
+                                                            const process::Health& health,
+                                                            VideoJobs& videos);
   // Cancels what runs, and waits for it as long as Close.
   ~HttpServer();
 

@@ -237,7 +237,7 @@ class ResultsTest(FolderTest):
         scale = session.FULL
         main, other = session.text(scale.main), session.text(scale.other)
         shapes = {f"2@{main}", f"1@{main}", f"1@{session.text(scale.large)}", f"{scale.steps}@{main}", f"{scale.few_steps}@{main}", main, other, f"{main} {other}"}
-        shapes.add(f"{scale.steps}@{session.text(scale.sd15)}")
+        shapes |= {f"{scale.steps}@{session.text(scale.sd15)}", f"{scale.few_steps}@{session.text(scale.small)}"}
         clip = video_measurements.clip_name(scale)
         shapes |= {clip, f"{clip}/{scale.chunk}"}
         for figure in (*results.BARS, *results.TIMES_AS_FAST):

@@ -1,12 +1,15 @@
 """The memory that clients can make a server hold is bounded by the process's limit: the kernel ends no server for it."""
 
+import pathlib
 import struct
+import tempfile
 import threading
 import unittest
 import zlib
 
 import grpc
 
+import video_checkpoint
 from control_group import ControlGroup
 from metrics import METRICS, scrape
 from server_process import DEADLINE, DEMO_BUCKETS, Api, Server
@@ -138,6 +141,22 @@ class ClientMemoryTest(unittest.TestCase):
         for kind, limit in self.limits().items():
             self.assertEqual(shown.sum("latentd_client_memory_limit_bytes", kind=kind), limit)
             self.assertEqual(shown.sum("latentd_client_memory_bytes", kind=kind), 0, kind)
+
+    def test_the_budget_leaves_room_for_files_of_videos(self):
+        """Guard: ClientMemoryFor in server/serve.cc."""
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        checkpoint = video_checkpoint.write_checkpoint(pathlib.Path(folder.name) / "svd")
+        budgets = []
+        for http in ((), ("--http-listen=127.0.0.1:0",)):
+            server = self.start(640 * MIB, f"--video={checkpoint},buckets={video_checkpoint.BUCKET}", *http)
+            self.api = Api(server.address)
+            self.addCleanup(self.api.close)
+            budgets.append(self.api.call("Admin", "GetMemoryReport").budget_bytes)
+            self.assertEqual("video_files" in self.limits(), bool(http))
+            server.kill()
+        without, with_files = budgets
+        self.assertAlmostEqual((without - with_files) / MIB, 640 / 8, delta=20)
 
     def test_the_budget_leaves_what_clients_may_hold(self):
         """Guard: EngineConfig in server/serve.cc."""

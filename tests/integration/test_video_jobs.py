@@ -4,9 +4,11 @@ import base64
 import http.client
 import json
 import pathlib
+import subprocess
 import tempfile
 import unittest
 
+import server_process
 import video_checkpoint
 from collector import Collector, attributes
 from server_process import DEADLINE, Server, wait_until
@@ -81,6 +83,22 @@ class VideoJobsTest(unittest.TestCase):
         self.assertEqual(self.ask(FIRST, "GET", f"/{job}")[0], 404)
         self.assertEqual(self.listed(SECOND), [other])
         self.assertEqual(self.ask("no-key-at-all-of-these", "GET")[0], 401)
+
+    def test_its_file_counts_until_it_is_deleted(self):
+        """Guard: client_memory() in server/grpc_server.cc."""
+        def held():
+            said = subprocess.run([server_process.options.latent, "memory", "--json", f"--server={self.server.address}"], check=True,
+                                  capture_output=True, text=True, timeout=DEADLINE).stdout
+            kinds = {kind["kind"]: kind for kind in json.loads(said)["clients"]}
+            self.assertGreater(int(kinds["video_files"]["limit_bytes"]), 0)
+            return int(kinds["video_files"].get("bytes", 0))
+        before = held()
+        job = self.create(FIRST)
+        self.wait_for_end(FIRST, job)
+        file = self.ask(FIRST, "GET", f"/{job}/content")[1]
+        self.assertEqual(held() - before, len(file))
+        self.assertEqual(self.ask(FIRST, "DELETE", f"/{job}")[0], 200)
+        wait_until(lambda: held() == before, "the file is held no longer")
 
     def test_a_job_belongs_to_the_trace_of_its_request(self):
         job = self.create(FIRST, request_id="traced-job", traceparent=f"00-{TRACE}-{PARENT}-01")

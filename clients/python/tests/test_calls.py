@@ -98,7 +98,31 @@ class Tasks:
         return asyncio.run(run())
 
 
-class Cases:
+class BrokenStreams:
+    """Cases of streams that break, of pictures or videos: the service's methods `starts` and `resumes`, a `part` of a result, a whole
+    `result`, a script of `all_of_it`, and what `drawn()` returns of that."""
+
+    def test_a_server_that_does_not_know_it_begins_again(self):
+        gone = failing(Code.NOT_FOUND, reason="NO_SUCH_STREAM")
+        server = self.server(broken(self.part), gone, self.all_of_it)
+        self.assertEqual(self.drawn(server), self.files)
+        self.assertEqual(server.methods(), [self.starts, self.resumes, self.starts])
+        self.fails(latent_client.NotFound, broken(self.result), gone)  # a result is there: it is not drawn twice
+
+    def test_one_that_is_not_resumable_is_not_taken_up(self):
+        server = self.server(broken(self.part), self.all_of_it)
+        self.drawn(server, resumable=False)
+        self.assertEqual(server.methods(), [self.starts] * 2)
+        self.fails(latent_client.Unavailable, broken(self.result), resumable=False)
+
+
+class Cases(BrokenStreams):
+    starts, resumes = "GenerateStream", "ResumeStream"
+    part, result, all_of_it, files = chunk(png(), 0, 10), chunk(png()), staticmethod(picture()), [png()]
+
+    def drawn(self, server, **keywords):
+        return self.draw(server, "p", output_type="bytes", **keywords).images
+
     def server(self, *script):
         server = ScriptedServer(*script)
         self.addCleanup(server.stop)
@@ -284,23 +308,10 @@ class Cases:
         self.draw(server, "p")
         self.assertEqual(server.methods(), ["GenerateStream", "ResumeStream"])
 
-    def test_a_server_that_does_not_know_it_begins_again(self):
-        gone = failing(Code.NOT_FOUND, reason="NO_SUCH_STREAM")
-        server = self.server(broken(step(1), chunk(png(), 0, 10)), gone, picture())
-        self.assertEqual(self.draw(server, "p", output_type="bytes").images, [png()])
-        self.assertEqual(server.methods(), ["GenerateStream", "ResumeStream", "GenerateStream"])
-        self.fails(latent_client.NotFound, broken(chunk(png())), gone)  # a picture is there: it is not drawn twice
-
     def test_a_first_call_that_got_there_without_its_answer(self):
         server = self.server(broken(), failing(Code.ALREADY_EXISTS, reason="STREAM_EXISTS"), drawing(chunk(png()), completed()))
         self.draw(server, "p")
         self.assertEqual(server.methods(), ["GenerateStream", "GenerateStream", "ResumeStream"])
-
-    def test_one_that_is_not_resumable_is_not_taken_up(self):
-        server = self.server(broken(step(1)), picture())
-        self.draw(server, "p", resumable=False)
-        self.assertEqual(server.methods(), ["GenerateStream", "GenerateStream"])
-        self.fails(latent_client.Unavailable, broken(chunk(png())), resumable=False)
 
     def test_what_cannot_be_taken_up_is_cancelled(self):
         _, server = self.fails(latent_client.Unavailable, broken(step(1)), broken(), broken())

@@ -13,7 +13,7 @@ import PIL.Image
 from scripted_server import (
     ScriptedServer, drawing, failing, file_part, frame_chunk, png, queued, video_completed, video_event, video_preview,
     video_step)
-from test_calls import Tasks, Threads, broken
+from test_calls import BrokenStreams, Tasks, Threads, broken
 
 import latent_client
 from latent_client import Frame, VideoCompleted, VideoFile, VideoPreview, VideoProgress, VideoStarted, messages, video_messages
@@ -65,7 +65,13 @@ class KeywordTest(unittest.TestCase):
             prepare_video(IMAGE, {"generator": generator, "num_videos_per_prompt": 2}, None)
 
 
-class Cases:
+class Cases(BrokenStreams):
+    starts, resumes = "GenerateVideo", "ResumeVideo"
+    part, result, all_of_it, files = frame_chunk(RED, 0, 0, 10), frame_chunk(RED, 0), staticmethod(clip()), [[RED, BLUE]]
+
+    def drawn(self, server, **keywords):
+        return self.animate(server, IMAGE, output_type="bytes", **keywords).frames
+
     def server(self, *script):
         server = ScriptedServer(*script)
         self.addCleanup(server.stop)
@@ -174,18 +180,6 @@ class Cases:
                              drawing(file_part(b"second", 3, video=1), file_part(b"first", 2), video_completed()))
         self.assertEqual(self.animate(server, IMAGE, output={"file": "apng"}).files, [b"first", b"second"])
         self.assertEqual(server.calls[1][1].received_bytes, 5)
-
-    def test_a_server_that_does_not_know_it_begins_again(self):
-        gone = failing(Code.NOT_FOUND, reason="NO_SUCH_STREAM")
-        server = self.server(broken(frame_chunk(RED, 0, 0, 10)), gone, clip())
-        self.assertEqual(self.animate(server, IMAGE, output_type="bytes").frames, [[RED, BLUE]])
-        self.assertEqual(server.methods(), ["GenerateVideo", "ResumeVideo", "GenerateVideo"])
-        self.fails(latent_client.NotFound, broken(frame_chunk(RED, 0)), gone)  # a frame is there: it is not drawn twice
-
-    def test_one_that_is_not_resumable_is_not_taken_up(self):
-        server = self.server(broken(video_step(1)), clip())
-        self.animate(server, IMAGE, resumable=False)
-        self.assertEqual(server.methods(), ["GenerateVideo", "GenerateVideo"])
 
     def test_leaving_cancels(self):
         server = self.server(clip())

@@ -13,24 +13,31 @@ namespace {
 
 constexpr int64_t kStaysFree = int64_t{16} << 20;
 
-std::atomic<int64_t> taken_room = 0;
+std::atomic<int64_t> taken_to_decode = 0, taken_to_encode = 0;
+
+std::atomic<int64_t>& TakenFor(MemoryRoom::Purpose purpose) {
+  return purpose == MemoryRoom::Purpose::kDecodeImage ? taken_to_decode : taken_to_encode;
+}
 
 }  // namespace
 
-absl::StatusOr<MemoryRoom> MemoryRoom::Take(int64_t bytes, absl::string_view what) {
-  if (MeasureAvailableMemory().bytes - kStaysFree >= bytes) return MemoryRoom(bytes);
+absl::StatusOr<MemoryRoom> MemoryRoom::Take(int64_t bytes, absl::string_view what,
+                                            Purpose purpose) {
+  if (MeasureAvailableMemory().bytes - kStaysFree >= bytes) return MemoryRoom(bytes, purpose);
   malloc_trim(0);
   const AvailableMemory left = MeasureAvailableMemory();
-  if (left.bytes - kStaysFree >= bytes) return MemoryRoom(bytes);
+  if (left.bytes - kStaysFree >= bytes) return MemoryRoom(bytes, purpose);
   return OutOfMemoryError(
       absl::StrCat(what, " needs ", bytes, " bytes of memory for a moment, and ", left.bytes,
                    " are left (", left.source, "), of which ", kStaysFree, " stay free"));
 }
 
-MemoryRoom::MemoryRoom(int64_t bytes) : bytes_(bytes) { taken_room += bytes; }
+MemoryRoom::MemoryRoom(int64_t bytes, Purpose purpose) : bytes_(bytes), purpose_(purpose) {
+  TakenFor(purpose) += bytes;
+}
 
-MemoryRoom::~MemoryRoom() { taken_room -= bytes_; }
+MemoryRoom::~MemoryRoom() { TakenFor(purpose_) -= bytes_; }
 
-int64_t MemoryRoom::taken() { return taken_room; }
+int64_t MemoryRoom::taken(Purpose purpose) { return TakenFor(purpose); }
 
 }  // namespace latentd

@@ -12,6 +12,11 @@
 #include "core/engine/requests/picture_file.h"
 
 namespace latentd::engine {
+namespace {
+
+constexpr char kEncodes[] = "encoding a picture";
+
+}  // namespace
 
 DrawnPicture::DrawnPicture(pipeline::Picture& picture)
     : pixels(std::move(picture.pixels)), overlay(picture.request->overlay) {
@@ -133,7 +138,7 @@ void PictureEncoder::Add(Encoder& encoder, Added added) {
   }
   absl::Cleanup not_added = [&] { Take(id); };
   encoder.worker.Add([this, id, &watch = encoder.watch] {
-    const ThreadWatch::Activity encodes(watch, "encoding a picture");
+    const ThreadWatch::Activity encodes(watch, kEncodes);
     if (std::optional<Added> next = Take(id)) EncodePicture(*std::move(next));
   });
   std::move(not_added).Cancel();
@@ -168,7 +173,8 @@ void PictureEncoder::EncodePicture(Added added) {
   if (!owner_.is_wanted(*job)) return;  // it has failed, or is about to hear so
   // A border: who waits for the picture is told.
   absl::Status encoded = CatchOutOfMemory([&] { return TryEncode(std::move(added)); });
-  if (!encoded.ok()) owner_.fail(*job, std::move(encoded));
+  if (encoded.ok() || !owner_.is_wanted(*job)) return;
+  owner_.fail(*job, std::move(encoded));
 }
 
 absl::StatusOr<Image> PictureEncoder::Encoded(const Added& added) const {
@@ -177,14 +183,7 @@ absl::StatusOr<Image> PictureEncoder::Encoded(const Added& added) const {
     RunParts(count, part);
   };
   if (added.video != nullptr) {
-    // The watch sees each frame begin, those too that other threads encode meanwhile: a chunk of
-    // many is no thread that hangs.
-    return added.video->file.Add(drawn.frames, [&](int count, absl::FunctionRef<void(int)> part) {
-      run_parts(count, [&](int i) {
-        const ThreadWatch::Activity encodes(added.video->encoder.watch, "encoding a picture");
-        part(i);
-      });
-    });
+    return added.video->file.Add(drawn.frames, run_parts, [&] { return BeginFrame(added); });
   }
   if (drawn.latents.has_memory()) {
     return LatentsImage(*added.job, added.index, added.seed, drawn.latents);
@@ -196,6 +195,14 @@ absl::StatusOr<Image> PictureEncoder::Encoded(const Added& added) const {
   if (drawn.overlay == nullptr) return encode(drawn.pixels);
   ASSIGN_OR_RETURN(const image::Image whole, drawn.overlay->Over(drawn.pixels));
   return encode(whole);
+}
+
+// The watch sees each frame begin, those too that other threads encode meanwhile: a video of many
+// is no thread that hangs.
+absl::Status PictureEncoder::BeginFrame(const Added& added) const {
+  const ThreadWatch::Activity encodes(added.video->encoder.watch, kEncodes);
+  if (owner_.is_wanted(*added.job)) return absl::OkStatus();
+  return absl::CancelledError("the video is not wanted any more");
 }
 
 // By the thread that calls, too: it would help itself once it has no more to do.

@@ -75,7 +75,8 @@ class PictureEncoder {
                  ThreadWatches& watches, EngineMetrics& metrics, const Clock& clock);
   ~PictureEncoder();
 
-  // Not encoded if the job is not wanted any more when its turn comes.
+  // Not encoded if the job is not wanted any more when its turn comes; of a video's file, when a
+  // frame's does.
   void Add(std::shared_ptr<Job> job, int index, uint64_t seed, DrawnPicture drawn)
       ABSL_LOCKS_EXCLUDED(mutex_);
 
@@ -139,6 +140,8 @@ class PictureEncoder {
   void EncodePicture(Added added);
   absl::Status TryEncode(Added added);
   absl::StatusOr<Image> Encoded(const Added& added) const;
+  // Before each frame of a video's file. CANCELLED: its job is not wanted any more.
+  absl::Status BeginFrame(const Added& added) const;
   void RunParts(int count, absl::FunctionRef<void(int)> part) const;
 
   const Encode encode_;

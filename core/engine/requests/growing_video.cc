@@ -26,11 +26,12 @@ GrowingVideo::GrowingVideo(const Job& job, int index, uint64_t seed)
     : index_(index), seed_(seed), format_(job.spec.video_file->format), info_(InfoOf(job, seed)) {}
 
 absl::StatusOr<Image> GrowingVideo::Add(absl::Span<const image::Image> frames,
-                                        const image::RunParts& run_parts) {
+                                        const image::RunParts& run_parts,
+                                        image::BeforeFrame before_frame) {
   if (writer_ == nullptr) {
     ASSIGN_OR_RETURN(writer_, image::MakeVideoWriter(format_, info_));
   }
-  RETURN_IF_ERROR(writer_->Add(frames, run_parts));
+  RETURN_IF_ERROR(writer_->Add(frames, run_parts, before_frame));
   added_ += static_cast<int>(frames.size());
   VideoPart part = {.format = format_,
                     .video_frames = info_.frames,
@@ -38,7 +39,7 @@ absl::StatusOr<Image> GrowingVideo::Add(absl::Span<const image::Image> frames,
                     .is_last = added_ == info_.frames};
   Image image = {.index = index_, .seed = seed_, .size = {info_.width, info_.height}};
   if (part.is_last) {
-    ASSIGN_OR_RETURN(image.bytes, writer_->Finish());
+    ASSIGN_OR_RETURN(image.bytes, writer_->Finish(before_frame));
   } else {
     image.bytes = writer_->Take();
   }

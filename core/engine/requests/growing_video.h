@@ -10,6 +10,7 @@
 #include "absl/types/span.h"
 #include "core/engine/api/events.h"
 #include "core/engine/requests/job.h"
+#include "core/image/pixels/before_frame.h"
 #include "core/image/pixels/pixels.h"
 #include "core/image/pixels/run_parts.h"
 #include "core/image/video/video_file.h"
@@ -23,10 +24,11 @@ class GrowingVideo {
   GrowingVideo(const Job& job, int index, uint64_t seed);
 
   // The next frames of the video, in order; and what of its file is final since the last call, as
-  // a part of it, without bytes where nothing is. After an error, or std::bad_alloc, the file can
-  // get no further.
-  absl::StatusOr<Image> Add(absl::Span<const image::Image> frames,
-                            const image::RunParts& run_parts);
+  // a part of it, without bytes where nothing is. `before_frame` is called before each frame that
+  // is encoded, now or with the last one. After an error, which may be its, or std::bad_alloc, the
+  // file can get no further.
+  absl::StatusOr<Image> Add(absl::Span<const image::Image> frames, const image::RunParts& run_parts,
+                            image::BeforeFrame before_frame);
 
   // Bytes that it holds.
   size_t held_bytes() const { return writer_ == nullptr ? 0 : writer_->held_bytes(); }

@@ -58,7 +58,7 @@ class AnimatedWebp : public VideoContainer {
                     encoded);
   }
 
-  absl::Status End(std::string& file) const override {
+  absl::Status End(std::string& file, BeforeFrame /*before_frame*/) const override {
     file += exif_;
     file.replace(0, kFileHeader, FileHeader(file.size()));
     return absl::OkStatus();

@@ -51,7 +51,7 @@ class Apng : public VideoContainer {
         [&](std::string& to) { absl::StrAppend(&to, PngNumber(sequence + 1), encoded); }, file);
   }
 
-  absl::Status End(std::string& file) const override {
+  absl::Status End(std::string& file, BeforeFrame /*before_frame*/) const override {
     AppendPngChunk("IEND", "", file);
     return absl::OkStatus();
   }

@@ -52,7 +52,7 @@ class Avi : public VideoContainer {
                     absl::string_view("\0", encoded.size() % 2));
   }
 
-  absl::Status End(std::string& file) const override {
+  absl::Status End(std::string& file, BeforeFrame /*before_frame*/) const override {
     const size_t begin = Header({}).size();
     Sizes sizes{.frames = file.size() - begin};
     file += Index(file, begin, sizes);

@@ -16,7 +16,9 @@ class Raw : public VideoContainer {
     file.append(encoded.data(), encoded.size());
   }
 
-  absl::Status End(std::string& /*file*/) const override { return absl::OkStatus(); }
+  absl::Status End(std::string& /*file*/, BeforeFrame /*before_frame*/) const override {
+    return absl::OkStatus();
+  }
 };
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "core/image/pixels/before_frame.h"
 #include "core/image/pixels/pixels.h"
 
 namespace latentd::image {
@@ -36,9 +37,10 @@ class VideoContainer {
   // Puts an encoded frame behind those before it, which are `number`.
   virtual void Append(int number, absl::string_view encoded, std::string& file) const = 0;
 
-  // REQUIRES: `file` has all frames. After an error or std::bad_alloc its bytes so far are as they
-  // were, whatever is behind them.
-  virtual absl::Status End(std::string& file) const = 0;
+  // REQUIRES: `file` has all frames. `before_frame` is called before each that is encoded only
+  // here, on this thread. After an error, which may be its, or std::bad_alloc the bytes so far are
+  // as they were, whatever is behind them.
+  virtual absl::Status End(std::string& file, BeforeFrame before_frame) const = 0;
 };
 
 }  // namespace latentd::image

@@ -64,11 +64,14 @@ absl::Status VideoWriter::CheckFrames(absl::Span<const Image> frames) const {
   return absl::OkStatus();
 }
 
-absl::Status VideoWriter::Add(absl::Span<const Image> frames, const RunParts& run_parts) {
+absl::Status VideoWriter::Add(absl::Span<const Image> frames, const RunParts& run_parts,
+                              BeforeFrame before_frame) {
   RETURN_IF_ERROR(CheckFrames(frames));
   std::vector<absl::StatusOr<std::string>> encoded(frames.size());
   run_parts(static_cast<int>(frames.size()), [&](int i) {
-    encoded[i] = CatchOutOfMemory([&] { return container_->Encode(frames[i]); });
+    const absl::Status goes_on = before_frame();
+    encoded[i] =
+        !goes_on.ok() ? goes_on : CatchOutOfMemory([&] { return container_->Encode(frames[i]); });
   });
   return Append(absl::MakeSpan(encoded));
 }
@@ -93,14 +96,14 @@ std::string VideoWriter::Take() {
   return container_->IsFinalAsAdded() ? std::exchange(file_, {}) : std::string();
 }
 
-absl::StatusOr<std::string> VideoWriter::Finish() {
+absl::StatusOr<std::string> VideoWriter::Finish(BeforeFrame before_frame) {
   if (finished_) return absl::FailedPreconditionError("the video's file is finished");
   if (added_ < info_.frames) {
     return absl::FailedPreconditionError(
         absl::StrCat("the video has ", added_, " of its ", info_.frames, " frames"));
   }
   absl::Cleanup undo = [this, bytes = file_.size()] { file_.resize(bytes); };
-  RETURN_IF_ERROR(container_->End(file_));
+  RETURN_IF_ERROR(container_->End(file_, before_frame));
   std::move(undo).Cancel();
   finished_ = true;
   return std::move(file_);

@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "core/image/pixels/before_frame.h"
 #include "core/image/pixels/pixels.h"
 #include "core/image/pixels/run_parts.h"
 #include "core/image/video/video_container.h"
@@ -27,13 +28,15 @@ class VideoWriter {
   // `container` is one for `info`. For MakeVideoWriter and tests.
   VideoWriter(VideoFormat format, VideoInfo info, std::unique_ptr<VideoContainer> container);
 
-  // The next frames of the video, in order; each is encoded as a part of its own.
+  // The next frames of the video, in order; each is encoded as a part of its own, and
+  // `before_frame` called before it, in the part.
   //
   // INVALID_ARGUMENT: a frame is malformed or has another size than the video, or the file gets
   // larger than its format can hold (4 GiB for WebP and AVI). FAILED_PRECONDITION: the video has
   // fewer frames, or is finished. RESOURCE_EXHAUSTED with reason OUT_OF_MEMORY: no memory to encode
-  // one.
-  absl::Status Add(absl::Span<const Image> frames, const RunParts& run_parts = RunPartsHere);
+  // one. Errors of `before_frame`.
+  absl::Status Add(absl::Span<const Image> frames, const RunParts& run_parts = RunPartsHere,
+                   BeforeFrame before_frame = GoOn);
   absl::Status Add(const Image& frame) { return Add(absl::MakeConstSpan(&frame, 1)); }
 
   // The next bytes of the file, as far as nothing changes them any more, which this holds no
@@ -44,9 +47,10 @@ class VideoWriter {
   // Bytes that it holds.
   size_t held_bytes() const { return file_.size(); }
 
-  // The file behind what was taken of it, which this holds no longer. FAILED_PRECONDITION: frames
-  // are missing, or it is finished.
-  absl::StatusOr<std::string> Finish();
+  // The file behind what was taken of it, which this holds no longer. All frames of a WebM are
+  // encoded here, by this thread; `before_frame` is called before each. FAILED_PRECONDITION: frames
+  // are missing, or it is finished. Errors of `before_frame`.
+  absl::StatusOr<std::string> Finish(BeforeFrame before_frame = GoOn);
 
  private:
   absl::Status CheckFrames(absl::Span<const Image> frames) const;

@@ -152,7 +152,7 @@ class Webm : public VideoContainer {
     file.append(encoded.data(), encoded.size());
   }
 
-  absl::Status End(std::string& file) const override {
+  absl::Status End(std::string& file, BeforeFrame before_frame) const override {
     const Vp9Video video = {
         .width = info_.width,
         .height = info_.height,
@@ -160,7 +160,7 @@ class Webm : public VideoContainer {
         .seconds = rate_.seconds,
         .quality = info_.quality,
         .key_frame_every = std::max(1, static_cast<int>(kKeyFrameSeconds * info_.fps))};
-    ASSIGN_OR_RETURN(const std::vector<Vp9Frame> frames, encode_(video, file));
+    ASSIGN_OR_RETURN(const std::vector<Vp9Frame> frames, encode_(video, file, before_frame));
     file = File(Clusters(frames));
     return absl::OkStatus();
   }

@@ -15,6 +15,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "core/image/pixels/before_frame.h"
 #include "core/image/video/video_container.h"
 #include "core/image/video/video_info.h"
 #include "core/image/vp9/vp9.h"
@@ -22,8 +23,8 @@
 namespace latentd::image {
 
 // As EncodeVp9 (vp9.h), which is there where it is built alone.
-using EncodeFrames = std::function<absl::StatusOr<std::vector<Vp9Frame>>(const Vp9Video& video,
-                                                                         absl::string_view planes)>;
+using EncodeFrames = std::function<absl::StatusOr<std::vector<Vp9Frame>>(
+    const Vp9Video& video, absl::string_view planes, BeforeFrame before_frame)>;
 
 // REQUIRES: CheckVideoInfo(info).
 std::unique_ptr<VideoContainer> MakeWebm(const VideoInfo& info, EncodeFrames encode);

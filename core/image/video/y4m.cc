@@ -31,7 +31,9 @@ class Y4m : public VideoContainer {
     file.append(encoded.data(), encoded.size());
   }
 
-  absl::Status End(std::string& /*file*/) const override { return absl::OkStatus(); }
+  absl::Status End(std::string& /*file*/, BeforeFrame /*before_frame*/) const override {
+    return absl::OkStatus();
+  }
 
  private:
   std::string header_;

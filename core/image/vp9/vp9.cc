@@ -9,12 +9,19 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/errors/out_of_memory.h"
 #include "core/base/errors/status_macros.h"
+#include "core/base/process/memory_room.h"
 
 namespace latentd::image {
 namespace {
 
 // A number of libvpx's from 0 to 9: a frame of 1024x576 takes some 40 ms of one thread.
 constexpr int kSpeed = 5;
+
+// Bytes that libvpx takes for one video: no less than it was seen to (1.12; 64x64 to 2048x2048).
+int64_t EncoderBytes(const Vp9Video& video) {
+  constexpr int64_t kAnySize = int64_t{16} << 20, kPixel = 77;
+  return kAnySize + kPixel * video.width * video.height;
+}
 
 // libvpx's coarsest quantizer of any frame, 0 (the best) to 63.
 unsigned QuantizerOf(int quality) {
@@ -105,7 +112,10 @@ class Vp9Encoder {
 
 }  // namespace
 
-absl::StatusOr<std::vector<Vp9Frame>> EncodeVp9(const Vp9Video& video, absl::string_view planes) {
+absl::StatusOr<std::vector<Vp9Frame>> EncodeVp9(const Vp9Video& video, absl::string_view planes,
+                                                absl::FunctionRef<absl::Status()> before_frame) {
+  ASSIGN_OR_RETURN(const MemoryRoom room, MemoryRoom::Take(EncoderBytes(video), "an encoder of VP9",
+                                                           MemoryRoom::Purpose::kEncodeVideo));
   Vp9Encoder encoder;
   RETURN_IF_ERROR(encoder.Begin(video));
   const size_t chroma = size_t{1} * ((video.width + 1) / 2) * ((video.height + 1) / 2);
@@ -114,6 +124,7 @@ absl::StatusOr<std::vector<Vp9Frame>> EncodeVp9(const Vp9Video& video, absl::str
   std::vector<Vp9Frame> frames;
   frames.reserve(count);
   for (size_t i = 0; i < count; ++i) {
+    RETURN_IF_ERROR(before_frame());
     const vpx_image_t image = ImageOf(video, planes.substr(i * bytes, bytes));
     RETURN_IF_ERROR(encoder.Encode(&image, static_cast<int>(i), frames).status());
   }

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
@@ -33,8 +35,10 @@ struct Vp9Frame {
 // between, which others build upon. On the calling thread; the same planes give the same bytes, on
 // one kind of processor.
 //
-// RESOURCE_EXHAUSTED with reason OUT_OF_MEMORY: libvpx found no memory. INTERNAL: another error of
-// its. Throws std::bad_alloc. REQUIRES: `planes` has whole frames, at least one.
-absl::StatusOr<std::vector<Vp9Frame>> EncodeVp9(const Vp9Video& video, absl::string_view planes);
+// RESOURCE_EXHAUSTED with reason OUT_OF_MEMORY: libvpx would find no memory (MemoryRoom), or found
+// none. INTERNAL: another error of its. Errors of `before_frame`, which is called before each
+// frame. Throws std::bad_alloc. REQUIRES: `planes` has whole frames, at least one.
+absl::StatusOr<std::vector<Vp9Frame>> EncodeVp9(const Vp9Video& video, absl::string_view planes,
+                                                absl::FunctionRef<absl::Status()> before_frame);
 
 }  // namespace latentd::image

@@ -7,7 +7,7 @@ import statistics
 from . import (adapter_measurements, control_measurements, machine, networks, server, split_measurements,
                video_measurements)
 from .processes import Failure
-from .session import (COMPILE, CONTROLLED, EAGER, GUIDANCE, LATENTD, MIB, READY_SECONDS, SD15, SDXL, TWO_BASES, VIDEO, shape,
+from .session import (BESIDE, COMPILE, CONTROLLED, EAGER, GUIDANCE, LATENTD, MIB, READY_SECONDS, SD15, SDXL, TWO_BASES, VIDEO, shape,
                       text)
 
 STEADY_PICTURES = 3
@@ -363,6 +363,7 @@ MEASUREMENTS = (
     Measurement("video_start_cached", video_measurements.start_cached, {LATENTD: 15}, rounds=lambda scale: scale.starts, models=VIDEO),
     Measurement("video_chunks", video_measurements.in_chunks, {LATENTD: 60}, models=VIDEO),
     Measurement("video_likeness", video_measurements.likeness, {LATENTD: 20, EAGER: 60}, models=VIDEO),
+    Measurement("video_beside", video_measurements.beside, {LATENTD: 150}, models=BESIDE),
     Measurement("video_networks", video_measurements.networks, {LATENTD: 90, EAGER: 40}, network_bench=True, models=VIDEO),
     Measurement("switch_models", switch_models, {LATENTD: 40}, rounds=lambda scale: scale.starts, models=TWO_BASES),
     Measurement("text", text_encoders, {LATENTD: 20, EAGER: 20}, network_bench=True),
@@ -371,6 +372,8 @@ MEASUREMENTS = (
     Measurement("unet_sizes", unet_sizes, {LATENTD: 90, EAGER: 60}, network_bench=True),
     Measurement("unet_rows", unet_rows, {LATENTD: 60, EAGER: 40}, network_bench=True),
     Measurement("refiner_compiled", refiner_step, {COMPILE: 10}, networks=lambda scale: (("refiner", 2, scale.main),)),
+    Measurement("video_compiled", video_measurements.networks, {COMPILE: 20}, models=VIDEO,
+                networks=lambda scale: (("svd_unet", 2, scale.video), ("svd_vae", scale.frames, scale.video))),
     Measurement("first_unseen_compiled", first_unseen, {COMPILE: 10},
                 networks=lambda scale: (("unet", 2, scale.other), ("vae", 1, scale.other))),
 )

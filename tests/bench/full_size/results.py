@@ -90,6 +90,9 @@ KINDS = {
     "chunks_decode": ("of that: decoding all frames", "ms"),
     "chunks_png": ("of that: PNGs of all frames, on CPUs", "ms"),
     "chunks_image": ("of that: the image read, resized and encoded by CLIP", "ms"),
+    "beside_alone": ("image without guidance (steps@size), request to PNG, from a server that draws videos too", "ms"),
+    "beside_clip": ("the same beside a clip that runs", "ms"),
+    "beside_wait": ("of that: 99th percentile beyond the one alone, by the clip's own step", "steps"),
     "video_distance": ("frames' mean distance from diffusers' in fp32 (steps@clip)", "1/255"),
     "video_unet": ("UNet of videos alone (rows@size)", "ms"),
     "video_vae": ("decoder of videos alone (frames@size)", "ms"),
@@ -124,6 +127,7 @@ BARS = {
     "video_start_cached 1024x576x25": (5, 3),
     "video_memory 1024x576x25/7": (13351, 10490),  # 14 and 11 GB
     "video_memory 1024x576x25": (30518, None),  # 32 GB
+    "beside_wait 4@512x512": (2, 1),
 }
 # How many times as fast as torch.compile, in the same run.
 TIMES_AS_FAST = {"sd15_picture 30@512x512": 1.3}

@@ -16,6 +16,7 @@ SLOTS = (*CROWDED, "--adapter-slots=8")
 TWO_DEVICES = ("base", "--devices=0,1")
 SPLIT, WHOLE, AUTO = (*TWO_DEVICES, "--split=always"), (*TWO_DEVICES, "--split=never"), (*TWO_DEVICES, "--split=auto")
 VIDEO = (checkpoint.SVD,)
+BESIDE = ("base", checkpoint.SVD)
 READY_SECONDS = 900  # the longest that a start or a network may take
 MIB = machine.MIB
 
@@ -36,6 +37,8 @@ class Scale:
     chunk: int = 7  # frames that are decoded together
     clip_steps: int = 25
     clips: int = 3
+    beside: int = 100  # images beside a video, so many that there is a 99th percentile
+    beside_steps: int = 25  # steps of that video
     rows: tuple = (1, 4, 8)
     steps: int = 30
     few_steps: int = 4
@@ -49,7 +52,8 @@ class Scale:
 
 FULL = Scale("full")
 REDUCED = Scale("reduced", main=(64, 64), other=(96, 64), unet_sizes=((96, 64),), vae_sizes=((96, 64),), large=(128, 128),
-                small=(64, 64), video=(64, 64), frames=3, chunk=2, clip_steps=3, clips=1, rows=(1,), steps=3, few_steps=2, crowd_steps=2, crowd_pictures=1,
+                small=(64, 64), video=(64, 64), frames=3, chunk=2, clip_steps=3, clips=1, beside=4, beside_steps=60, rows=(1,), steps=3,
+                few_steps=2, crowd_steps=2, crowd_pictures=1,
                 runs=2, pictures=1, rounds=2, starts=1)
 
 
@@ -76,18 +80,20 @@ class Bench:
     def flags_of(self, models):
         """The first is the base; another one is loaded when a request names it. Behind the one for videos may stand the frames of a
         chunk, behind others further flags."""
+        video = f"--video={self.checkpoint / checkpoint.SVD},buckets={text(self.scale.video)}x{self.scale.frames}"
         if models[0] == checkpoint.SVD:
-            chunks = "".join(f",decode-chunk={chunk}" for chunk in models[1:])
-            return [f"--video={self.checkpoint / models[0]},buckets={text(self.scale.video)}x{self.scale.frames}{chunks}"]
+            return [video + "".join(f",decode-chunk={chunk}" for chunk in models[1:])]
         (base, *others), further = ([name for name in models if name.startswith("--") is is_flag] for is_flag in (False, True))
-        roles = {"refiner": "--refiner=", checkpoint.ADAPTERS: "--adapters="}
+        special = {"refiner": f"--refiner={self.checkpoint / 'refiner'}", checkpoint.ADAPTERS: f"--adapters={self.checkpoint / checkpoint.ADAPTERS}",
+                   checkpoint.SVD: video}
         return [f"--base={self.checkpoint / base}",
-                *(f"{roles.get(model, f'--model={model}=')}{self.checkpoint / model}" for model in others), *further]
+                *(special.get(model, f"--model={model}={self.checkpoint / model}") for model in others), *further]
 
     def start_server(self, models=SDXL):
         """One that is new, from the cache as it is; not ready yet."""
         self.stop_server()
-        bucket = text(self.scale.small if models in (SD15, CROWDED, SLOTS) else self.scale.main) if models[0] != checkpoint.SVD else None
+        size = self.scale.small if models in (SD15, BESIDE, CROWDED, SLOTS) else self.scale.main
+        bucket = None if models[0] == checkpoint.SVD else text(size)
         self._server, self._served = server.Latentd(self.options, self.flags_of(models), bucket, self.cache, self.folder), models
         return self._server
 

@@ -1,10 +1,11 @@
 """Stable Video Diffusion's measurements: each a function that runs one round of one contestant."""
 
 import shutil
+import threading
 
-from . import images, machine, server
+from . import images, machine, results, server
 from .processes import Failure
-from .session import LATENTD, MIB, READY_SECONDS, VIDEO, shape, text
+from .session import BESIDE, LATENTD, MIB, READY_SECONDS, VIDEO, shape, text
 
 WARM_STEPS = 2
 SEED = 7
@@ -130,6 +131,61 @@ def likeness(bench, contestant):
     which = f"{LIKENESS_STEPS}@{clip_name(bench.scale)}"
     bench.results.add(f"video_distance {which}", LATENTD, found["files"])
     bench.results.add(f"video_distance {which}", contestant, found["own"])
+
+
+class RunningClip:
+    """A clip that is drawn meanwhile; entered once its first step is through."""
+
+    def __init__(self, bench):
+        self._bench, self._failure = bench, None
+        self._thread = threading.Thread(target=self._draw)
+
+    def _draw(self):
+        try:
+            draw(self._bench, BESIDE, self._bench.scale.beside_steps)
+        except Exception as failure:  # for the thread that waits
+            self._failure = failure
+
+    def is_running(self):
+        return self._thread.is_alive()
+
+    def __enter__(self):
+        latentd = self._bench.server(BESIDE)
+        before = server.total(latentd.scrape(), "latentd_denoise_steps_total")
+        self._thread.start()
+        while self.is_running() and server.total(latentd.scrape(), "latentd_denoise_steps_total") == before:
+            continue
+        return self
+
+    def __exit__(self, *_):
+        self._thread.join()
+        if self._failure:
+            raise self._failure
+
+
+def beside(bench, _):
+    """Small images, one after the other: alone, and each of them from its beginning to its end beside a clip. The last one of a clip,
+    which may have had no clip beside it, does not count."""
+    scale = bench.scale
+    small = bench.picture(scale.small, scale.few_steps, 1.0, BESIDE)
+    small.draw(2)
+    draw(bench, BESIDE, WARM_STEPS)
+    alone, together = small.milliseconds(scale.beside), []
+    step = 1000 * draw(bench, BESIDE, scale.beside_steps)["step"]
+    while len(together) < scale.beside:
+        found = []
+        with RunningClip(bench) as clip:
+            while clip.is_running() and len(together) + len(found) <= scale.beside:
+                found += small.milliseconds()
+        together += found[:-1]
+        if len(found) < 2:
+            raise Failure("a clip is over before two images are: ask for more steps of it")
+    which = f"{scale.few_steps}@{text(scale.small)}"
+    bench.results.add(f"beside_alone {which}", LATENTD, alone)
+    bench.results.add(f"beside_clip {which}", LATENTD, together, state=machine.state())
+    late = results.percentile(together, 0.99) - results.percentile(alone, 0.99)
+    bench.results.add(f"beside_wait {which}", LATENTD, late / step, p99_alone=results.percentile(alone, 0.99),
+                      p99_beside=results.percentile(together, 0.99), step_of_the_clip=step)
 
 
 def networks(bench, contestant):

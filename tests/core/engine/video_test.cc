@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -446,6 +447,65 @@ TEST_F(VideoEncoderTest, FramesOfAFileStayInOrder) {
   EXPECT_EQ(file, FileOf(image::VideoFormat::kY4m));
   EXPECT_EQ(MetricOf(registry_, metrics::kImages), 8);
   EXPECT_EQ(MetricOf(registry_, metrics::kPixels), 8 * 128 * 128);
+}
+
+// All frames of a file as one chunk; `is_wanted` is asked before each, by one thread. Returns when
+// nothing is left of it.
+class VideoFramesTest : public VideoEncoderTest {
+ protected:
+  void Encode(image::VideoFormat format, const std::function<bool()>& is_wanted) {
+    const std::shared_ptr<Job> job = JobFor(format);
+    std::vector<image::Image> frames;
+    for (int i = 0; i < 8; ++i) frames.push_back(Frame(i).front());
+    PictureEncoder encoder(/*threads=*/1, EncodeImage,
+                           {.is_wanted = [&](const Job&) { return is_wanted(); },
+                            .fail = [](Job&, const absl::Status& status) { FAIL() << status; },
+                            .complete = [this](Job&) { completed_ = true; }},
+                           bytes_, frame_watches_, metrics_, clock_);
+    encoder.AddFrames(job, 0, 7, std::move(frames), 0);
+  }
+  static std::vector<image::VideoFormat> Formats() {
+    std::vector<image::VideoFormat> formats = {
+        image::VideoFormat::kApng};                             // encodes as frames come
+    const image::VideoFormat webm = image::VideoFormat::kWebm;  // encodes at the end
+    if (image::TypeOf(webm).is_built_in) formats.push_back(webm);
+    return formats;
+  }
+  // Times that a job is asked for: once, before each frame as it is added, and as it is encoded.
+  static int MostAsked(image::VideoFormat format) {
+    return format == image::VideoFormat::kWebm ? 1 + 8 + 8 : 1 + 8;
+  }
+
+  ::latentd::testing::FakeClock clock_;
+  ThreadWatches frame_watches_{clock_};
+  bool completed_ = false;
+};
+
+TEST_F(VideoFramesTest, EachHasAMinute) {
+  for (const image::VideoFormat format : Formats()) {
+    int asked = 0;
+    Encode(format, [&] {
+      EXPECT_THAT(frame_watches_.Overdue(), ::testing::IsEmpty()) << asked;
+      clock_.Advance(ThreadWatch::kLimit - absl::Seconds(1));
+      ++asked;
+      return true;
+    });
+    EXPECT_EQ(asked, MostAsked(format));
+    EXPECT_TRUE(std::exchange(completed_, false));
+  }
+}
+
+TEST_F(VideoFramesTest, NoneFollowsTheEndOfTheirJob) {
+  for (const image::VideoFormat format : Formats()) {
+    int asked = 0;
+    const int last = MostAsked(format) - 3;
+    Encode(format, [&] { return ++asked < last; });
+    // Once more behind the error; frames that are added together are asked for all the same.
+    EXPECT_EQ(asked, 1 + (format == image::VideoFormat::kWebm ? last : MostAsked(format)));
+    EXPECT_FALSE(completed_);
+  }
+  EXPECT_THAT(Only<Image>(sink_->events()), SizeIs(0));
+  EXPECT_EQ(bytes_->results(), 0);
 }
 
 TEST_F(VideoEncoderTest, AnOverlayCountsOnceForTheImagesThatShareIt) {

@@ -184,7 +184,8 @@ TEST_F(AdminServiceTest, TheMemoryReportIsTheEnginesAndSaysWhatClientsHold) {
       "held_bytes: 22 idle_bytes: 23 other_bytes: 24 } pinned_bytes: 15 host_available_bytes: 16 "
       "clients { kind: \"received_requests\" limit_bytes: 300 } "
       "clients { kind: \"read_requests\" limit_bytes: 200 } "
-      "clients { kind: \"decoded_images\" } clients { kind: \"log\" limit_bytes: 4194304 }");
+      "clients { kind: \"decoded_images\" } clients { kind: \"video_encoders\" } "
+      "clients { kind: \"log\" limit_bytes: 4194304 }");
 }
 
 TEST_F(AdminServiceTest, WithoutMemoryOfItsOwnThereIsNoDeviceInTheReport) {

@@ -100,6 +100,13 @@ TEST_F(RequestMemoryTest, WhatIsRefusedIsHeldNoLonger) {
   ExpectNothingIsHeld();
 }
 
+TEST_F(RequestMemoryTest, EncodersOfVideosAreCountedBesideImages) {
+  ASSERT_OK_AND_ASSIGN(const MemoryRoom room,
+                       MemoryRoom::Take(5, "an encoder", MemoryRoom::Purpose::kEncodeVideo));
+  EXPECT_EQ(Shown("video_encoders"), 5);
+  EXPECT_EQ(Shown("decoded_images"), 0);
+}
+
 TEST_F(RequestMemoryTest, ImagesThatAreDecodedAreCountedAndLimitsShown) {
   ASSERT_OK_AND_ASSIGN(const MemoryRoom room, MemoryRoom::Take(5, "an image"));
   EXPECT_EQ(Shown("decoded_images"), 5);
@@ -109,6 +116,7 @@ TEST_F(RequestMemoryTest, ImagesThatAreDecodedAreCountedAndLimitsShown) {
   EXPECT_EQ(limit("received_requests"), 256 << 20);
   EXPECT_EQ(limit("read_requests"), 32 << 20);
   EXPECT_EQ(limit("decoded_images"), 0);
+  EXPECT_EQ(Held("video_files"), -1) << "without HTTP there are none";
   EXPECT_EQ(limit("log"), 4 << 20);
 }
 

@@ -18,9 +18,11 @@ TEST(VideoSweepTest, ComesAgainAndAgain) {
   const process::Health health{[] { return engine::Hangs(); }};
   generation::ActiveCalls calls;
   generation::KeptStreams kept{engine, clock};
-  ASSERT_OK_AND_ASSIGN(const auto server, HttpServer::Listen({.listen = "127.0.0.1:0",
-                                                              .sweep_pause = absl::Milliseconds(1)},
-                                                             {engine, clock, calls, kept}, health));
+  VideoJobs videos(clock);
+  ASSERT_OK_AND_ASSIGN(
+      const auto server,
+      HttpServer::Listen({.listen = "127.0.0.1:0", .sweep_pause = absl::Milliseconds(1)},
+                         {engine, clock, calls, kept}, health, videos));
   for (size_t video = 0; video < 3; ++video) {
     HttpClient client(server->address());
     ASSERT_EQ(client.Ask("POST", "/v1/videos", R"({"image": "QUJD"})").code, 200);

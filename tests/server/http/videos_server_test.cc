@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -10,6 +11,7 @@
 #include "tests/server/completed_video.h"
 #include "tests/server/http/http_client.h"
 #include "tests/server/running_server.h"
+#include "tests/support/recording_sink.h"
 
 namespace latentd::server::http {
 namespace {
@@ -24,11 +26,14 @@ constexpr char kRequest[] =
     R"({"prompt": "", "size": "64x32", "num_frames": 4, "input_reference": "QUJD", "seed": 5,
         "request_id": "mine"})";
 
+constexpr int64_t kVideoBytes = int64_t{100} << 20;
+
 class VideosServerTest : public RunningServer {
  protected:
   void SetUp() override {
     GrpcServer::Options options;
     options.http_listen = "127.0.0.1:0";
+    options.video_bytes = kVideoBytes;
     Start(std::move(options));
   }
 
@@ -120,6 +125,30 @@ TEST_F(VideosServerTest, AVideoIsAskedForPolledAndFetched) {
   const Received head = client.Ask("HEAD", absl::StrCat(kVideos, "/", id, "/content"));
   EXPECT_EQ(head.headers.at("content-length"), "1000000");
   EXPECT_EQ(client.Ask("GET", kVideos).code, 200) << "the connection goes on behind it";
+}
+
+TEST_F(VideosServerTest, FilesCountUntilTheyAreDeletedAndHaveTheLimitThatIsSet) {
+  const auto files = [&] {
+    for (const process::ClientBytes& bytes : server_->client_memory()) {
+      if (bytes.kind == "video_files") return bytes;
+    }
+    return process::ClientBytes();
+  };
+  EXPECT_EQ(files().held, 0);
+  EXPECT_EQ(files().most, kVideoBytes);
+  const std::string id = Create()["id"];
+  Begin();
+  Finish(std::string(700, 'a'));
+  EXPECT_EQ(Show(id)["status"], "completed");
+  EXPECT_EQ(files().held, 700);
+  server_->ShowClientMemory();
+  EXPECT_EQ(engine_.metrics().GetGauge(metrics::kClientMemory, {"video_files"}).Value(), 700);
+  EXPECT_EQ(engine_.metrics().GetGauge(metrics::kClientMemoryLimit, {"video_files"}).Value(),
+            kVideoBytes);
+  Ask("DELETE", absl::StrCat(kVideos, "/", id));
+  const absl::Time give_up = absl::Now() + testing::kLongestWait;
+  while (files().held > 0 && absl::Now() < give_up) std::this_thread::yield();
+  EXPECT_EQ(files().held, 0);
 }
 
 TEST_F(VideosServerTest, AFileThatIsKeptWaitsForNoReader) {

@@ -9,13 +9,14 @@ constexpr int64_t kMiB = int64_t{1} << 20;
 constexpr int64_t kGiB = int64_t{1} << 30;
 
 ClientMemory Of(int64_t memory, int64_t max_request_bytes = 32 * kMiB, int64_t configured = 0,
-                int64_t picture_bytes = 0) {
-  return ClientMemoryOf(memory, configured, max_request_bytes, picture_bytes);
+                int64_t picture_bytes = 0, bool keeps_videos = false) {
+  return ClientMemoryOf(memory, configured, max_request_bytes, picture_bytes, keeps_videos);
 }
 
 TEST(ClientMemoryTest, IsAnEighthEachOfWhatTheProcessMayUse) {
   EXPECT_EQ(Of(640 * kMiB).received_bytes, 80 * kMiB);
   EXPECT_EQ(Of(640 * kMiB).picture_bytes, 80 * kMiB);
+  EXPECT_EQ(Of(640 * kMiB).video_bytes, 80 * kMiB);
   EXPECT_EQ(Of(64 * kGiB, 32 * kMiB, /*configured=*/640 * kMiB).received_bytes, 80 * kMiB);
   EXPECT_EQ(Of(64 * kGiB, 32 * kMiB, /*configured=*/640 * kMiB).picture_bytes, 80 * kMiB);
 }
@@ -31,6 +32,7 @@ TEST(ClientMemoryTest, TakesNoMoreThanIsOfUse) {
   EXPECT_EQ(Of(64 * kGiB, 2 * kMiB).received_bytes, 256 * kMiB);
   EXPECT_EQ(Of(64 * kGiB, 100 * kMiB).received_bytes, 800 * kMiB);
   EXPECT_EQ(Of(64 * kGiB).picture_bytes, 512 * kMiB);
+  EXPECT_EQ(Of(64 * kGiB).video_bytes, 256 * kMiB);
   EXPECT_EQ(Of(64 * kGiB, 32 * kMiB, 0, /*picture_bytes=*/kGiB).picture_bytes, kGiB);
 }
 
@@ -39,6 +41,8 @@ TEST(ClientMemoryTest, LeavesTheRestToTheEngine) {
   EXPECT_EQ(Of(640 * kMiB).engine_bytes, (640 - 80 - 80 - 32 - 4 - 72) * kMiB);
   EXPECT_EQ(Of(640 * kMiB, 32 * kMiB, /*configured=*/500 * kMiB).engine_bytes,
             (640 - 125 - 32 - 4 - 72) * kMiB);
+  EXPECT_EQ(Of(640 * kMiB, 32 * kMiB, 0, 0, /*keeps_videos=*/true).engine_bytes,
+            (640 - 80 - 80 - 80 - 32 - 4 - 72) * kMiB);
   EXPECT_EQ(Of(640 * kMiB, 32 * kMiB, /*configured=*/100 * kMiB).engine_bytes, 100 * kMiB);
   EXPECT_GT(Of(10 * kMiB).engine_bytes, 0);  // none: the engine would take all
 }

@@ -1,10 +1,10 @@
 """A call of animate() without its I/O, as call.py has that of pictures."""
 
 import dataclasses
-from typing import Any, Dict, List, Mapping, Optional
+from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from . import files
-from .call import CallKind, Collector, PreparedCall, log_warnings, prepare_call
+from .call import CallKind, Collector, PreparedCall, prepare_call
 from .events import Size, Timings
 from .request import IMAGE, make_video_request
 from .video_events import Frame, VideoFile
@@ -56,19 +56,14 @@ class VideoCollector(Collector):
     def _shown(self, preview: Any) -> Any:
         return preview.frames
 
-    def output(self) -> Any:
-        """The VideoOutput, or with return_dict=False diffusers' tuple."""
-        completed = self._completed
-        assert completed is not None
-        log_warnings(completed.warnings)
+    def _output(self, completed: Any) -> Tuple[Any, Any]:
         whole = sorted((result for result in self._results if isinstance(result, VideoFile)), key=lambda file: file.video_index)
         videos = self._videos()
         frames = _convert(videos, self._call.output_type)
-        if not self._call.return_dict:
-            return ([file.data for file in whole] if whole else frames,)
+        data = [file.data for file in whole]
         seeds = [file.seed for file in whole] or [video[0].seed for video in videos]
-        return VideoOutput(frames, [file.data for file in whole], seeds, completed.parameters, completed.timings,
-                           completed.warnings, completed.request_id, completed.executed_size, completed.num_frames)
+        return data or frames, VideoOutput(frames, data, seeds, completed.parameters, completed.timings, completed.warnings,
+                                           completed.request_id, completed.executed_size, completed.num_frames)
 
     def _videos(self) -> List[List[Frame]]:
         """The frames of each video, in their order."""

@@ -159,7 +159,16 @@ class Collector:
         raise NotImplementedError
 
     def output(self) -> Any:
-        """The result of the call, after Completed or VideoCompleted."""
+        """The result of the call, after Completed or VideoCompleted: a LatentOutput or VideoOutput, or with return_dict=False diffusers'
+        tuple."""
+        assert self._completed is not None
+        for warning in self._completed.warnings:
+            _LOG.warning("%s", warning)
+        results, output = self._output(self._completed)
+        return output if self._call.return_dict else (results,)
+
+    def _output(self, completed: Any) -> Tuple[Any, Any]:
+        """The results alone, as the tuple has them, and the output."""
         raise NotImplementedError
 
 
@@ -171,24 +180,12 @@ class PictureCollector(Collector):
     def _shown(self, preview: Any) -> Any:
         return preview.image
 
-    def output(self) -> Any:
-        """The LatentOutput, or with return_dict=False diffusers' tuple."""
-        completed = self._completed
-        assert completed is not None
-        log_warnings(completed.warnings)
+    def _output(self, completed: Any) -> Tuple[Any, Any]:
         results = sorted(self._results, key=lambda image: image.index)
         images = _convert(results, self._call.output_type)
-        if not self._call.return_dict:
-            return (images,)
-        return LatentOutput(images, [image.seed for image in results], completed.parameters, completed.timings,
-                            completed.warnings, completed.request_id, completed.executed_size, completed.dropped_tokens,
-                            completed.guidance_stopped_after)
-
-
-def log_warnings(warnings: Sequence[str]) -> None:
-    """Tells the logger latent_client what the server warns of."""
-    for warning in warnings:
-        _LOG.warning("%s", warning)
+        return images, LatentOutput(images, [image.seed for image in results], completed.parameters, completed.timings,
+                                    completed.warnings, completed.request_id, completed.executed_size, completed.dropped_tokens,
+                                    completed.guidance_stopped_after)
 
 
 def _convert(images: List[Image], output_type: str) -> Any:

@@ -2,7 +2,7 @@
 picture, and Completed as the last."""
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple, Union
+from typing import TYPE_CHECKING, Any, Callable, ClassVar, Dict, List, Optional, Tuple, Union
 
 from . import files
 from ._descriptors import seconds
@@ -34,8 +34,31 @@ class Started:
     executed_size: Size
 
 
+class Indexed:
+    """An event of one of a request's results, which is numbered by the field that `_index_name` names."""
+
+    _index_name: ClassVar[str] = "image_index"
+
+    @property
+    def index(self) -> int:
+        return int(getattr(self, self._index_name))
+
+
+class EncodedPicture:
+    """An event that has a picture: its file, or raw pixels."""
+
+    size: Size
+    mime_type: str
+    data: bytes
+
+    @property
+    def image(self) -> "PIL.Image.Image":
+        """The picture as a PIL image, decoded anew each time. ValueError where it is latents."""
+        return files.decode_picture(self.data, self.mime_type, self.size)
+
+
 @dataclasses.dataclass(frozen=True)
-class Progress:
+class Progress(Indexed):
     """`step` of `total_steps`, from 1; `stage` is "text", "image", "steps", "decode" or "encode_file"."""
 
     request_id: str
@@ -45,13 +68,9 @@ class Progress:
     total_steps: int
     model: str
 
-    @property
-    def index(self) -> int:
-        return self.image_index
-
 
 @dataclasses.dataclass(frozen=True)
-class Preview:
+class Preview(Indexed, EncodedPicture):
     """A small JPEG of how a picture looks after a step."""
 
     request_id: str
@@ -62,18 +81,9 @@ class Preview:
     mime_type: str
     data: bytes = dataclasses.field(repr=False)
 
-    @property
-    def index(self) -> int:
-        return self.image_index
-
-    @property
-    def image(self) -> "PIL.Image.Image":
-        """The preview as a PIL image, decoded anew each time."""
-        return files.decode_picture(self.data, self.mime_type, self.size)
-
 
 @dataclasses.dataclass(frozen=True)
-class Image:
+class Image(EncodedPicture):
     """A picture, whole. `data` is the file, or raw pixels or latents, as `output` asked."""
 
     request_id: str
@@ -82,11 +92,6 @@ class Image:
     size: Size
     mime_type: str
     data: bytes = dataclasses.field(repr=False)
-
-    @property
-    def image(self) -> "PIL.Image.Image":
-        """The picture as a PIL image, decoded anew each time. ValueError where it is latents."""
-        return files.decode_picture(self.data, self.mime_type, self.size)
 
 
 @dataclasses.dataclass(frozen=True)

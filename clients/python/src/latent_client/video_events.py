@@ -2,10 +2,10 @@
 happen, a Frame for each frame, or a VideoFile for each video where `output` asks for files, and VideoCompleted as the last."""
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Union
+from typing import TYPE_CHECKING, Any, Callable, ClassVar, Dict, List, Optional, Union
 
 from . import files
-from .events import Queued, Size, Timings, broken, enum_name, read_queued, read_timings, size_of
+from .events import EncodedPicture, Indexed, Queued, Size, Timings, broken, enum_name, read_queued, read_timings, size_of
 from .request import to_parameters
 from .video_messages import ResumeVideoRequest  # type: ignore[attr-defined,unused-ignore]
 
@@ -24,9 +24,10 @@ class VideoStarted:
 
 
 @dataclasses.dataclass(frozen=True)
-class VideoProgress:
+class VideoProgress(Indexed):
     """`step` of `total_steps`, from 1; `stage` is "text" (the image encoder), "image", "steps" or "decode" (a chunk of frames)."""
 
+    _index_name: ClassVar[str] = "video_index"
     request_id: str
     video_index: int
     stage: str
@@ -34,15 +35,12 @@ class VideoProgress:
     total_steps: int
     model: str
 
-    @property
-    def index(self) -> int:
-        return self.video_index
-
 
 @dataclasses.dataclass(frozen=True)
-class VideoPreview:
+class VideoPreview(Indexed):
     """A small animated WebP of how a video looks after a step."""
 
+    _index_name: ClassVar[str] = "video_index"
     request_id: str
     video_index: int
     step: int
@@ -53,17 +51,13 @@ class VideoPreview:
     data: bytes = dataclasses.field(repr=False)
 
     @property
-    def index(self) -> int:
-        return self.video_index
-
-    @property
     def frames(self) -> "List[PIL.Image.Image]":
         """The preview's frames as PIL images, decoded anew each time."""
         return files.decode_frames(self.data)
 
 
 @dataclasses.dataclass(frozen=True)
-class Frame:
+class Frame(EncodedPicture):
     """A frame, whole. `data` is the file, or raw pixels, as `output` asked. Those of one video come in any order."""
 
     request_id: str
@@ -73,11 +67,6 @@ class Frame:
     size: Size
     mime_type: str
     data: bytes = dataclasses.field(repr=False)
-
-    @property
-    def image(self) -> "PIL.Image.Image":
-        """The frame as a PIL image, decoded anew each time."""
-        return files.decode_picture(self.data, self.mime_type, self.size)
 
 
 @dataclasses.dataclass(frozen=True)

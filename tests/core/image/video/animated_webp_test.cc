@@ -175,7 +175,7 @@ TEST(AnimatedWebpTest, StaysBelowFourGigabytesWithAllThatFollowsTheFrames) {
   webp->Begin(file);
   webp->Append(0, webp->Encode(Gradient(8, 8)).value(), file);
   const size_t before = file.size();
-  ASSERT_OK(webp->End(file));
+  ASSERT_OK(webp->End(file, GoOn));
   EXPECT_EQ(webp->MostBytes() + (file.size() - before), 0xFFFFFFFEu);
 }
 

@@ -195,7 +195,7 @@ TEST(AviTest, StaysBelowFourGigabytesWithItsIndex) {
   avi->Begin(file);
   for (int i = 0; i < 3; ++i) avi->Append(i, avi->Encode(Gradient(8, 8)).value(), file);
   const size_t before = file.size();
-  ASSERT_OK(avi->End(file));
+  ASSERT_OK(avi->End(file, GoOn));
   EXPECT_EQ(avi->MostBytes() + (file.size() - before), 0xFFFFFFFEu);
 }
 

@@ -160,6 +160,27 @@ TEST_P(EachVideoFormat, WantsAllFramesAndNoMore) {
   EXPECT_THAT(writer->Add(frames[2]), StatusIs(kFailed, HasSubstr("is finished")));
 }
 
+TEST_P(EachVideoFormat, AsksBeforeEachFrameAndGoesOnFromWhereItWasToldToEnd) {
+  const std::vector<Image> frames = NumberedFrames(kSmall);
+  const std::unique_ptr<VideoWriter> writer = Make();
+  int asked = 0, goes_on = 1;
+  const auto before_frame = [&]() -> absl::Status {
+    return ++asked <= goes_on ? absl::OkStatus() : absl::CancelledError("enough");
+  };
+  EXPECT_THAT(writer->Add(frames, RunPartsHere, before_frame),
+              StatusIs(absl::StatusCode::kCancelled, "enough"));
+  asked = 0, goes_on = 3;
+  ASSERT_OK(writer->Add(frames, RunPartsHere, before_frame));
+  EXPECT_EQ(asked, 3);
+  asked = 0, goes_on = 1;
+  const bool encodes_at_the_end = GetParam() == VideoFormat::kWebm;
+  if (encodes_at_the_end) {
+    EXPECT_THAT(writer->Finish(before_frame), StatusIs(absl::StatusCode::kCancelled, "enough"));
+  }
+  EXPECT_EQ(asked, encodes_at_the_end ? 2 : 0);
+  EXPECT_EQ(writer->Finish().value(), WriteVideo(GetParam(), kSmall));
+}
+
 TEST_P(EachVideoFormat, RefusesFramesOfAnotherSizeWithThoseBesideThem) {
   const std::vector<Image> frames = NumberedFrames(kSmall);
   const std::unique_ptr<VideoWriter> writer = Make();
@@ -233,7 +254,7 @@ class Letters : public VideoContainer {
     file += static_cast<char>('0' + number);
     file.append(encoded.data(), encoded.size());
   }
-  absl::Status End(std::string& file) const override {
+  absl::Status End(std::string& file, BeforeFrame /*before_frame*/) const override {
     file += '>';
     file += std::string(200'000, '>');
     return absl::OkStatus();

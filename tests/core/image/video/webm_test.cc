@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "absl/strings/str_cat.h"
+#include "core/base/errors/status_macros.h"
 #include "core/image/video/ebml.h"
 #include "core/image/video/yuv.h"
 #include "tests/core/image/video/ebml_reader.h"
@@ -26,12 +27,13 @@ constexpr uint64_t kHead = 0x1A45DFA3, kSegmentId = 0x18538067, kSeekHeadId = 0x
 
 // A frame is its number and a dot for each byte of its first plane; those are key frames of which
 // the number is a multiple of what the video says.
-absl::StatusOr<std::vector<Vp9Frame>> NumberFrames(const Vp9Video& video,
-                                                   absl::string_view planes) {
+absl::StatusOr<std::vector<Vp9Frame>> NumberFrames(const Vp9Video& video, absl::string_view planes,
+                                                   BeforeFrame before_frame) {
   const size_t bytes = YuvBytes(video.width, video.height);
   EXPECT_EQ(planes.size() % bytes, 0u);
   std::vector<Vp9Frame> frames;
   for (size_t i = 0; i < planes.size() / bytes; ++i) {
+    RETURN_IF_ERROR(before_frame());
     frames.push_back({i % video.key_frame_every == 0,
                       absl::StrCat(i, std::string(video.width * video.height, '.'))});
   }
@@ -163,10 +165,10 @@ TEST(WebmTest, GoesOnAfterAnEncoderThatFailed) {
   bool fails = true;
   VideoWriter writer =
       WriterOf(info,
-               [&](const Vp9Video& video,
-                   absl::string_view planes) -> absl::StatusOr<std::vector<Vp9Frame>> {
+               [&](const Vp9Video& video, absl::string_view planes,
+                   BeforeFrame before_frame) -> absl::StatusOr<std::vector<Vp9Frame>> {
                  if (fails) return absl::InternalError("no codec");
-                 return NumberFrames(video, planes);
+                 return NumberFrames(video, planes, before_frame);
                });
   ASSERT_OK(writer.Add(NumberedFrames(info)));
   EXPECT_THAT(writer.Finish(), StatusIs(absl::StatusCode::kInternal, "no codec"));

@@ -23,6 +23,7 @@ using ::testing::Each;
 using ::testing::Ge;
 using ::testing::Gt;
 using ::testing::Lt;
+using ::testing::SizeIs;
 
 // A frame as a player has it: its planes as AppendYuv lays them.
 struct Shown {
@@ -189,10 +190,24 @@ TEST(Vp9Test, IsShownFromEachKeyFrameOn) {
   EXPECT_THAT(Psnr(shown[1].planes, PlanesOf(MovingFrame(11, 32, 32))), Ge(38));
 }
 
+TEST(Vp9Test, EncodesNoFrameAfterTheOneThatItIsToldToEndAt) {
+  const std::string planes(6 * 5, '\0');
+  int asked = 0, goes_on = 5;
+  const auto before_frame = [&]() -> absl::Status {
+    return ++asked <= goes_on ? absl::OkStatus() : absl::CancelledError("enough");
+  };
+  EXPECT_THAT(EncodeVp9({.width = 2, .height = 2}, planes, before_frame).value(), SizeIs(5));
+  EXPECT_EQ(asked, 5);
+  asked = 0, goes_on = 2;
+  EXPECT_THAT(EncodeVp9({.width = 2, .height = 2}, planes, before_frame).status(),
+              ::latentd::testing::StatusIs(absl::StatusCode::kCancelled, "enough"));
+  EXPECT_EQ(asked, 3);
+}
+
 TEST(Vp9Test, SaysThatAVideoCannotBe) {
   const std::string planes(6, '\0');
   const absl::Status status =
-      EncodeVp9({.width = 2, .height = 2, .rate = 0, .seconds = 1}, planes).status();
+      EncodeVp9({.width = 2, .height = 2, .rate = 0, .seconds = 1}, planes, GoOn).status();
   EXPECT_THAT(status, ::latentd::testing::StatusIs(absl::StatusCode::kInternal,
                                                    ::testing::HasSubstr("libvpx: ")));
 }
