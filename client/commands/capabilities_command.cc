@@ -113,6 +113,8 @@ void Print(const v1::GetCapabilitiesResponse& c, const std::string& server) {
   Row("buckets", BucketsText(c));
   Row("steps", absl::StrCat(c.min_steps(), " to ", c.max_steps()));
   Row("guidance", absl::StrCat("at most ", c.max_guidance_scale()));
+  const int interval = c.max_feature_cache_interval();
+  Row("feature cache", interval > 1 ? absl::StrCat("an interval of at most ", interval) : "no");
   Row("pictures", absl::StrCat("at most ", c.max_images_per_prompt(), " a request; ",
                                c.queue_capacity(), " may wait"));
   Row("priority", absl::StrCat(c.min_priority(), " to ", c.max_priority()));

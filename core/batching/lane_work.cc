@@ -79,9 +79,19 @@ const Entry* LaneWork::prepare() const {
 }
 
 LaneWork::Members LaneWork::Steppers() const {
+  Members shallow = SteppersOf(/*shallow=*/true);
+  if (shallow.empty()) return SteppersOf(/*shallow=*/false);
+  if (sharing_ != Sharing::kByDeadline) return shallow;
+  const auto first = absl::c_find_if(
+      before_decode_, [](const Entry* e) { return e->need.kind == UnitKind::kStep; });
+  return SteppersOf((*first)->need.shallow);
+}
+
+LaneWork::Members LaneWork::SteppersOf(bool shallow) const {
   Members members;
-  absl::c_copy_if(before_decode_, std::back_inserter(members),
-                  [](const Entry* e) { return e->need.kind == UnitKind::kStep; });
+  absl::c_copy_if(before_decode_, std::back_inserter(members), [&](const Entry* e) {
+    return e->need.kind == UnitKind::kStep && e->need.shallow == shallow;
+  });
   return members;
 }
 
@@ -121,14 +131,14 @@ LaneWork::Members LaneWork::InTurns(Members steppers) const {
 
 LaneWork::Members LaneWork::WhoGoesAlong(const Costs& costs) const {
   Members members = {passes_};
-  absl::c_copy_if(Steppers(), std::back_inserter(members),
+  absl::c_copy_if(SteppersOf(passes_->need.shallow), std::back_inserter(members),
                   [&](const Entry* e) { return e != passes_ && e->need.joined; });
   absl::c_stable_sort(members, [&](const Entry* a, const Entry* b) {
     return std::make_pair(a != passes_, a->work) < std::make_pair(b != passes_, b->work);
   });
   absl::InlinedVector<int, kMostRows> rows;
   for (const Entry* entry : members) rows.push_back(entry->need.next_rows());
-  members.resize(CountTakenAlong(lane_, rows, limit(), costs));
+  members.resize(CountTakenAlong(passes_->need.cost_lane(), rows, limit(), costs));
   return members;
 }
 

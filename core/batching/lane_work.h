@@ -45,7 +45,9 @@ class LaneWork {
   const Entry* preview() const { return preview_; }  // whose last preview is longest ago
   // Pictures of the next evaluation: all, or as many as it has rows. In turns those first that
   // have waited longest for one; by deadline in order.
-  // A passing picture leaves the evaluation to them where it has no rows for all.
+  // A passing picture leaves the evaluation to them where it has no rows for all. All are to take a
+  // shallow one, or none: in turns those go first that are, since each needs another one soon, and
+  // all take that together; by deadline those like the first.
   Members WhoSteps() const;
   // Pictures with which the one that passes others takes its next evaluation.
   Members WhoGoesAlong(const Costs& costs) const;
@@ -62,6 +64,7 @@ class LaneWork {
   int all_places() const { return std::min(std::max(limit(), most_places_), places_); }
   int places() const { return sharing_ == Sharing::kByDeadline ? all_places() : limit(); }
   Members Steppers() const;
+  Members SteppersOf(bool shallow) const;
   Members InTurns(Members steppers) const;
   bool HasRoomFor(const Entry& entry) const;
   Members ThatFit(Members members) const;

@@ -182,7 +182,10 @@ const LaneWork* Queue::NextLane(const Works& works, Sharing sharing, const Devic
 
 Unit Queue::StepOf(const LaneWork& work) {
   Unit unit{.kind = UnitKind::kStep, .lane = work.lane()};
-  for (const Entry* entry : work.WhoSteps()) unit.pictures.push_back(entry->picture);
+  for (const Entry* entry : work.WhoSteps()) {
+    unit.pictures.push_back(entry->picture);
+    unit.shallow = entry->need.shallow;
+  }
   return unit;
 }
 
@@ -207,9 +210,10 @@ const Entry* Queue::WhoPassesOthers(const Entries& order, const Works& works,
 
 // By others that it shares its steps with.
 bool Queue::IsHeldUp(const Need& need, absl::Duration round, int lanes) const {
-  const absl::Duration own = costs_.Of(UnitKind::kStep, need.lane, need.next_rows());
+  const Lane lane = need.cost_lane();
+  const absl::Duration own = costs_.Of(UnitKind::kStep, lane, need.next_rows());
   const int most = std::min(need.lane_rows, need.lane_capacity);
-  return HoldsUp(round, lanes, own) && !GainsByCompany(need.lane, need.next_rows(), most, costs_);
+  return HoldsUp(round, lanes, own) && !GainsByCompany(lane, need.next_rows(), most, costs_);
 }
 
 // Nothing where it is the others' turn, or where it is not held up by them.
@@ -217,12 +221,12 @@ std::optional<Unit> Queue::PassingUnit(const Works& works, const Entry& passes, 
                                        const DeviceTime& device) const {
   const Need& need = passes.need;
   Unit unit{.kind = need.kind, .lane = need.lane, .pictures = {passes.picture}};
-  unit.expected = costs_.Of(unit.kind, unit.lane, RowsOf(unit));
+  unit.shallow = need.kind == UnitKind::kStep && need.shallow;
   absl::Duration round;
   bool takes_part = false;
   for (const LaneWork& work : works) {
     const Unit step = StepOf(work);
-    round += costs_.Of(UnitKind::kStep, work.lane(), RowsOf(step));
+    round += costs_.Of(UnitKind::kStep, step.cost_lane(), RowsOf(step));
     takes_part = takes_part || absl::c_linear_search(step.pictures, passes.picture);
     if (unit.kind != UnitKind::kStep || work.lane() != unit.lane) continue;
     unit.pictures.clear();
@@ -231,7 +235,7 @@ std::optional<Unit> Queue::PassingUnit(const Works& works, const Entry& passes, 
     }
   }
   if (takes_part && !IsHeldUp(need, round, static_cast<int>(works.size()))) return std::nullopt;
-  unit.expected = costs_.Of(unit.kind, unit.lane, RowsOf(unit));
+  unit.expected = costs_.Of(unit.kind, unit.cost_lane(), RowsOf(unit));
   unit.in_turn = false;
   unit.passes = true;
   if (others_run && !device.passing.Allows(unit.expected, round)) return std::nullopt;
@@ -250,7 +254,7 @@ bool Queue::GoesBeforeTheStep(UnitKind kind, const Entry& entry, const Unit& ste
   };
   if (!has_run()) return true;
   const absl::Duration cost = costs_.Of(kind, lane, entry.need.rows_of(kind));
-  const absl::Duration taken = costs_.Of(UnitKind::kStep, lane, RowsOf(step));
+  const absl::Duration taken = costs_.Of(UnitKind::kStep, step.cost_lane(), RowsOf(step));
   return cost > absl::ZeroDuration() && between.expected + cost <= taken;
 }
 
@@ -313,7 +317,7 @@ std::optional<Unit> Queue::Next(bool may_begin, int device) {
   if (!next) {
     next = UnitOf(*work, time);
     next->weight = work->weight();
-    next->expected = costs_.Of(next->kind, next->lane, RowsOf(*next));
+    next->expected = costs_.Of(next->kind, next->cost_lane(), RowsOf(*next));
     next->in_turn = sharing != Sharing::kByDeadline;
     // Between two steps of the others, perhaps.
     next->passes = passes != nullptr && next->pictures.size() == 1 &&
@@ -434,7 +438,7 @@ void Queue::Measure(const Unit& unit, int computed_rows, absl::Duration took) {
   if (unit.kind == UnitKind::kStep) LookForRowsAgain();
   ForgetForesight();
   Costs& costs = unit.helper < 0 ? costs_ : split_costs_;
-  costs.Measure(unit.kind, unit.lane, computed_rows, took);
+  costs.Measure(unit.kind, unit.cost_lane(), computed_rows, took);
 }
 
 }  // namespace latentd::batching

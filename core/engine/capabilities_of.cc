@@ -52,6 +52,9 @@ Capabilities CapabilitiesOf(const pipeline::Pipeline& pipeline, const Config& co
   capabilities.min_steps = pipeline::kMinSteps;
   capabilities.max_steps = pipeline::kMaxSteps;
   capabilities.max_guidance_scale = pipeline::kMaxGuidanceScale;
+  if (config.feature_cache) {
+    capabilities.max_feature_cache_interval = pipeline::kMaxFeatureCacheInterval;
+  }
   capabilities.max_images_per_prompt =
       std::min(pipeline::kMaxImagesPerPrompt, config.queue_capacity);
   capabilities.queue_capacity = config.queue_capacity;

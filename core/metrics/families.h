@@ -329,6 +329,11 @@ inline constexpr Family kSkippedRows{
     "Rows that were not evaluated because a picture's guidance had stopped (guidance_stop).",
     Type::kCounter,
     {kModel}};
+inline constexpr Family kShallowEvaluations{
+    "latentd_step_shallow_evaluations_total",
+    "Evaluations of a picture that computed a part of the UNet alone (feature_cache_interval).",
+    Type::kCounter,
+    {kModel}};
 
 inline constexpr Family kUnitOverdue{
     "latentd_unit_overdue", "1 while a unit of work runs for longer than it may: the server hangs.",
@@ -465,6 +470,7 @@ inline constexpr const Family* kFamilies[] = {&kGraphCompilations,
                                               &kLaneBytes,
                                               &kPaddingRows,
                                               &kSkippedRows,
+                                              &kShallowEvaluations,
                                               &kUnitOverdue,
                                               &kThreadOverdue,
                                               &kHttpConnections,

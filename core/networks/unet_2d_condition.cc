@@ -1,5 +1,6 @@
 #include "core/networks/unet_2d_condition.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "core/networks/unet_2d_blocks.h"
@@ -28,7 +29,26 @@ bool CheckResiduals(GraphBuilder& b, const std::vector<Value>& residuals,
   return false;
 }
 
+// Resolutions whose blocks do not give deep features; there are more where there are any.
+constexpr size_t kShallowResolutions = 2;
+
+size_t ShallowOf(const Unet2dConditionConfig& config) {
+  return config.blocks.empty() ? 0 : std::min(kShallowResolutions, config.blocks.size() - 1);
+}
+
 }  // namespace
+
+std::optional<Shape> DeepShape(const Unet2dConditionConfig& config, int64_t height, int64_t width) {
+  const size_t shallow = ShallowOf(config);
+  if (shallow == 0) return std::nullopt;
+  // As ResidualShapes has it.
+  const int64_t more = config.downsample_padding == 1 ? 1 : 0;
+  for (size_t i = 1; i < shallow; ++i) {
+    height = (height + more) / 2;
+    width = (width + more) / 2;
+  }
+  return Shape{config.blocks[shallow].channels, height, width};
+}
 
 Value Unet2dCondition(GraphBuilder& builder, const Unet2dConditionConfig& config,
                       absl::string_view component, const Unet2dConditionInputs& inputs) {
@@ -57,6 +77,8 @@ Value Unet2dCondition(GraphBuilder& builder, const Unet2dConditionConfig& config
   }
   for (size_t i = 0; i < config.blocks.size(); ++i) {
     x = UnetUpBlock(unet, config, i, x, conditions, skips);
+    const bool is_last_deep = i + 1 + ShallowOf(config) == config.blocks.size();
+    if (is_last_deep && inputs.pass_deep) x = inputs.pass_deep(x);
   }
   x = GroupNorm(unet.Child("conv_norm_out"), x, config.norm_num_groups, config.norm_eps);
   return Convolution(unet.Child("conv_out"), Activate(builder, x, config.activation),

@@ -2,6 +2,8 @@
 // and time.
 #pragma once
 
+#include <functional>
+#include <optional>
 #include <vector>
 
 #include "core/networks/config/unet_2d_condition_config.h"
@@ -25,7 +27,18 @@ struct Unet2dConditionInputs {
   // Read beside the text, by each attention to it (cross_attentions.h): images as prompts, for each
   // IP-Adapter (ip_adapter.h). Empty: none.
   std::vector<std::vector<KeysAndValues>> images = {};
+  // Called with the deep features, and gives what the network goes on with in their place: the same
+  // values, of the same shape. Empty: it goes on with them.
+  std::function<Value(Value)> pass_deep = nullptr;
 };
+
+// Deep features are all that the two largest resolutions read of the smaller ones: what the last up
+// block of those gives, upsampled. They change less from step to step than the rest ("DeepCache",
+// arXiv 2312.00858), and all but a third of SDXL's arithmetic is theirs. Of a network of two
+// resolutions those of the smaller one; of a single one there are none.
+//
+// Shape of one row's, for a sample of that height and width; nullopt: the network has none.
+std::optional<Shape> DeepShape(const Unet2dConditionConfig& config, int64_t height, int64_t width);
 
 // The prediction, [n, out_channels, h, w]. `component` is the prefix of the weights' names
 // ("unet"). Any h and w of at least 1 will do: upsampling goes to the size of the skip connection.

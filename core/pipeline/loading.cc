@@ -290,9 +290,10 @@ absl::StatusOr<std::unique_ptr<const Pipeline>> LoadPipeline(const LoadOptions& 
     RETURN_IF_ERROR(OpenAdapters(*options.adapters, models));
     adapters = std::make_unique<AdapterSets>(*options.adapters, graphs);
   }
-  return Pipeline::Create(std::move(table), std::move(models), options.components,
-                          {options.row_counts, options.max_shared_pixels, options.split},
-                          {options.prompt_chunks, options.prompt_blends}, std::move(adapters));
+  return Pipeline::Create(
+      std::move(table), std::move(models), options.components,
+      {options.row_counts, options.max_shared_pixels, options.split, options.feature_cache},
+      {options.prompt_chunks, options.prompt_blends}, std::move(adapters));
 }
 
 }  // namespace latentd::pipeline

@@ -42,6 +42,7 @@ struct LoadOptions {
   std::vector<int> row_counts;                       // rows of steps, beside a picture's own
   int64_t max_shared_pixels = kDefaultSharedPixels;  // StepRows has more
   bool split = false;                                // likewise
+  bool feature_cache = false;                        // likewise
   int prompt_chunks = 1;                             // ReadyPrompts has both
   bool prompt_blends = false;
   std::optional<int64_t> vae_tiling_above;  // pixels; ModelOptions has more

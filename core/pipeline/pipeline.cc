@@ -179,6 +179,7 @@ Pipeline::Pipeline(ModelTable table, LoadedModels models, const ComponentModes& 
       adapters_(std::move(adapters)) {
   traits_.side_multiple = DownscaleOf(first().vae());
   traits_.models = std::move(table);
+  traits_.feature_cache = rows_.feature_cache;
   for (const auto& model : models_) {
     if (model == nullptr) continue;
     ModelRow& row = traits_.models[model->row().id];
@@ -321,6 +322,7 @@ absl::Status Pipeline::Complete(const PictureSpec& asked, Plan& plan) const {
   plan.rows = 1;
   for (const PlannedStage& stage : plan.stages) plan.rows = std::max(plan.rows, stage.most_rows());
   PlanRows(*spec.guidance_interval, plan.stages);
+  PlanFeatureCache(plan);
   plan.alone = spec.batch_invariant && !HasBatchInvariantSteps(plan.stages);
   plan.units = spec.output_embeds
                    ? std::vector<PlannedUnit>{{UnitKind::kText}}
@@ -353,28 +355,14 @@ void Pipeline::PlanGraphs(Plan& plan) const {
     needs.text.push_back(stage.reads_text());
     needs.takes_vectors.push_back(stage.takes_vectors());
     needs.blends.push_back(stage.blends() > 0);
+    needs.caches.push_back(stage.caches());
   }
   if (plan.may_end_guidance()) needs.rows.push_back(1);
   plan.graphs = GraphsFor(needs);
   if (!needs.steps) return;
   AddControlGraphs(shape, needs.rows, plan);
   AddImagePromptGraphs(plan);
-  for (const PlannedStage& stage : plan.stages) {
-    const bool is_first = &stage == &plan.stages.front();
-    const int ranks = is_first ? plan.ranks : 0;
-    for (int rows : RowCountsAt(plan.executed_size)) {
-      if (rows <= plan.rows || plan.alone) continue;
-      plan.dispensable.push_back(
-          {stage.model->row().id,
-           {.shape = {.rows = rows,
-                      .height = shape.height,
-                      .width = shape.width,
-                      .chunks = stage.chunks(),
-                      .ranks = ranks,
-                      .image_tokens = is_first ? needs.image_tokens : ImageTokens()},
-            .controlled = needs.controlled && is_first}});
-    }
-  }
+  AddSharedSteps(shape, plan);
   AddSplitSteps(shape, plan);
   const LoadedModel* tiny = plan.spec.previews_every ? WithTinyVae(plan.stages) : nullptr;
   if (tiny == nullptr) return;
@@ -425,6 +413,7 @@ absl::StatusOr<std::vector<GraphHandle>> Pipeline::GraphsOf(ModelId leader, Size
     const bool videos = model->row().draws_videos;
     if (videos) graphs = VideoGraphs(*model, shape, DefaultChunk(model->row(), bucket.frames));
     for (int chunks = 1; !videos && chunks <= ready_prompts_.chunks; ++chunks) {
+      AddCachingSteps(*model, chunks, shape, leader, graphs);
       GraphNeeds needs = {.models = {model},
                           .chunks = {chunks},
                           .blends = {ready_prompts_.blends},
@@ -463,6 +452,7 @@ int Pipeline::MostRows(Size size, int rows) const {
 int64_t Pipeline::StateBytes(Size bucket, int rows, int chunks) const {
   StepShape shape = ShapeOf(bucket, rows);
   shape.chunks = std::max(ready_prompts_.chunks, chunks);
+  if (rows_.feature_cache) shape.deep = DeepFeatures::kGiven;
   int64_t most = 0;
   for (const ModelId leader : table().Leaders()) {
     const std::vector<const LoadedModel*> group = GroupOf(leader);
@@ -540,6 +530,7 @@ std::vector<std::string> Pipeline::UnusedParameters(const PictureSpec& asked,
     ModelReads& its = reads.emplace_back(model.family().reads(model.configs()));
     its.eta = !plan.spec.output_embeds && stage.scheduler.takes_eta();
     its.guided_steps = guided;
+    its.cached_steps = stage.caches();
     its.previews = plan.wants_tiny_vae() || KnownColors(plan.last_model().vae());
   }
   std::vector<std::string> unused = FindUnusedParameters(asked, plan.spec, reads);

@@ -192,6 +192,12 @@ class Pipeline {
   absl::StatusOr<const LoadedModel*> VideoModelOf(const PictureSpec& asked) const;
   LatentSize LatentsOf(Size size) const;
   void PlanGraphs(Plan& plan) const;
+  static void PlanFeatureCache(Plan& plan);
+  // Steps of more rows than an image has.
+  void AddSharedSteps(const StepShape& shape, Plan& plan) const;
+  // Steps of a bucket that images with feature_cache_interval take, where the server has them.
+  void AddCachingSteps(const LoadedModel& model, int chunks, StepShape shape, ModelId leader,
+                       std::vector<PlannedGraph>& graphs) const;
   void AddSplitSteps(const StepShape& shape, Plan& plan) const;
   // Graphs for prompts of so many chunks; nothing where the model's steps cannot be split.
   static std::vector<PlannedGraph> SplitStepOf(const LoadedModel& model, const StepShape& shape,

@@ -55,6 +55,13 @@ void AppendShapes(const weights::TensorMap& tensors, std::string& text) {
   for (const auto& [name, shape] : shapes) absl::StrAppend(&text, name, shape.ToString(), "\n");
 }
 
+// Kinds of steps that a bucket has ready.
+std::vector<DeepFeatures> KindsOfSteps(const ModelGraphs& graphs, bool caches) {
+  std::vector<DeepFeatures> kinds = DepthsOf(/*caches=*/false);
+  if (caches && graphs.has_deep_features()) absl::c_copy(DepthsOf(true), std::back_inserter(kinds));
+  return kinds;
+}
+
 std::string PromptGraphShape(const adapters::IpAdapter& adapter) {
   const networks::ClipVisionConfig& encoder = adapter.encoder;
   std::string text = absl::StrCat(
@@ -148,8 +155,11 @@ absl::StatusOr<std::vector<GraphHandle>> Pipeline::ControlledStepsOf(ModelId lea
       shape.ranks = ranks;
       for (const ImageTokens& counts : tokens) {
         shape.image_tokens = counts;
-        ASSIGN_OR_RETURN(steps.emplace_back(),
-                         graphs.Find({.shape = shape, .controlled = counts.empty()}));
+        for (const DeepFeatures deep : KindsOfSteps(graphs, rows_.feature_cache)) {
+          shape.deep = deep;
+          ASSIGN_OR_RETURN(steps.emplace_back(),
+                           graphs.Find({.shape = shape, .controlled = counts.empty()}));
+        }
       }
     }
   }
@@ -250,9 +260,52 @@ absl::StatusOr<std::vector<GraphHandle>> Pipeline::DispensableOf(const Plan& pla
   return HandlesOver(brought, plan, plan.dispensable, unknown);
 }
 
+void Pipeline::PlanFeatureCache(Plan& plan) {
+  PlanShallow(plan.spec.feature_cache_interval.value_or(1), plan.stages);
+  for (PlannedStage& stage : plan.stages) {
+    if (!stage.model->graphs().has_deep_features()) stage.shallow.clear();
+  }
+}
+
+void Pipeline::AddSharedSteps(const StepShape& shape, Plan& plan) const {
+  for (const PlannedStage& stage : plan.stages) {
+    const bool is_first = &stage == &plan.stages.front();
+    GraphName step = {.shape = {.height = shape.height,
+                                .width = shape.width,
+                                .chunks = stage.chunks(),
+                                .ranks = is_first ? plan.ranks : 0,
+                                .image_tokens = is_first ? plan.image_tokens() : ImageTokens()},
+                      .controlled = is_first && !plan.controls.empty()};
+    for (int rows : RowCountsAt(plan.executed_size)) {
+      if (rows <= plan.rows || plan.alone) continue;
+      step.shape.rows = rows;
+      for (const DeepFeatures deep : DepthsOf(stage.caches())) {
+        step.shape.deep = deep;
+        plan.dispensable.push_back({stage.model->row().id, step});
+      }
+    }
+  }
+}
+
+void Pipeline::AddCachingSteps(const LoadedModel& model, int chunks, StepShape shape,
+                               ModelId leader, std::vector<PlannedGraph>& graphs) const {
+  if (!rows_.feature_cache || !model.graphs().has_deep_features()) return;
+  shape.chunks = chunks;
+  const ModelId id = model.row().id;
+  const int paths = id == leader ? model.graphs().step_paths().ranks : 0;
+  for (int ranks : std::set<int>{0, paths}) {
+    shape.ranks = ranks;
+    for (const DeepFeatures deep : DepthsOf(/*caches=*/true)) {
+      shape.deep = deep;
+      graphs.push_back({id, {.shape = shape}});
+    }
+  }
+}
+
 // A picture whose steps have more ports than the request part and the schedule give goes unsplit.
 void Pipeline::AddSplitSteps(const StepShape& shape, Plan& plan) const {
-  const bool reads_more = plan.ranks > 0 || !plan.image_prompts.empty() || !plan.controls.empty();
+  const bool reads_more =
+      plan.ranks > 0 || !plan.image_prompts.empty() || !plan.controls.empty() || plan.caches();
   if (!rows_.split || !plan.guided() || plan.alone || reads_more) return;
   for (const PlannedStage& stage : plan.stages) {
     absl::c_move(SplitStepOf(*stage.model, shape, stage.chunks()),

@@ -203,6 +203,8 @@ ROWS = [
               limit=0.3),
         graph("Rows saved", "Not evaluated since guidance_stop had ended the guidance of their pictures.",
               ("{{model}}", rate("latentd_step_skipped_rows_total", "model")), unit="short", stack=True),
+        graph("Shallow evaluations", "Of pictures, that computed a part of the UNet alone (feature_cache_interval).",
+              ("{{model}}", rate("latentd_step_shallow_evaluations_total", "model")), unit="short", stack=True),
         graph("Steps on two devices", "Evaluations of which another device did a row (--split).",
               ("{{model}}", rate("latentd_split_steps_total", "model")), unit="short", stack=True),
         graph("Devices at work", "Part of the time that each is at units of work, of several devices of a replica too.",

@@ -88,6 +88,8 @@ Which sizes
                           N at most (default 8388608: 8 rows of 1024x1024, 16 of 512x512, 2 of 1536x1536; 0: 2 at most)
   --prompt-chunks=N       prompts of up to N chunks of 75 tokens are ready to be drawn, where requests ask for
                           long_prompt CHUNK, 1 to 4 (default 1)
+  --feature-cache=BOOL    requests with feature_cache_interval, which compute less of the UNet in some steps, are drawn:
+                          each step has two graphs more (default false)
   --prompt-blends=BOOL    prompts with weights below 1 in Compel's syntax are ready to be drawn, by text encoders with a
                           mask (default false)
   --vae-tiling-above=SIZE pictures of more pixels, such as 1536x1536 has, go through the VAE in overlapping tiles of its

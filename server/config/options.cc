@@ -242,6 +242,7 @@ absl::Status SetGraphs(const v1::ServerConfig& config, engine::Config& engine) {
   engine.max_shared_pixels = config.max_shared_pixels();
   RETURN_IF_ERROR(CheckRange("prompt-chunks", config.prompt_chunks(), 1, prompts::kMaxChunks));
   engine.prompt_chunks = config.prompt_chunks();
+  engine.feature_cache = config.feature_cache();
   engine.prompt_blends = config.prompt_blends();
   ASSIGN_OR_RETURN(engine.components, ToModes("components", config.components()));
   RETURN_IF_ERROR(SetPrecision(config, engine));
@@ -396,6 +397,7 @@ v1::ServerConfig DefaultConfig() {
   config.set_adapter_slots(0);
   config.set_adapter_ranks(32);
   config.set_prompt_blends(false);
+  config.set_feature_cache(false);
   config.set_compile_at_start(true);
   config.set_allow_cold_requests(false);
   config.set_forbid_compile_after_ready(false);

@@ -186,6 +186,7 @@ v1::Completed ToProto(const engine::Completed& completed, const image::EncodeOpt
   const std::vector<int>& stopped = completed.guidance_stopped_after;
   proto.mutable_guidance_stopped_after()->Add(stopped.begin(), stopped.end());
   proto.set_skipped_rows(completed.skipped_rows);
+  proto.set_shallow_evaluations(completed.shallow_evaluations);
   return proto;
 }
 
@@ -232,6 +233,7 @@ v1::GetCapabilitiesResponse ToProto(const engine::Capabilities& capabilities,
   proto.set_min_steps(capabilities.min_steps);
   proto.set_max_steps(capabilities.max_steps);
   proto.set_max_guidance_scale(capabilities.max_guidance_scale);
+  proto.set_max_feature_cache_interval(capabilities.max_feature_cache_interval);
   proto.set_max_images_per_prompt(capabilities.max_images_per_prompt);
   proto.set_queue_capacity(capabilities.queue_capacity);
   proto.set_min_priority(capabilities.min_priority);

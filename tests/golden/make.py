@@ -740,6 +740,27 @@ class Pipelines:
 
         return pipeline.unet.register_forward_hook(unguided)
 
+    def cache_features(self, pipeline, interval):
+        """Evaluations read the features of earlier ones by feature_cache_interval's rule (docs/models.md). A handle.
+
+        The UNet computes the smaller resolutions in each, but there goes on with what they gave last.
+        """
+        blocks = pipeline.unet.up_blocks
+        kept, since, number = None, 0, 0
+
+        def read(_block, _inputs, output):
+            nonlocal kept, since, number
+            count = len(pipeline.scheduler.timesteps)
+            in_middle = (3 * count + 9) // 10 <= number < count - 2
+            number += 1
+            if in_middle and since + 1 < interval:
+                since += 1
+                return kept
+            kept, since = output, 0
+            return output
+
+        return blocks[max(len(blocks) - 3, 0)].register_forward_hook(read)
+
     def run(self, pipeline, case, differential=None, **more):
         """The latents after the last step and the pictures of one stage."""
         self.set_scheduler(pipeline, case.get("scheduler", {}))
@@ -756,6 +777,8 @@ class Pipelines:
             hook = self.guide_only(pipeline, case["guidance_interval"], case["num_inference_steps"])
         elif "guidance_stop" in case:
             hook = self.stop_guidance(pipeline, case["guidance_scale"], len(generators))
+        elif "feature_cache_interval" in case:  # text-to-image only
+            hook = self.cache_features(pipeline, case["feature_cache_interval"])
         if self.prompt_images and pipeline is not self.refiner:
             name = "ip_adapter_image" if self.image_embeds is None else "ip_adapter_image_embeds"
             more[name] = self.prompt_images if self.image_embeds is None else self.image_embeds

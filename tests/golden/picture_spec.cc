@@ -113,6 +113,11 @@ void SetTask(const json& value, PictureSpec& spec) {
   if (task == "refiner-image-to-image") spec.model = "refiner";
 }
 
+void SetGuidanceStop(const json& value, PictureSpec& spec) {
+  const bool is_auto = value.get<std::string>() == "auto";
+  spec.guidance_stop = is_auto ? pipeline::GuidanceStop::kAuto : pipeline::GuidanceStop::kNever;
+}
+
 void Skip(const json&, PictureSpec&) {}
 
 void SetSyntax(const json& value, PictureSpec& spec) {
@@ -154,12 +159,8 @@ const std::map<std::string, Setter>& Setters() {
       {"guidance_scale", Set<&PictureSpec::guidance_scale>},
       {"guidance_rescale", Set<&PictureSpec::guidance_rescale>},
       {"guidance_interval", SetInterval},
-      {"guidance_stop",
-       [](const json& value, PictureSpec& spec) {
-         const bool is_auto = value.get<std::string>() == "auto";
-         spec.guidance_stop =
-             is_auto ? pipeline::GuidanceStop::kAuto : pipeline::GuidanceStop::kNever;
-       }},
+      {"guidance_stop", SetGuidanceStop},
+      {"feature_cache_interval", Set<&PictureSpec::feature_cache_interval>},
       {"eta", Set<&PictureSpec::eta>},
       {"clip_skip", Set<&PictureSpec::clip_skip>},
       {"clip_skip_a1111", Set<&PictureSpec::clip_skip_a1111>},

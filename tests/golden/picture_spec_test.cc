@@ -30,6 +30,7 @@ TEST(PictureCase, BecomesARequest) {
                              {"guidance_scale", 3},
                              {"guidance_interval", {0.25, 1}},
                              {"guidance_stop", "auto"},
+                             {"feature_cache_interval", 3},
                              {"original_size", {512, 384}},
                              {"crops_coords_top_left", {32, 16}}};
   ASSERT_OK_AND_ASSIGN(const PictureRequest spec, ReadPictureCase(picture_case, ""));
@@ -42,6 +43,7 @@ TEST(PictureCase, BecomesARequest) {
   EXPECT_EQ(spec.denoising_end, 0.7);
   EXPECT_EQ(spec.guidance_interval, (pipeline::GuidanceInterval{.start = 0.25, .stop = 1}));
   EXPECT_EQ(spec.guidance_stop, pipeline::GuidanceStop::kAuto);
+  EXPECT_EQ(spec.feature_cache_interval, 3);
   EXPECT_EQ(spec.scheduler.name, "EulerDiscreteScheduler");
 }
 

@@ -43,6 +43,7 @@ class BadInputTest(SharedServerTestCase):
         for names, wrong in ((("min_side", "max_side", "side_multiple", "max_pixels"), {"width": 1 << 20}),
                              (("min_steps", "max_steps"), {"num_inference_steps": 0}),
                              (("max_guidance_scale",), {"guidance_scale": 1e300}),
+                             (("max_feature_cache_interval",), {"feature_cache_interval": 11}),
                              (("max_images_per_prompt",), {"num_images_per_prompt": 10_000}),
                              (("min_priority", "max_priority"), {"priority": 4}),
                              ((), {"strength": 2.0})):

@@ -59,6 +59,7 @@ FLAGS = {
     "--rows": "test_wiring.FlagsTest.test_rows_are_those_that_graphs_are_compiled_for",
     "--max-shared-pixels": "test_wiring.FlagsTest.test_max_shared_pixels_bounds_the_rows_of_a_size",
     "--prompt-chunks": "test_wiring.FlagsTest.test_prompt_chunks_are_ready_for_long_prompts_beside_short_ones",
+    "--feature-cache": "test_wiring.FlagsTest.test_feature_cache_has_the_graphs_of_an_interval_ready",
     "--prompt-blends": "test_wiring.FlagsTest.test_prompt_blends_are_ready_for_weights_below_one",
     "--vae-tiling-above": "test_graphs.MemoryTest.test_large_pictures_are_decoded_in_tiles_above_a_threshold",
     "--cache-dir": "test_graphs.RestartTest.test_a_restart_compiles_nothing_and_draws_the_same",
@@ -358,6 +359,34 @@ class FlagsTest(WiringTestCase):
         picture = self.picture(api, **less)
         self.assertNotEqual(picture, self.picture(api, prompt="a red circle"))
         self.assertEqual(picture, self.picture(api, **less))
+
+    def test_feature_cache_has_the_graphs_of_an_interval_ready(self):
+        cached = {"num_inference_steps": 10, "feature_cache_interval": 2}
+        _, without = self.start()
+        self.assertEqual(without.capabilities().max_feature_cache_interval, 1)
+        refused = self.refusal(without, **cached)
+        self.assertEqual(refused.code(), grpc.StatusCode.INVALID_ARGUMENT)
+        self.assertIn("feature_cache_interval: needs graphs that this server has with --feature-cache", refused.details())
+        whole = self.picture(without, num_inference_steps=10)
+        server, api = self.start("--feature-cache", "--forbid-compile-after-ready")
+        self.assertEqual(api.capabilities().max_feature_cache_interval, 10)
+        requests = [api.request(**{**cached, "feature_cache_interval": interval, "num_inference_steps": steps, "seed": steps})
+                    for interval, steps in ((2, 10), (3, 11), (5, 12), (1, 10))]
+        alone = [api.generate(request) for request in requests]
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:
+            beside = list(pool.map(api.generate, requests))
+        for one, other in zip(alone, beside):
+            self.assertEqual(one.images[0].data, other.images[0].data)
+            self.assertEqual(other.completed.shallow_evaluations, one.completed.shallow_evaluations)
+        self.assertEqual([one.completed.shallow_evaluations for one in alone], [3, 3, 5, 0])
+        self.assertIn("Feature cache interval: 2", png.read(alone[0].images[0].data)[3]["parameters"])
+        self.assertNotIn("Feature cache interval", png.read(alone[3].images[0].data)[3]["parameters"])
+        again = api.generate(alone[0].completed.parameters)
+        self.assertEqual(again.images[0].data, alone[0].images[0].data)
+        self.assertEqual(self.picture(api, num_inference_steps=10), whole)
+        self.assertNotEqual(self.picture(api, **cached), whole)
+        few = api.generate(api.request(num_inference_steps=4, feature_cache_interval=2)).completed
+        self.assertTrue(any("feature_cache_interval has no effect" in warning for warning in few.warnings), few.warnings)
 
     def test_cache_max_bytes_bounds_the_directory(self):
         cache = self.folder / "cache"

@@ -51,7 +51,7 @@ def chunk(data, begin=0, end=None, index=0, seed=7):
 def completed(warnings=()):
     return event(completed=messages.Completed(
         parameters=messages.GenerateRequest(prompt="p", seeds=[7], bucket_policy=messages.BUCKET_POLICY_EXACT),
-        warnings=list(warnings), executed_size={"width": 8, "height": 8}, guidance_stopped_after=[3], skipped_rows=1))
+        warnings=list(warnings), executed_size={"width": 8, "height": 8}, guidance_stopped_after=[3], skipped_rows=1, shallow_evaluations=2))
 
 
 def video_event(**fields):

@@ -21,6 +21,7 @@ constexpr double kPays = 0.9;
 Costs::Shape::Shape(UnitKind unit, const Lane& lane, int takes) : kind(unit) {
   const bool is_video = lane.frames > 1;
   if (kind == UnitKind::kStep || kind == UnitKind::kText || is_video) network = lane.network;
+  shallow = kind == UnitKind::kStep && lane.shallow;
   if (kind != UnitKind::kText) pixels = int64_t{lane.width} * lane.height;
   if (kind == UnitKind::kStep) pixels *= lane.frames;
   if (kind != UnitKind::kEncode && kind != UnitKind::kPreview) rows = takes;
@@ -44,6 +45,7 @@ std::optional<Costs::Guess> Costs::FindGuess(const Shape& wanted) const {
   auto least = std::make_pair(true, std::numeric_limits<double>::infinity());
   for (const auto& [shape, time] : times_) {
     if (shape.kind != wanted.kind || shape.network != wanted.network) continue;
+    if (shape.shallow != wanted.shallow) continue;
     const double times = wanted.work() / shape.work();
     const auto distance = std::make_pair(!covers(shape), std::abs(std::log(times)));
     if (distance >= least) continue;
@@ -65,8 +67,19 @@ absl::Duration Costs::Of(UnitKind kind, const Lane& lane, int rows) const {
   const auto exact = times_.find(wanted);
   if (exact != times_.end()) return exact->second.time;
   const std::optional<Guess>& guess = GuessOf(wanted);
+  if (!guess && wanted.shallow) {
+    Lane full = lane;
+    full.shallow = false;
+    return Of(kind, full, rows);
+  }
   if (!guess) return absl::ZeroDuration();
   return times_.find(guess->from)->second.time * guess->times;
+}
+
+absl::Duration Costs::OfStep(const Lane& lane, int rows, double shallow_part) const {
+  const absl::Duration full = Of(UnitKind::kStep, lane, rows);
+  if (shallow_part <= 0) return full;
+  return full * (1 - shallow_part) + Of(UnitKind::kStep, ShallowOf(lane), rows) * shallow_part;
 }
 
 int Costs::CountThatPays(const Lane& lane, absl::Span<const int> rows, int limit) const {
@@ -87,6 +100,7 @@ bool Costs::HasMeasured(const Ahead& ahead) const {
   for (const Ahead::Stage& stage : ahead.stages) {
     for (const StepRun& run : stage.runs) {
       if (!HasMeasuredStep(stage.lane, run.rows)) return false;
+      if (run.shallow > 0 && !HasMeasuredStep(ShallowOf(stage.lane), run.rows)) return false;
     }
   }
   return true;
@@ -119,7 +133,10 @@ absl::Duration Costs::Left(
   absl::Duration time;
   for (const Ahead::Stage& stage : ahead.stages) {
     if (stage.text > 0) time += Of(UnitKind::kText, stage.lane, stage.text);
-    for (const StepRun& run : stage.runs) time += run.count * step(stage.lane, run.rows);
+    for (const StepRun& run : stage.runs) {
+      time += (run.count - run.shallow) * step(stage.lane, run.rows);
+      if (run.shallow > 0) time += run.shallow * step(ShallowOf(stage.lane), run.rows);
+    }
     time += stage.previews * Of(UnitKind::kPreview, stage.lane);
   }
   for (const auto* others : {&ahead.before, &ahead.after}) time += Of(*others, ahead);

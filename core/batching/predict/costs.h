@@ -22,9 +22,11 @@ class Costs {
   // plain prompts (Ahead::Stage::text), and a decode had that many frames (OtherUnit::rows).
   void Measure(UnitKind kind, const Lane& lane, int rows, absl::Duration took);
 
+  // Time of an evaluation, in the mean of such a part of shallow ones and of others.
+  absl::Duration OfStep(const Lane& lane, int rows, double shallow_part) const;
   // Time of a unit, of that many rows likewise; an evaluation, computed with the least number of
   // rows that has been measured and is enough. Where none has: by the pixels and rows of the one
-  // that comes nearest. Zero: unknown.
+  // that comes nearest; where no shallow one has, those that are not. Zero: unknown.
   absl::Duration Of(UnitKind kind, const Lane& lane, int rows = 1) const;
   // Time of units of a picture, none of them an evaluation, in the stage that it is in.
   absl::Duration Of(absl::Span<const OtherUnit> units, const Ahead& ahead) const;
@@ -52,13 +54,15 @@ class Costs {
 
     UnitKind kind;
     int network = 0;
+    bool shallow = false;
     int64_t pixels = 1;  // an evaluation has those of all frames
     int rows = 1;
 
     bool operator==(const Shape&) const = default;
     template <typename H>
     friend H AbslHashValue(H h, const Shape& shape) {
-      return H::combine(std::move(h), shape.kind, shape.network, shape.pixels, shape.rows);
+      return H::combine(std::move(h), shape.kind, shape.network, shape.shallow, shape.pixels,
+                        shape.rows);
     }
   };
   // Sizes are the clients' choice; when it knows that many it forgets them.

@@ -122,18 +122,19 @@ class InTurns {
 
   absl::Duration StepOf(const Player& player) const {
     const Lane& lane = player.now().lane;
-    return costs_.Of(UnitKind::kStep, lane, player.rows()) +
+    return costs_.OfStep(lane, player.rows(), player.shallow_part()) +
            player.previews_per_step() * costs_.Of(UnitKind::kPreview, lane);
   }
 
   // All take turns where there are more rows than one evaluation has, but for a passing picture.
   void Sum(LanePlay& lane) {
     int rows = 0, at_once = 1, passing = 0;
-    double previews = 0;
+    double previews = 0, shallow = 0;
     lane.weight = 0;
     for (const Player& player : playback_.players()) {
       if (!player.in_lane || !player.is_at(lane.lane)) continue;
       rows += player.rows();
+      shallow += player.rows() * player.shallow_part();
       at_once = std::max({at_once, player.picture->lane_rows, player.rows()});
       previews += player.previews_per_step();
       if (&player == passes_) {
@@ -143,10 +144,11 @@ class InTurns {
       }
     }
     lane.has_all = rows <= at_once;
+    const double shallow_part = rows == 0 ? 0 : shallow / rows;
     if (lane.has_all && passing > 0) lane.weight = std::max(lane.weight, passes_->picture->weight);
     if (!lane.has_all) rows -= passing;
     const double turns = std::max(1.0, static_cast<double>(rows) / at_once);
-    lane.step = turns * costs_.Of(UnitKind::kStep, lane.lane, std::min(rows, at_once)) +
+    lane.step = turns * costs_.OfStep(lane.lane, std::min(rows, at_once), shallow_part) +
                 previews * costs_.Of(UnitKind::kPreview, lane.lane);
   }
 
@@ -258,17 +260,18 @@ class ByDeadline {
     if (first.past_stages()) return playback_.End(first);
     const std::vector<Player*> together = WithWhom(first);
     int rows = 0;
-    double previews = 0, least = std::numeric_limits<double>::infinity();
+    double previews = 0, shallow = 0, least = std::numeric_limits<double>::infinity();
     for (Player* player : together) {
       if (!player->in_lane) playback_.EnterLane(*player);
       playback_.BeginStage(*player);
       rows += player->rows();
+      shallow += player->rows() * player->shallow_part();
       previews += player->previews_per_step();
       least = std::min(least, player->left);
     }
     const Lane lane = first.now().lane;
     const absl::Duration pace =
-        costs_.Of(UnitKind::kStep, lane, rows) + previews * costs_.Of(UnitKind::kPreview, lane);
+        costs_.OfStep(lane, rows, shallow / rows) + previews * costs_.Of(UnitKind::kPreview, lane);
     absl::Duration time = least * pace;
     const absl::Duration until = playback_.UntilNextIsReady();
     if (until < time) {

@@ -24,6 +24,7 @@ struct Player {
   // Rows of its lane: that are computed now, and that are kept for it.
   int rows() const { return now().runs[run].rows; }
   int kept_rows() const { return now().most_rows(run); }
+  double shallow_part() const { return now().runs[run].shallow_part(); }
   double previews_per_step() const {
     return static_cast<double>(now().previews) / now().evaluations();
   }

@@ -27,14 +27,22 @@ struct Lane {
   int frames = 1;
   uint64_t adapters = 0;  // pipeline's number for their set; 0: none. It costs no more time
   uint64_t only = 0;
+  // A name for costs (ShallowOf); no picture's lane says so.
+  bool shallow = false;
 
   bool operator==(const Lane&) const = default;
   template <typename H>
   friend H AbslHashValue(H h, const Lane& lane) {
     return H::combine(std::move(h), lane.network, lane.width, lane.height, lane.frames,
-                      lane.adapters, lane.only);
+                      lane.adapters, lane.only, lane.shallow);
   }
 };
+
+// Name to costs of a lane's shallow evaluations, which compute a part of the network.
+inline Lane ShallowOf(Lane lane) {
+  lane.shallow = true;
+  return lane;
+}
 
 enum class UnitKind : uint8_t {
   kWait,     // nothing yet: its graphs are being made ready, or a unit of it runs whose end decides
@@ -52,7 +60,10 @@ inline bool FollowsSteps(UnitKind kind) { return kind == UnitKind::kDecode; }
 
 // Evaluations of the UNet one after the other that take as many rows each.
 struct StepRun {
+  double shallow_part() const { return count == 0 ? 0 : static_cast<double>(shallow) / count; }
+
   int count = 0, rows = 1;
+  int shallow = 0;  // number of them that are shallow
 
   bool operator==(const StepRun&) const = default;
 };
@@ -116,6 +127,7 @@ struct Need {
   int lane_capacity = kMostRows;  // the same, by memory, as far as is known
   int lane_places = 0;   // rows of the lane, where those are more: pictures not evaluated rest
   bool joined = false;   // it has its rows of the lane
+  bool shallow = false;  // its next evaluation is: it shares that with none that is not
   bool preview = false;  // there is a kPreview to run beside what is next
   // By bits, devices that could evaluate one of the rows of its next step, if it takes that alone.
   uint64_t helpers = 0;
@@ -134,6 +146,9 @@ struct Need {
   int most_rows() const { return ahead.stages.front().most_rows(); }
   int next_rows() const { return ahead.stages.front().next_rows(); }
 
+  // Name to costs of its next evaluation.
+  Lane cost_lane() const { return shallow ? ShallowOf(lane) : lane; }
+
   bool operator==(const Need&) const = default;
 };
 
@@ -145,9 +160,13 @@ struct Unit {
   absl::Duration expected;  // time that it takes of the device; zero where unknown
   double weight = 1;        // weight of its lane
   bool in_turn = true;      // its lane's turn; else it is first for its deadline, or passes others
+  bool shallow = false;     // a shallow evaluation
   bool passes = false;      // counts as the time of a passing picture (passing.h)
   int device = 0;           // the one that runs it
   int helper = -1;          // the one that evaluates a row of a step that is split; -1: none
+
+  // Name of its lane to costs.
+  Lane cost_lane() const { return shallow ? ShallowOf(lane) : lane; }
 };
 
 }  // namespace latentd::batching

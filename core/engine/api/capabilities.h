@@ -47,6 +47,7 @@ struct Capabilities {
   int64_t max_pixels = 4 << 20;
   int min_steps = 1, max_steps = 150;
   double max_guidance_scale = 30;
+  int max_feature_cache_interval = 1;
   int max_images_per_prompt = 0;
   int queue_capacity = 0;
   int min_priority = kMinPriority;

@@ -75,6 +75,8 @@ struct Config {
   // Limit of a step of more rows than a picture has: rows x width x height (step_rows.h). 0: there
   // is none.
   int64_t max_shared_pixels = kDefaultSharedPixels;
+  // Graphs are ready for requests with feature_cache_interval.
+  bool feature_cache = false;
   // Chunks of prompts, 1 to prompts::kMaxChunks, that graphs are ready for at each bucket.
   int prompt_chunks = 1;
   // Graphs are ready for weights below 1 in Compel's syntax.

@@ -150,6 +150,8 @@ struct Completed {
   // not), and the rows that evaluations had less for it, of all pictures.
   std::vector<int> guidance_stopped_after = {};
   int skipped_rows = 0;
+  // Evaluations of its pictures that computed a part of the UNet alone.
+  int shallow_evaluations = 0;
 };
 
 // CANCELLED after Cancel, DEADLINE_EXCEEDED where the deadline has passed by then or passes before

@@ -85,6 +85,8 @@ void MeasurePart(const UnitInFlight& done, size_t index, absl::Duration duration
     metrics.StepsDone(done.model, part.steps);
     metrics.RowsSkipped(done.model, part.skipped_rows);
     job.skipped_rows += part.skipped_rows;
+    if (part.is_shallow) metrics.EvaluatedShallow(done.model);
+    job.shallow_evaluations += part.is_shallow ? 1 : 0;
     if (!std::exchange(job.stepped, true)) metrics.FirstStepDone(job.bucket, now - job.submitted);
   }
   if (!part.ends_stage) return;

@@ -67,6 +67,7 @@ absl::Status StartUp::LoadModels() {
                                 .row_counts = parts_.config.rows,
                                 .max_shared_pixels = parts_.config.max_shared_pixels,
                                 .split = parts_.config.split != batching::Split::kNever,
+                                .feature_cache = parts_.config.feature_cache,
                                 .prompt_chunks = parts_.config.prompt_chunks,
                                 .prompt_blends = parts_.config.prompt_blends,
                                 .vae_tiling_above = parts_.config.vae_tiling_above,

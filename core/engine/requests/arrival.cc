@@ -109,6 +109,7 @@ batching::Need NeedOf(const pipeline::Picture& picture) {
           .lane_capacity = picture.place ? picture.place->lane()->capacity() : batching::kMostRows,
           .lane_places = picture.place ? picture.place->lane()->rows() : picture.lane_rows(),
           .joined = picture.place.has_value(),
+          .shallow = picture.next_is_shallow(),
           .preview = picture.has_preview(),
           .helpers = picture.helpers(),
           .ahead = picture.ahead()};

@@ -123,6 +123,10 @@ void EngineMetrics::RowsSkipped(const std::string& model, int rows) {
   registry_.GetCounter(metrics::kSkippedRows, {model}).Increment(rows);
 }
 
+void EngineMetrics::EvaluatedShallow(const std::string& model) {
+  registry_.GetCounter(metrics::kShallowEvaluations, {model}).Increment();
+}
+
 void EngineMetrics::StageDone(Stage stage, const std::string& model, const std::string& bucket,
                               absl::Duration duration) {
   registry_.GetHistogram(metrics::kStageSeconds, {NameOf(stage), model, bucket})

@@ -53,6 +53,8 @@ class EngineMetrics {
   void StepsDone(const std::string& model, int steps);
   // Rows that an evaluation of a picture had less because its guidance had stopped.
   void RowsSkipped(const std::string& model, int rows);
+  // Counts an evaluation of a picture that computed a part of the UNet alone.
+  void EvaluatedShallow(const std::string& model);
   void StageDone(Stage stage, const std::string& model, const std::string& bucket,
                  absl::Duration duration);
   // Counts the frames of a part of a video's file.

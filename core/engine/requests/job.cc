@@ -102,7 +102,8 @@ Completed Job::Completion() const {
                       .prompt_chunks = plan->chunks(),
                       .dropped_tokens = static_cast<int>(plan->dropped_tokens()),
                       .warnings = plan->warnings,
-                      .video_file = spec.video_file};
+                      .video_file = spec.video_file,
+                      .shallow_evaluations = shallow_evaluations};
   if (plan->spec.guidance_stop == pipeline::GuidanceStop::kAuto) {
     completed.guidance_stopped_after = guidance_stopped_after;
     completed.skipped_rows = skipped_rows;

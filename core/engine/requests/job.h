@@ -90,6 +90,7 @@ class Job {
   // By picture, once it is drawn (pipeline::Picture); and rows that their evaluations had less.
   std::vector<int> guidance_stopped_after;
   int skipped_rows = 0;
+  int shallow_evaluations = 0;  // sum over its pictures
 
   // Written by the loop, then by the thread that encodes the last picture.
   Timings timings;

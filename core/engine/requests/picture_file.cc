@@ -134,6 +134,10 @@ std::string ParametersOf(const pipeline::PictureSpec& resolved, uint64_t seed, i
   if (resolved.guidance_stop == pipeline::GuidanceStop::kAuto) {
     parameters.extra.push_back({"Guidance stop", GuidanceStopText(stopped_after)});
   }
+  if (resolved.feature_cache_interval.value_or(1) > 1) {
+    parameters.extra.push_back(
+        {"Feature cache interval", absl::StrCat(*resolved.feature_cache_interval)});
+  }
   AddMask(resolved, parameters);
   if (resolved.refine) parameters.refiner_switch_at = resolved.denoising_end;
   return image::ParametersText(parameters);

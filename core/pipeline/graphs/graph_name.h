@@ -29,6 +29,13 @@ enum class GraphKind : uint8_t {
 // Tokens of the images that are prompts, for each IP-Adapter, the fewest first; empty: none is.
 using ImageTokens = std::vector<int>;
 
+// Part that deep features (core/networks/unet_2d_condition.h) have in a step.
+enum class DeepFeatures : uint8_t {
+  kNone,   // the step computes all, and keeps nothing
+  kGiven,  // likewise, and they are an output: a full step
+  kRead,  // they are an input, and nothing that is needed for them alone is computed: a shallow one
+};
+
 // Rows of an evaluation and the size of its latents, the same for all rows; chunks of their
 // prompts; ranks of their low-rank paths; and tokens of the images that are prompts too.
 struct StepShape {
@@ -40,6 +47,7 @@ struct StepShape {
   int frames = 1;  // frames of a video; for kDecode and its fallback, those decoded together
   // Empty: rows read no image, and the graph has no port for one.
   ImageTokens image_tokens = {};
+  DeepFeatures deep = DeepFeatures::kNone;
 
   bool operator==(const StepShape&) const = default;
 };
@@ -47,9 +55,9 @@ struct StepShape {
 struct GraphName {
   GraphKind kind = GraphKind::kStep;
   // Text graphs and kRequest have one for all sizes; only kStep and its parts have more rows than
-  // one, only kStep ranks or image tokens, and only kStep, kNetwork and kRequest more chunks;
-  // kControl and kControlRequest are like these. Rows of kImagePrompt are the images whose tokens
-  // it joins.
+  // one, only kStep ranks, image tokens or deep features, and only kStep, kNetwork and kRequest
+  // more chunks; kControl and kControlRequest are like these. Rows of kImagePrompt are the images
+  // whose tokens it joins.
   StepShape shape = {};
   int encoder = 0;             // index of a kText or kMaskedText
   bool takes_vectors = false;  // one of these, whose tokens may have vectors of their own
@@ -58,9 +66,9 @@ struct GraphName {
   bool operator==(const GraphName&) const = default;
   template <typename H>
   friend H AbslHashValue(H h, const GraphName& name) {
-    const auto& [rows, height, width, chunks, ranks, frames, image_tokens] = name.shape;
+    const auto& [rows, height, width, chunks, ranks, frames, image_tokens, deep] = name.shape;
     return H::combine(std::move(h), name.kind, rows, height, width, chunks, ranks, frames,
-                      image_tokens, name.encoder, name.takes_vectors, name.controlled);
+                      image_tokens, deep, name.encoder, name.takes_vectors, name.controlled);
   }
 };
 

@@ -10,6 +10,7 @@
 #include "core/base/errors/error_details.h"
 #include "core/base/errors/status_macros.h"
 #include "core/compiler/compile.h"
+#include "core/graph/cut.h"
 #include "core/graph/low_rank_paths.h"
 #include "core/pipeline/graphs/precision.h"
 #include "core/pipeline/graphs/video_graphs.h"
@@ -176,6 +177,9 @@ std::vector<RowPort> ModelGraphs::StepPorts(int64_t elements, const StepShape& s
     packed.row = {packed.row[0] * shape.chunks};
     ports.push_back(std::move(packed));
   }
+  if (shape.deep != DeepFeatures::kNone && has_deep_features()) {
+    ports.push_back(DeepPort(configs_.unet, shape.height, shape.width, residual_dtype()));
+  }
   if (shape.ranks > 0) {
     absl::c_move(PathPorts(step_paths_.layout().scale_elements), std::back_inserter(ports));
   }
@@ -198,6 +202,11 @@ DType ModelGraphs::residual_dtype() const {
 backends::Backend* ModelGraphs::reference() const {
   const bool reference = IsReference(options_.components, FlagNameOf(kUnetName, model_));
   return reference ? options_.reference : nullptr;
+}
+
+bool ModelGraphs::has_deep_features() const {
+  return family_.videos == nullptr &&
+         networks::DeepShape(configs_.unet, kProbeSide, kProbeSide).has_value();
 }
 
 bool ModelGraphs::has_decode_fallback() const {
@@ -272,8 +281,14 @@ absl::StatusOr<graph::Graph> ModelGraphs::Build(const GraphName& name) const {
   ASSIGN_OR_RETURN(const graph::Graph whole, BuildWhole(name));
   ASSIGN_OR_RETURN(graph::SplitGraphs split, Split(LabelOf(name), whole));
   if (name.kind == GraphKind::kRequest) return *std::move(split.request);
-  if (name.kind != GraphKind::kStep || name.shape.ranks == 0) return std::move(split.step);
-  return graph::AddPaths(split.step, name.shape.rows, step_paths_.slots, name.shape.ranks);
+  if (name.kind != GraphKind::kStep) return std::move(split.step);
+  graph::Graph step = std::move(split.step);
+  if (name.shape.ranks > 0) {
+    ASSIGN_OR_RETURN(step,
+                     graph::AddPaths(step, name.shape.rows, step_paths_.slots, name.shape.ranks));
+  }
+  if (name.shape.deep != DeepFeatures::kRead) return step;
+  return graph::CutAt(step, kDeepPort);
 }
 
 absl::StatusOr<graph::Graph> ModelGraphs::BuildWhole(const GraphName& name) const {
@@ -364,6 +379,8 @@ compiler::GraphLabel ModelGraphs::LabelOf(const GraphName& name) const {
     label.part = part;
     if (name.shape.chunks > 1) absl::StrAppend(&label.part, "_", name.shape.chunks, "_chunks");
     if (name.shape.ranks > 0) absl::StrAppend(&label.part, "_", name.shape.ranks, "_ranks");
+    if (name.shape.deep == DeepFeatures::kGiven) absl::StrAppend(&label.part, "_full");
+    if (name.shape.deep == DeepFeatures::kRead) absl::StrAppend(&label.part, "_shallow");
     if (name.controlled) absl::StrAppend(&label.part, "_controlled");
     if (!name.shape.image_tokens.empty()) {
       absl::StrAppend(&label.part, "_image_", absl::StrJoin(name.shape.image_tokens, "_"));

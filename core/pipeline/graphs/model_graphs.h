@@ -84,8 +84,8 @@ class ModelGraphs {
       ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Ports of a step's graph, of latents of so many elements and the shape's chunks, ranks and
-  // frames: quick, whether it is known or not. Of several chunks all that steps read of a prompt
-  // counts as often, of which a little is read once.
+  // frames, and of its size where it has deep features: quick, whether it is known or not. Of
+  // several chunks all that steps read of a prompt counts as often, of which a little is read once.
   std::vector<RowPort> StepPorts(int64_t elements, const StepShape& shape = {}) const;
 
   // Paths of steps whose shape has ranks, which are as many as these.
@@ -106,6 +106,9 @@ class ModelGraphs {
   device::DType residual_dtype() const;
   // The backend that runs the UNet, where that is the reference; else null.
   backends::Backend* reference() const;
+
+  // True if the UNet has deep features, which steps may give and read.
+  bool has_deep_features() const;
 
   // True where decoding is in f16: bf16 overflows where f32 does.
   bool has_decode_fallback() const;

@@ -22,6 +22,7 @@ enum class PortRole : uint8_t {
   kFinite,    // u8: 1 where all of the row's state is finite
   kContrast,  // f32: of the outputs for the image's two rows (step_graph.h)
   kResidual,  // sums of what control networks add (control_graph.h); 0 for images without
+  kDeep,      // deep features of the row's last full step (step_graph.h)
   kMember,    // i64: the lane's row that is number `member` of the image's, or the last of them
   kValue,     // the image's own (RowValue)
   kPool,      // no row's: memory that lanes share (core/pipeline/lanes/path_pool.h)

@@ -145,16 +145,27 @@ class StepGraph {
   const Value line_;
 };
 
-// The step's prediction.
+// Channels last, in the dtype that the network computes in; what follows reads it from there.
+Value PassDeep(GraphBuilder& b, Value deep, DType dtype) {
+  const Value last = b.Permute(deep, {0, 2, 3, 1});
+  const Value given = dtype == DType::kF32 ? last : b.Cast(last, dtype);
+  b.Output(kDeepPort, given);
+  return ImageOfPort(b, given);
+}
+
+// The step's prediction. `brought`: the dtype of deep features.
 Value PredictionOf(GraphBuilder& b, const families::Family& family,
-                   const families::ModelConfigs& configs, StepGraph& step, const StepShape& shape) {
+                   const families::ModelConfigs& configs, StepGraph& step, const StepShape& shape,
+                   DType brought = DType::kF32) {
   const Value latents = step.NetworkInput(), timestep = step.Timestep();
   const std::vector<Value> residuals = step.Residuals();
-  if (residuals.empty() && shape.image_tokens.empty()) {
+  const bool gives_deep = shape.deep != DeepFeatures::kNone;
+  if (residuals.empty() && shape.image_tokens.empty() && !gives_deep) {
     return family.predict(b, configs, latents, timestep, shape.chunks);
   }
   auto inputs = family.network_inputs(b, configs, latents, timestep, shape.chunks);
   inputs.residuals = residuals;
+  if (gives_deep) inputs.pass_deep = [&](Value deep) { return PassDeep(b, deep, brought); };
   inputs.images = UnpackImagePrompts(b, configs.unet, shape.image_tokens, step.ImagePrompts());
   return networks::Unet2dCondition(b, configs.unet, kUnetName, inputs);
 }
@@ -190,6 +201,15 @@ std::vector<RowPort> PathPorts(int64_t scales) {
           {.name = graph::kPathScalesInput, .row = {scales}}};
 }
 
+RowPort DeepPort(const networks::Unet2dConditionConfig& unet, int64_t height, int64_t width,
+                 DType dtype) {
+  const Shape shape = networks::DeepShape(unet, height, width).value_or(Shape{0, 0, 0});
+  return {.name = kDeepPort,
+          .role = PortRole::kDeep,
+          .dtype = dtype,
+          .row = {shape[1], shape[2], shape[0]}};
+}
+
 std::vector<RowPort> StepPortsOf(const backends::ExecutableInfo& step) {
   std::vector<RowPort> known = StepPorts(/*elements=*/0);
   absl::c_move(InpaintingPorts(/*channels=*/0, /*elements=*/0), std::back_inserter(known));
@@ -203,6 +223,7 @@ std::vector<RowPort> StepPortsOf(const backends::ExecutableInfo& step) {
           absl::c_find_if(known, [&](const RowPort& row) { return row.name == port.name; });
       RowPort& row = ports.emplace_back(found == known.end() ? RowPort{.name = port.name} : *found);
       if (IsResidual(port.name)) row.role = PortRole::kResidual;
+      if (port.name == kDeepPort) row.role = PortRole::kDeep;
       row.dtype = port.dtype;
       row.row = Shape({port.shape.dims().begin() + 1, port.shape.dims().end()});
     }
@@ -232,7 +253,7 @@ absl::StatusOr<graph::Graph> MakeStepGraph(const families::Family& family,
   }
   StepGraph step(b, shape, configs.unet.out_channels, ports, std::move(residuals),
                  ImagePromptPorts(configs.unet, shape.image_tokens, brought));
-  step.Advance(step.Guide(step.Flat(PredictionOf(b, family, configs, step, shape))));
+  step.Advance(step.Guide(step.Flat(PredictionOf(b, family, configs, step, shape, brought))));
   return std::move(b).Build();
 }
 

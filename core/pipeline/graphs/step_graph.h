@@ -23,6 +23,10 @@
 //                             of a step with images as prompts alone, one for each adapter: what
 //                             attention reads beside the text (image_prompt_graph.h)
 //   request rate: what the family's network reads besides (core/families/family/family.h)
+// Steps that give or read deep features have "deep_features" as an output or an input, with
+// channels last as a residual: a shallow step is the full one cut there (core/graph/cut.h), so that
+// it reads what that has computed, in the dtype that the network computes in, and other inputs as
+// that does.
 // Steps with low-rank paths have their inputs too, which ModelGraphs adds.
 // Outputs: state and step, which update the inputs of that name; finite u8 [R]: 1 where all of a
 // row's state is; contrast [R]: the deviation of the difference of the network's outputs for the
@@ -61,6 +65,11 @@ std::vector<RowPort> PathPorts(int64_t scales);
 // brings when it joins.
 std::vector<RowPort> StepPortsOf(const backends::ExecutableInfo& step);
 
+// Port of deep features, and the one of steps of that height and width in latents.
+inline constexpr char kDeepPort[] = "deep_features";
+RowPort DeepPort(const networks::Unet2dConditionConfig& unet, int64_t height, int64_t width,
+                 device::DType dtype);
+
 // Output of a network, input of an advance.
 inline constexpr char kPredictionPort[] = "prediction";
 
@@ -72,7 +81,8 @@ std::vector<RowValue> StepValues(const backends::NamedBuffers& request, double g
                                  double guidance_rescale);
 
 // `brought` is the dtype of what networks beside the model give: residuals, of a controlled step,
-// and images as prompts.
+// and images as prompts. `brought` is that of deep features too, which the graph gives unless the
+// shape says that there are none.
 absl::StatusOr<graph::Graph> MakeStepGraph(const families::Family& family,
                                            const families::ModelConfigs& configs,
                                            const StepShape& shape,

@@ -31,6 +31,8 @@ Buffer BytesOf(const Buffer& memory) {
                       nullptr, memory.place());
 }
 
+size_t IndexOf(Depth depth) { return static_cast<size_t>(depth); }
+
 template <typename T>
 constexpr DType kDTypeOf = DType::kF32;
 template <>
@@ -42,10 +44,12 @@ LanePlace::~LanePlace() {
   if (lane_ != nullptr) lane_->assignment_.Free(member_);
 }
 
-void StepLane::Add(const Executables& executables) {
+void StepLane::Add(const Executables& executables, const Executables& shallow) {
   for (const auto& [rows, executable] : executables) {
     if (rows > rows_) continue;
-    executables_.emplace(rows, executable);
+    executables_[IndexOf(Depth::kFull)].emplace(rows, executable);
+    const auto reads = shallow.find(rows);
+    if (reads != shallow.end()) executables_[IndexOf(Depth::kShallow)].insert(*reads);
     assignment_.AddCount(rows);
   }
 }
@@ -70,7 +74,7 @@ absl::StatusOr<std::optional<LanePlace>> StepLane::Join(const LaneRows& picture,
   if (!member) return std::nullopt;
   LanePlace place(shared_from_this(), *member);
   const int rows = assignment_.CountFor(rows_taken());
-  const absl::Status bound = GraphFor(rows).status();
+  const absl::Status bound = Bind(rows);
   if (absl::IsResourceExhausted(bound) && assignment_.LeaveOut(rows)) return std::nullopt;
   RETURN_IF_ERROR(bound);
   const Rows own = RowsOf(place);
@@ -103,7 +107,7 @@ absl::Status StepLane::SetRows(const LanePlace& place, const LaneRows& picture,
 absl::Status StepLane::BindFor(int taken) {
   if (taken > capacity()) return absl::OkStatus();
   const int rows = assignment_.CountFor(taken);
-  const absl::Status bound = GraphFor(rows).status();
+  const absl::Status bound = Bind(rows);
   return absl::IsResourceExhausted(bound) && assignment_.LeaveOut(rows) ? absl::OkStatus() : bound;
 }
 
@@ -117,6 +121,7 @@ absl::Status StepLane::CopyTo(const LanePort& port, const Rows& rows, const Lane
     case PortRole::kNoise:
     case PortRole::kFinite:
     case PortRole::kContrast:
+    case PortRole::kDeep:
       return absl::OkStatus();  // written before they are read
     case PortRole::kPool:
       return absl::OkStatus();  // no row's
@@ -238,19 +243,26 @@ absl::Status StepLane::Swap(const Buffer& one, const Buffer& other, device::Stre
   return absl::OkStatus();
 }
 
-absl::StatusOr<StepLane::LaneGraph*> StepLane::GraphFor(int rows) {
-  const auto found = graphs_.find(rows);
-  if (found != graphs_.end()) return &found->second;
+absl::Status StepLane::Bind(int rows) {
+  RETURN_IF_ERROR(GraphFor(rows, Depth::kFull).status());
+  if (!executables_[IndexOf(Depth::kShallow)].contains(rows)) return absl::OkStatus();
+  return GraphFor(rows, Depth::kShallow).status();
+}
+
+absl::StatusOr<StepLane::LaneGraph*> StepLane::GraphFor(int rows, Depth depth) {
+  std::map<int, LaneGraph>& graphs = graphs_[IndexOf(depth)];
+  const auto found = graphs.find(rows);
+  if (found != graphs.end()) return &found->second;
   backends::NamedBuffers prefix;
   for (const LanePort& port : ports_) prefix[port.name] = port.memory.Rows(0, rows);
   if (paths_ != nullptr) prefix[graph::kPathsInput] = paths_->memory();
   ASSIGN_OR_RETURN(backends::BoundGraph graph,
-                   backends::BoundGraph::Create(executables_.at(rows), prefix));
-  return &graphs_.emplace(rows, LaneGraph{std::move(graph)}).first->second;
+                   backends::BoundGraph::Create(executables_[IndexOf(depth)].at(rows), prefix));
+  return &graphs.emplace(rows, LaneGraph{std::move(graph)}).first->second;
 }
 
-absl::Status StepLane::Enqueue(int rows, device::Stream& stream, bool& first_run) {
-  ASSIGN_OR_RETURN(LaneGraph * bound, GraphFor(rows));
+absl::Status StepLane::Enqueue(int rows, Depth depth, device::Stream& stream, bool& first_run) {
+  ASSIGN_OR_RETURN(LaneGraph * bound, GraphFor(rows, depth));
   first_run = !std::exchange(bound->has_run, true);
   return bound->graph.Enqueue(stream);
 }
@@ -270,7 +282,7 @@ bool StepLane::TrySplit(const Members& members, const RowAssignment::Plan& plan,
 }
 
 absl::StatusOr<StepLane::Evaluation> StepLane::Step(device::Stream& stream, const Members& members,
-                                                    const Split* split) {
+                                                    const Split* split, Depth depth) {
   absl::InlinedVector<RowAssignment::Member, batching::kMostRows> wanted;
   for (const LanePlace* place : members) wanted.push_back(place->member_);
   Evaluation evaluation;
@@ -279,7 +291,7 @@ absl::StatusOr<StepLane::Evaluation> StepLane::Step(device::Stream& stream, cons
     for (const RowAssignment::Move& move : plan.moves) RETURN_IF_ERROR(MoveRow(move, stream));
     for (const Rows& rows : plan.moved) RETURN_IF_ERROR(CopyMembers(rows, stream));
     if (!TrySplit(members, plan, split, stream, evaluation)) {
-      evaluation.status = Enqueue(plan.rows, stream, evaluation.first_run);
+      evaluation.status = Enqueue(plan.rows, depth, stream, evaluation.first_run);
     }
     evaluation.rows = plan.taken;
     evaluation.computed_rows = plan.rows;

@@ -8,6 +8,10 @@
 // computed and never read (they count on beyond their tables: Select clamps). All memory is taken
 // when the lane is made, but for what a picture joins with, until it is copied.
 //
+// A lane whose steps give deep features has memory for them, and a second executable for each
+// number of rows, which reads them: a shallow step, for pictures that have taken a full one. Their
+// rows have what that gave, wherever they move.
+//
 // Pictures that are not in a step rest: they keep their rows, behind the active ones. So more
 // pictures can have joined than are evaluated at once (RowsOfLane), and a short or an urgent one
 // can pass them. Where there is no memory to evaluate as many rows as are asked for, a step is
@@ -20,6 +24,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -78,6 +83,9 @@ class LanePlace {
   RowAssignment::Member member_;
 };
 
+// Parts of the network that a step computes (DeepFeatures).
+enum class Depth : uint8_t { kFull, kShallow };
+
 class StepLane : public std::enable_shared_from_this<StepLane> {
  public:
   // Step graphs (step_graph.h) that differ in their number of rows only, by that number.
@@ -97,9 +105,10 @@ class StepLane : public std::enable_shared_from_this<StepLane> {
   // Bytes of the memory that Create takes for that many rows, where a step has these ports.
   static int64_t Bytes(absl::Span<const RowPort> ports, int rows);
 
-  // Adds executables; those of more rows than the lane has are not used. REQUIRES: one of as many
-  // rows as a picture has is there before that joins.
-  void Add(const Executables& executables);
+  // Adds executables; those of more rows than the lane has are not used. `shallow`: for shallow
+  // steps, of as many rows; empty: there are none. REQUIRES: one of as many rows as a picture has
+  // is there before that joins.
+  void Add(const Executables& executables, const Executables& shallow = {});
 
   // Puts a picture into rows that are free, and binds the executable for all that are then taken;
   // nothing where there are not so many, or no executable for them, or no memory for that beside
@@ -133,9 +142,11 @@ class StepLane : public std::enable_shared_from_this<StepLane> {
   // empty: for all that have joined. The others rest. RESOURCE_EXHAUSTED is of one picture alone,
   // or of those that cannot do with fewer rows. An error of its own fails all pictures. With
   // `split` a step of one picture of two rows is split; where that cannot be, it is as without.
+  // REQUIRES for a shallow one: `members` are named, and have taken a full one with as many rows or
+  // more.
   using Members = absl::InlinedVector<const LanePlace*, batching::kMostRows>;
   absl::StatusOr<Evaluation> Step(device::Stream& stream, const Members& members,
-                                  const Split* split = nullptr);
+                                  const Split* split = nullptr, Depth depth = Depth::kFull);
 
   // True if the last step was made without the picture.
   bool Rests(const LanePlace& place) const;
@@ -202,11 +213,13 @@ class StepLane : public std::enable_shared_from_this<StepLane> {
   absl::Status BindFor(int taken);
   absl::Status MoveRow(const RowAssignment::Move& move, device::Stream& stream);
   absl::Status Swap(const device::Buffer& one, const device::Buffer& other, device::Stream& stream);
-  absl::Status Enqueue(int rows, device::Stream& stream, bool& first_run);
+  absl::Status Enqueue(int rows, Depth depth, device::Stream& stream, bool& first_run);
   // Enqueues the step as two devices share it. False: it is to be made without.
   bool TrySplit(const Members& members, const RowAssignment::Plan& plan, const Split* split,
                 device::Stream& stream, Evaluation& evaluation);
-  absl::StatusOr<LaneGraph*> GraphFor(int rows);
+  absl::StatusOr<LaneGraph*> GraphFor(int rows, Depth depth);
+  // Binds all that steps of so many rows run.
+  absl::Status Bind(int rows);
 
   const device::Buffer& MemoryOf(PortRole role) const;
   // The parts of rows that become an image's.
@@ -234,11 +247,12 @@ class StepLane : public std::enable_shared_from_this<StepLane> {
   // The host draws into one while the device copies from the other.
   std::vector<Staging> noise_;
   size_t draws_ = 0;
-  device::Buffer zeros_;             // a row's state before its first step
-  device::Buffer spare_;             // bytes, for rows that change places
-  device::Buffer no_residual_;       // bytes of 0, of a row's largest residual; none without any
-  Executables executables_;          // executables of no more rows than the lane has
-  std::map<int, LaneGraph> graphs_;  // graphs that a step has used, by rows
+  device::Buffer zeros_;        // a row's state before its first step
+  device::Buffer spare_;        // bytes, for rows that change places
+  device::Buffer no_residual_;  // bytes of 0, of a row's largest residual; none without any
+  // Executables of no more rows than the lane has, by depth; and graphs that were bound, by rows.
+  std::array<Executables, 2> executables_;
+  std::array<std::map<int, LaneGraph>, 2> graphs_;
 
   RowAssignment assignment_;
 };

@@ -12,7 +12,7 @@ class GraphList {
  public:
   explicit GraphList(const GraphNeeds& needs) : needs_(needs) {}
 
-  void AddStage(const LoadedModel* model, int chunks, bool is_first) {
+  void AddStage(const LoadedModel* model, int chunks, bool is_first, bool caches) {
     if (!needs_.steps) return;
     const ModelId id = model->row().id;
     all_.push_back({id, {.kind = GraphKind::kRequest, .shape = {.chunks = chunks}}});
@@ -24,7 +24,10 @@ class GraphList {
                       .controlled = is_first && needs_.controlled};
     for (int rows : needs_.rows) {
       step.shape.rows = rows;
-      all_.push_back({id, step});
+      for (const DeepFeatures deep : DepthsOf(caches)) {
+        step.shape.deep = deep;
+        all_.push_back({id, step});
+      }
     }
   }
   void AddText(const LoadedModel* model, GraphKind kind, bool takes_vectors) {
@@ -49,6 +52,7 @@ bool IsAsLarge(const PlannedGraph& larger, const PlannedGraph& smaller, bool gro
       larger.name.encoder != smaller.name.encoder ||
       larger.name.takes_vectors != smaller.name.takes_vectors ||
       larger.name.controlled != smaller.name.controlled || larger.net != smaller.net ||
+      larger.name.shape.deep != smaller.name.shape.deep ||
       larger.name.shape.image_tokens != smaller.name.shape.image_tokens) {
     return larger == smaller;
   }
@@ -152,10 +156,19 @@ bool Plan::wants_tiny_vae() const {
   });
 }
 
+bool Plan::caches() const {
+  return absl::c_any_of(stages, [](const PlannedStage& stage) { return stage.caches(); });
+}
+
 bool Plan::may_split() const {
   return absl::c_any_of(dispensable, [](const PlannedGraph& graph) {
     return graph.name.kind == GraphKind::kAdvance;
   });
+}
+
+std::vector<DeepFeatures> DepthsOf(bool caches) {
+  if (!caches) return {DeepFeatures::kNone};
+  return {DeepFeatures::kGiven, DeepFeatures::kRead};
 }
 
 std::vector<PlannedGraph> GraphsFor(const GraphNeeds& needs) {
@@ -168,7 +181,7 @@ std::vector<PlannedGraph> GraphsFor(const GraphNeeds& needs) {
     const bool takes_vectors = has(needs.takes_vectors, false);
     if (has(needs.text, true)) graphs.AddText(model, GraphKind::kText, takes_vectors);
     if (has(needs.blends, false)) graphs.AddText(model, GraphKind::kMaskedText, takes_vectors);
-    graphs.AddStage(model, needs.chunks[i], /*is_first=*/i == 0);
+    graphs.AddStage(model, needs.chunks[i], /*is_first=*/i == 0, has(needs.caches, false));
   }
   const LoadedModel *first = needs.models.front(), *last = needs.models.back();
   if (needs.image) {
@@ -206,6 +219,23 @@ void PlanRows(const GuidanceInterval& interval, std::vector<PlannedStage>& stage
       const int step = stage.first_step + line.denoising_index;
       stage.rows.push_back(step >= begin && step < end ? stage.most_rows() : 1);
     }
+  }
+}
+
+void PlanShallow(int interval, std::vector<PlannedStage>& stages) {
+  constexpr size_t kLast = 2;
+  size_t all = 0, number = 0;
+  for (const PlannedStage& stage : stages) all += stage.rows.size();
+  const size_t begin = (3 * all + 9) / 10, end = all - std::min(all, kLast);
+  for (PlannedStage& stage : stages) {
+    int since = 0;  // evaluations since the last that is full
+    for (size_t line = 0; line < stage.rows.size(); ++line, ++number) {
+      const bool may_read = line > 0 && stage.rows[line] <= stage.rows[line - 1];
+      const bool is_shallow = may_read && number >= begin && number < end && since + 1 < interval;
+      stage.shallow.push_back(is_shallow);
+      since = is_shallow ? since + 1 : 0;
+    }
+    if (!absl::c_linear_search(stage.shallow, true)) stage.shallow.clear();
   }
 }
 

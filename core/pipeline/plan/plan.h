@@ -37,6 +37,9 @@ struct PlannedStage {
   schedulers::Schedule schedule;
   // Rows of an image's evaluations, by the lines of the schedule; at most, with guidance_stop.
   std::vector<int> rows;
+  // Evaluations that read the deep features of the last one that did not, likewise; empty: none
+  // does.
+  std::vector<bool> shallow;
   // An image's rows, in order: the negative prompt's where there is guidance, the prompt's.
   // All have as many chunks.
   std::vector<families::RowInputs> prompts;
@@ -61,6 +64,7 @@ struct PlannedStage {
   bool takes_vectors() const {
     return absl::c_any_of(prompts, [](const families::RowInputs& row) { return row.has_words; });
   }
+  bool caches() const { return !shallow.empty(); }
   int first_step = 0;  // steps, as users count them, of the stages before
 
   int most_rows() const { return static_cast<int>(prompts.size()); }
@@ -120,6 +124,8 @@ struct Plan {
   Size picture_size() const { return whole_size.value_or(Size{*spec.width, *spec.height}); }
   // True if the images have previews that a tiny VAE would draw.
   bool wants_tiny_vae() const;
+  // True if steps of some stage read deep features.
+  bool caches() const;
   // True if two devices could share steps of the images.
   bool may_split() const;
 
@@ -157,6 +163,9 @@ struct Plan {
 };
 using SharedPlan = std::shared_ptr<const Plan>;
 
+// Kinds of steps that images have whose stage caches deep features, or does not.
+std::vector<DeepFeatures> DepthsOf(bool caches);
+
 // Facts that decide which graphs images need.
 struct GraphNeeds {
   std::vector<const LoadedModel*> models;  // in the order of their stages
@@ -170,6 +179,7 @@ struct GraphNeeds {
   int ranks = 0;                  // ranks of paths of the first one's steps
   bool controlled = false;        // the first one's steps read what control networks add
   ImageTokens image_tokens = {};  // tokens of the images that these steps read
+  std::vector<bool> caches = {};  // their steps are full and shallow ones; empty: of none
   bool image = false;             // image-to-image
   bool steps = true;              // else nothing runs but the text encoders
   bool decoded = true;            // pixels are wanted
@@ -187,6 +197,12 @@ bool Covers(absl::Span<const PlannedGraph> larger, absl::Span<const PlannedGraph
 // Gives evaluations that are guided a row for each of the stage's prompts, and one the others;
 // steps of all stages are counted together, as users do, those that are run only.
 void PlanRows(const GuidanceInterval& interval, std::vector<PlannedStage>& stages);
+
+// Makes evaluations shallow by the interval of feature_cache_interval, of all stages together: not
+// those in the first three tenths, in which the image is composed, nor the last two, in which its
+// details are; else all but every so many-th behind one that is not. The first of a stage and
+// one with more rows than the one before have no features to read. REQUIRES: rows are planned.
+void PlanShallow(int interval, std::vector<PlannedStage>& stages);
 
 // The units of images with these stages, in order.
 std::vector<PlannedUnit> UnitsFor(size_t stages, bool image, bool decoded);

@@ -48,7 +48,9 @@ int64_t LaneBytes(const Models& models, const StepShape& shape) {
     const int64_t elements = model->latent_channels() * shape.height * shape.width;
     const ModelGraphs& graphs = model->graphs();
     const StepPaths& paths = graphs.step_paths();
-    const auto ports = graphs.StepPorts(elements, {.chunks = shape.chunks, .ranks = paths.ranks});
+    StepShape most = shape;
+    most.ranks = paths.ranks;
+    const std::vector<RowPort> ports = graphs.StepPorts(elements, most);
     bytes = std::max(bytes, StepLane::Bytes(ports, shape.rows) + paths.pool_bytes());
   }
   return bytes;

@@ -88,6 +88,13 @@ void IsInterval(const Field& field, const AskedSpec& asked, Violations& found) {
             "; what is not set is 0");
 }
 
+void CachesFeatures(const Field& field, const AskedSpec& asked, Violations& found) {
+  if (asked.spec.feature_cache_interval.value_or(1) <= 1 || asked.traits.feature_cache) return;
+  found.Add(field.name,
+            "needs graphs that this server has with --feature-cache alone: start it with that, or "
+            "leave the field out");
+}
+
 void IsAtLeastOne(const Field& field, const AskedSpec& asked, Violations& found) {
   const int every = asked.spec.previews_every.value_or(1);
   if (every < 1) found.Add(field.name, "must be at least 1, is ", every);
@@ -469,6 +476,14 @@ std::vector<Field> Denoising() {
           .Default(FillNeutral)
           .Unused({kNeedsNegativePrompt, kNeedsGuidance}),
       FIELD(guidance_stop).Unused({kNeedsNegativePrompt, kNeedsGuidance}),
+      FIELD(feature_cache_interval)
+          .In({1, kMaxFeatureCacheInterval})
+          .Neutral(1)
+          .Rules({CachesFeatures})
+          .Unused({{Unread<&ModelReads::cached_steps>,
+                    "the first three tenths of the evaluations and the last two compute all of the "
+                    "UNet, and no other could do with less"}})
+          .Limits({"max_feature_cache_interval"}),
       Row("scheduler", InScheduler<&Overrides::name>),
       SCHEDULER_FIELD(timestep_spacing),
       SCHEDULER_FIELD(prediction_type),

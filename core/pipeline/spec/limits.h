@@ -17,6 +17,7 @@ inline constexpr int kMinSteps = 1;
 inline constexpr int kMaxSteps = 150;
 inline constexpr int kMaxEvaluations = 2 * kMaxSteps;  // runs of the UNet: a Heun step has two
 inline constexpr double kMaxGuidanceScale = 30;
+inline constexpr int kMaxFeatureCacheInterval = 10;
 inline constexpr int kMaxImagesPerPrompt = 16;
 inline constexpr int kMaxRowsOfPicture = 2;  // rows of an evaluation: with guidance
 inline constexpr size_t kMaxPromptBytes = size_t{64} << 10;

@@ -75,6 +75,8 @@ struct PictureSpec {
   // All steps; those outside have no guidance, and one row.
   std::optional<GuidanceInterval> guidance_interval;
   GuidanceStop guidance_stop = GuidanceStop::kNever;
+  // Evaluations from one that computes all of the UNet to the next (PlanShallow); 1: each does.
+  std::optional<int> feature_cache_interval;
   schedulers::Overrides scheduler;  // over the checkpoint's scheduler_config.json
   std::vector<double> timesteps;  // a schedule of one's own instead of num_inference_steps; at most
                                   // one of these two

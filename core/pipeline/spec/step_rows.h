@@ -19,6 +19,8 @@ struct StepRows {
   int64_t max_shared_pixels = kDefaultSharedPixels;
   // Steps of one picture of two rows have graphs for two devices too, of a row each.
   bool split = false;
+  // Steps have full and shallow graphs too, for images with feature_cache_interval.
+  bool feature_cache = false;
 
   // Numbers of `counts` for steps of that size, ascending: 1 and 2, which one picture may need
   // by itself, at every size; of more those that have max_shared_pixels at most.

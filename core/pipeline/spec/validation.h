@@ -19,9 +19,10 @@ struct Range;  // fields.h
 
 // Facts about the loaded checkpoints that validation needs.
 struct Traits {
-  int side_multiple = 8;      // the VAEs'
-  ModelTable models;          // has one at least
-  std::set<std::string> off;  // components (components.h)
+  int side_multiple = 8;       // the VAEs'
+  ModelTable models;           // has one at least
+  std::set<std::string> off;   // components (components.h)
+  bool feature_cache = false;  // steps have graphs for feature_cache_interval
 };
 
 // A spec that is validated.

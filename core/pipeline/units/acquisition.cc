@@ -15,6 +15,20 @@ Stage& StageOf(const PlannedGraph& graph, Request& request) {
                           [&](const Stage& stage) { return stage.model.row().id == graph.model; });
 }
 
+StepLane::Executables& StepsOf(const PlannedGraph& graph, Request& request) {
+  Stage& stage = StageOf(graph, request);
+  return graph.name.shape.deep == DeepFeatures::kRead ? stage.shallow_steps : stage.steps;
+}
+
+// A full step of more rows is of no use without the shallow one, nor the other way round.
+void DropUnpaired(Stage& stage) {
+  if (!stage.planned.caches()) return;
+  std::erase_if(stage.steps,
+                [&](const auto& step) { return !stage.shallow_steps.contains(step.first); });
+  std::erase_if(stage.shallow_steps,
+                [&](const auto& step) { return !stage.steps.contains(step.first); });
+}
+
 // The member of the request, or of the stage of the graph's model, that runs such a graph.
 ExecutablePointer& MemberFor(const PlannedGraph& graph, Request& request) {
   const bool of_frames = request.spec().video.has_value();
@@ -26,7 +40,7 @@ ExecutablePointer& MemberFor(const PlannedGraph& graph, Request& request) {
     case GraphKind::kRequest:
       return StageOf(graph, request).request_part;
     case GraphKind::kStep:
-      return StageOf(graph, request).steps[graph.name.shape.rows];
+      return StepsOf(graph, request)[graph.name.shape.rows];
     case GraphKind::kNetwork:
       return StageOf(graph, request).network;
     case GraphKind::kAdvance:
@@ -143,6 +157,7 @@ absl::Status Acquire(compiler::Purpose purpose, Request& request) {
     RETURN_IF_ERROR(AcquireOne(graph, purpose, request));
   }
   for (const PlannedGraph& graph : request.plan->dispensable) TryAcquire(graph, purpose, request);
+  for (Stage& stage : request.stages) DropUnpaired(stage);
   return absl::OkStatus();
 }
 

@@ -100,7 +100,7 @@ absl::StatusOr<std::shared_ptr<StepLane>> Lanes::For(const Picture& picture) {
     // It would never be empty as long as pictures join it.
     return nullptr;
   }
-  lane->Add(picture.stage().steps);
+  lane->Add(picture.stage().steps, picture.stage().shallow_steps);
   return lane;
 }
 

@@ -49,6 +49,11 @@ int Picture::RowsAt(size_t index, size_t line) const {
 
 int Picture::next_rows() const { return RowsAt(stage_index, evaluation); }
 
+bool Picture::next_is_shallow() const {
+  const std::vector<bool>& shallow = stage().planned.shallow;
+  return evaluation < shallow.size() && shallow[evaluation];
+}
+
 int Picture::skipped_rows() const {
   const std::vector<int>& rows = stage().planned.rows;
   return evaluation < rows.size() ? rows[evaluation] - next_rows() : 0;
@@ -113,15 +118,16 @@ Lane Picture::LaneOf(const PlannedStage& stage) const {
   const int chunks = stage.chunks();
   const Size size = executed_size();
   // A network that reads another number of chunks is another one, and so are one that reads what
-  // control networks add, one that reads an image of so many tokens, and one whose rows have paths,
-  // whatever these are. A picture that takes no
+  // control networks add, one that reads an image of so many tokens, one that gives deep features
+  // and reads them, and one whose rows have paths, whatever these are. A picture that takes no
   // steps needs no room beside others.
   const bool apart = plan().alone || plan().spec.output_embeds;
   const bool is_first = &stage == &plan().stages.front();
   const bool controlled = is_first && !plan().controls.empty();
   const bool has_paths = is_first && plan().ranks > 0;
   const ImageTokens tokens = is_first ? plan().image_tokens() : ImageTokens();
-  const int own = 2 * (model.value * prompts::kMaxChunks + chunks - 1) + (controlled ? 1 : 0);
+  const int own = 4 * (model.value * prompts::kMaxChunks + chunks - 1) + (stage.caches() ? 2 : 0) +
+                  (controlled ? 1 : 0);
   const int network = own * kImageClasses + ImageClassOf(tokens);
   return {.network = has_paths ? -1 - network : network,
           .width = size.width,
@@ -169,6 +175,7 @@ batching::Ahead::Stage Picture::StepsAhead(size_t index) const {
     const int rows = RowsAt(index, line);
     if (ahead.runs.empty() || ahead.runs.back().rows != rows) ahead.runs.push_back({0, rows});
     ++ahead.runs.back().count;
+    if (planned.caches() && planned.shallow[line]) ++ahead.runs.back().shallow;
   }
   return ahead;
 }

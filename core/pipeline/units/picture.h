@@ -117,6 +117,8 @@ struct Picture {
   int rows() const { return plan().rows; }
   int next_rows() const;
   int rows_ahead() const;
+  // True if the next one computes the shallow part of the network alone.
+  bool next_is_shallow() const;
   // Rows of the next one that guidance_stop leaves out.
   int skipped_rows() const;
   // Steps as users count them after which guidance_stop has ended guidance; 0: it has not, or there

@@ -28,6 +28,8 @@ struct Stage {
   ExecutablePointer request_part;              // null: nothing runs but the text encoders
   // By rows: those of the request's own number, and of more where they are ready.
   StepLane::Executables steps;
+  // Shallow ones for each of these numbers, which are full then; empty: the plan has none.
+  StepLane::Executables shallow_steps;
   // Parts of a step of two rows, which another device may help with; null: they are not ready.
   ExecutablePointer network, advance;
 };

@@ -206,6 +206,7 @@ absl::Status ReadContrast(const Picture& picture, device::Stream& stream, UnitPa
 absl::Status AdvancePicture(Picture& picture, device::Stream& stream, UnitPart& part) {
   ReadFor(ReadEnd, picture, stream, part.prediction);
   part.skipped_rows = picture.skipped_rows();
+  part.is_shallow = picture.next_is_shallow();
   RETURN_IF_ERROR(ReadContrast(picture, stream, part));
   if (!picture.kept.empty()) RETURN_IF_ERROR(KeepImage(picture, stream, part.work));
   const size_t steps = picture.stage().schedule().steps.size();
@@ -215,15 +216,24 @@ absl::Status AdvancePicture(Picture& picture, device::Stream& stream, UnitPart& 
   return EndStage(picture, stream, part);
 }
 
-// Pictures that are in the lane by the end of it; the others' parts say why they are not. None
-// overtakes one that there are no rows for.
-std::vector<size_t> JoinAll(absl::Span<Picture* const> pictures, Lanes& lanes,
+// An evaluation of pictures of both depths is a shallow one, of those that are to take one: by the
+// time that all are to take a full one, they take that together.
+Depth DepthOf(absl::Span<Picture* const> pictures) {
+  const bool any = absl::c_any_of(pictures, [](const Picture* p) { return p->next_is_shallow(); });
+  return any ? Depth::kShallow : Depth::kFull;
+}
+
+// Pictures that are in the lane by the end of it, and whose next evaluation is of that depth; the
+// others' parts say why they are not. None overtakes one that there are no rows for.
+std::vector<size_t> JoinAll(absl::Span<Picture* const> pictures, Depth depth, Lanes& lanes,
                             device::Stream& stream, PendingUnit& unit) {
   std::vector<size_t> joined;
   bool full = false;
   for (size_t i = 0; i < pictures.size(); ++i) {
     Picture& picture = *pictures[i];
     UnitPart& part = unit.parts[i];
+    part.waits = picture.next_is_shallow() != (depth == Depth::kShallow);
+    if (part.waits) continue;
     if (picture.place || !full) {
       part.status = picture.place ? SetRows(picture, stream) : JoinLane(picture, lanes, stream);
     }
@@ -326,7 +336,8 @@ absl::Status BeginSteps(Picture& picture, device::Stream& stream, UnitPart& part
 
 absl::Status EnqueueStep(absl::Span<Picture* const> pictures, Lanes& lanes, device::Stream& stream,
                          const StepHelper* helper, PendingUnit& unit) {
-  const std::vector<size_t> joined = JoinAll(pictures, lanes, stream, unit);
+  const Depth depth = DepthOf(pictures);
+  const std::vector<size_t> joined = JoinAll(pictures, depth, lanes, stream, unit);
   if (joined.empty()) return absl::OkStatus();
   std::vector<Picture*> members;
   for (size_t i : joined) members.push_back(pictures[i]);
@@ -350,7 +361,7 @@ absl::Status EnqueueStep(absl::Span<Picture* const> pictures, Lanes& lanes, devi
     split = SplitOf(only, *helper);
   }
   ASSIGN_OR_RETURN(const StepLane::Evaluation evaluation,
-                   lane->Step(stream, places, split ? &*split : nullptr));
+                   lane->Step(stream, places, split ? &*split : nullptr, depth));
   if (split) NoteSplit(evaluation, *split, only, unit.parts.front(), unit);
   if (evaluation.rows == lane->rows_taken()) RETURN_IF_ERROR(evaluation.status);
   unit.rows = evaluation.rows;

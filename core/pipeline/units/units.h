@@ -41,6 +41,7 @@ struct UnitPart {
   device::Buffer contrast;
   double contrast_weight = 0;   // so much of it guidance changes, before guidance_rescale, there
   int skipped_rows = 0;         // rows that an evaluation has less because guidance has stopped
+  bool is_shallow = false;      // an evaluation that reads the deep features of an earlier one
   bool stops_guidance = false;  // the picture takes fewer rows from now on than it was to
   // Output of a decode, u8 [1, H, W, 3].
   device::Buffer pixels;

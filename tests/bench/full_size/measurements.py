@@ -4,7 +4,7 @@ import dataclasses
 import shutil
 import statistics
 
-from . import (adapter_measurements, control_measurements, machine, networks, server, split_measurements,
+from . import (adapter_measurements, cache_measurements, control_measurements, machine, networks, server, split_measurements,
                video_measurements)
 from .processes import Failure
 from .session import (BESIDE, COMPILE, CONTROLLED, EAGER, GUIDANCE, LATENTD, MIB, READY_SECONDS, SD15, SDXL, TWO_BASES, VIDEO, shape,
@@ -357,6 +357,8 @@ MEASUREMENTS = (
     Measurement("lora_crowd_slots", adapter_measurements.lora_crowd_slots, {LATENTD: 60}, rounds=lambda scale: scale.starts, models=CONTROLLED),
     Measurement("split", split_measurements.pictures, {LATENTD: 60}, models=("base",), gpus=2),
     Measurement("split_crowd", split_measurements.crowds, {LATENTD: 90}, models=("base",), gpus=2),
+    Measurement("cached_features", cache_measurements.pictures, {LATENTD: 60}, prepare=cache_measurements.warm,
+                rounds=lambda scale: scale.rounds, models=("base",)),
     Measurement("video_start_cold", video_measurements.start_cold, {LATENTD: 120}, models=VIDEO),
     Measurement("video", video_measurements.clips, {LATENTD: 45}, prepare=video_measurements.warm,
                 rounds=lambda scale: scale.clips, models=VIDEO),

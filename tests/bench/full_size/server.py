@@ -221,6 +221,7 @@ class Client:
         times = {model: 1000 * passed("latentd_stage_duration_seconds_sum", stage="steps", model=model) for model in steps}
         return {"whole": whole, "stages": stages, "beyond": whole - sum(stages[stage] for stage in DEVICE_STAGES),
                 "step": {model: times[model] / count for model, count in steps.items() if count > 0},
+                "shallow": passed("latentd_step_shallow_evaluations_total"),
                 "redone": passed("latentd_invalid_images_total")}
 
     def stop(self):

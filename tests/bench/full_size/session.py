@@ -17,6 +17,7 @@ TWO_DEVICES = ("base", "--devices=0,1")
 SPLIT, WHOLE, AUTO = (*TWO_DEVICES, "--split=always"), (*TWO_DEVICES, "--split=never"), (*TWO_DEVICES, "--split=auto")
 VIDEO = (checkpoint.SVD,)
 BESIDE = ("base", checkpoint.SVD)
+CACHING = ("base", "--feature-cache")
 READY_SECONDS = 900  # the longest that a start or a network may take
 MIB = machine.MIB
 
@@ -44,6 +45,7 @@ class Scale:
     few_steps: int = 4
     crowd_steps: int = 20
     crowd_pictures: int = 4  # by each of eight clients
+    cached_steps: int = 30
     runs: int = 30
     pictures: int = 2  # a round
     rounds: int = 5
@@ -53,7 +55,7 @@ class Scale:
 FULL = Scale("full")
 REDUCED = Scale("reduced", main=(64, 64), other=(96, 64), unet_sizes=((96, 64),), vae_sizes=((96, 64),), large=(128, 128),
                 small=(64, 64), video=(64, 64), frames=3, chunk=2, clip_steps=3, clips=1, beside=4, beside_steps=60, rows=(1,), steps=3,
-                few_steps=2, crowd_steps=2, crowd_pictures=1,
+                few_steps=2, crowd_steps=2, crowd_pictures=1, cached_steps=10,
                 runs=2, pictures=1, rounds=2, starts=1)
 
 

@@ -184,7 +184,8 @@ struct LoopModel {
                                           .refiner = config.refiner,
                                           .models = config.models,
                                           .row_counts = this->row_counts,
-                                          .split = split},
+                                          .split = split,
+                                          .feature_cache = config.feature_cache},
                                          weights, graphs);
     EXPECT_OK(loaded);
     pipeline = *std::move(loaded);

@@ -106,6 +106,9 @@ class HashedRun {
     for (int row = 0; row < ports_.step_rows; ++row) hashes.push_back(HashOfRow(row));
     for (int row = 0; row < ports_.step_rows; ++row) {
       const size_t hash = hashes[row];
+      if (const auto* deep = Find(ports_.outputs, "deep_features")) {
+        FillFrom(hash + 1, deep->row(row));
+      }
       FillFrom(hash, Find(ports_.outputs, "state")->row(row));
       const float apart = hash % 4 == 0 ? 1 : 0;
       if (const auto* contrast = Find(ports_.outputs, "contrast")) {  // an image's alone has it
@@ -228,6 +231,25 @@ inline std::vector<Kind> AllKinds() {
     kinds[i].spec.picture.guidance_stop = pipeline::GuidanceStop::kAuto;
   }
   for (size_t i = 0; i < kinds.size(); ++i) kinds[i].spec.picture.seed = i;
+  return kinds;
+}
+
+// Likewise, whose steps are full and shallow ones. For models with feature_cache.
+inline std::vector<Kind> CachingKinds() {
+  std::vector<Kind> kinds = {KindOf(9, 4, 2, "euler_ancestral"), KindOf(7, 1, 1, "dpmpp_2m"),
+                             KindOf(4, 4, 1, "heun"), KindOf(8, 5, 1, "ddim"),
+                             KindOf(12, 4, 1, "euler")};
+  for (size_t i = 0; i < kinds.size(); ++i) {
+    kinds[i].spec.picture.seed = 200 + i;
+    kinds[i].spec.picture.feature_cache_interval = 2 + i % 3;
+  }
+  for (size_t i : {2, 4}) {
+    kinds[i].spec.picture.guidance_stop = pipeline::GuidanceStop::kAuto;
+  }
+  kinds[3].spec.inputs = ::latentd::testing::ImageInput(GreyImage());
+  kinds[3].spec.picture.strength = 0.9;
+  kinds[4].spec.picture.refine = true;
+  kinds[4].spec.picture.denoising_end = 0.5;
   return kinds;
 }
 

@@ -33,8 +33,9 @@ std::vector<Kind> VideoKinds() {
   return kinds;
 }
 
-Config ConfigWithVideos() {
+Config CachingConfigWithVideos() {
   Config config = EnsembleConfig();
+  config.feature_cache = true;
   config.models = {{.name = "video",
                     .checkpoint = golden::VideoCheckpoint(),
                     .buckets = {{64, 64, 5}, {64, 64, 3}},
@@ -54,6 +55,7 @@ class RandomSchedulesTest : public ::testing::Test {
       model_.MakeReady({64, 64, frames}, model_.row_counts, video);
     }
     absl::c_move(VideoKinds(), std::back_inserter(kinds_));
+    absl::c_move(CachingKinds(), std::back_inserter(kinds_));
     PictureLoop loop(bench_.Options(), bench_.Devices(), metrics_, clock_);
     for (Kind& kind : kinds_) {
       const auto sink = std::make_shared<RecordingSink>();
@@ -67,7 +69,7 @@ class RandomSchedulesTest : public ::testing::Test {
   FakeClock clock_;
   metrics::Registry registry_;
   EngineMetrics metrics_{registry_};
-  LoopModel model_{device_, {1, 2, 4}, ConfigWithVideos()};
+  LoopModel model_{device_, {1, 2, 4}, CachingConfigWithVideos()};
   Bench bench_{.models = {&model_}, .clock = clock_, .metrics = metrics_};
   std::vector<Kind> kinds_ = AllKinds();
 };
@@ -90,6 +92,7 @@ TEST_F(RandomSchedulesTest, EachPictureIsWhatItIsAloneAndNothingIsLeft) {
   const auto [evaluations, rows] = HistogramOf(registry_, metrics::kStepRows);
   EXPECT_GT(rows, 2 * evaluations);
   EXPECT_GT(MetricOf(registry_, metrics::kSkippedRows), 0);
+  EXPECT_GT(MetricOf(registry_, metrics::kShallowEvaluations), 0);
 }
 
 }  // namespace

@@ -3,6 +3,8 @@
 // nothing is left. A device that fails for good takes with it what it draws or helps with.
 //
 // LATENTD_SCHEDULES=10000 plays half as many by --split=always, a quarter by auto.
+#include <iterator>
+
 #include "tests/core/engine/random_schedule.h"
 #include "tests/support/separate_device.h"
 
@@ -13,6 +15,12 @@ using ::latentd::testing::FakeClock;
 using ::latentd::testing::RecordingSink;
 using ::latentd::testing::SeparateDevice;
 
+Config CachingConfig() {
+  Config config = EnsembleConfig();
+  config.feature_cache = true;
+  return config;
+}
+
 class SplitSchedulesTest : public ::testing::Test {
  protected:
   SplitSchedulesTest() {
@@ -22,6 +30,7 @@ class SplitSchedulesTest : public ::testing::Test {
       models_[i].on_run.instead = [](const RunPorts& ports) { HashedRun(ports).Run(); };
       models_[i].MakeReady({64, 64});
     }
+    absl::c_move(CachingKinds(), std::back_inserter(kinds_));
     const Bench one{.models = {&models_[0]}, .clock = clock_, .metrics = metrics_};
     PictureLoop loop(one.Options(), one.Devices(), metrics_, clock_);
     for (Kind& kind : kinds_) {
@@ -56,8 +65,8 @@ class SplitSchedulesTest : public ::testing::Test {
   FakeClock clock_;
   metrics::Registry registry_;
   EngineMetrics metrics_{registry_};
-  LoopModel models_[2] = {LoopModel(devices_[0], {1, 2, 4}, EnsembleConfig(), /*split=*/true),
-                          LoopModel(devices_[1], {1, 2, 4}, EnsembleConfig(), /*split=*/true)};
+  LoopModel models_[2] = {LoopModel(devices_[0], {1, 2, 4}, CachingConfig(), /*split=*/true),
+                          LoopModel(devices_[1], {1, 2, 4}, CachingConfig(), /*split=*/true)};
   std::vector<Kind> kinds_ = AllKinds();
 };
 
@@ -76,6 +85,7 @@ TEST_F(SplitSchedulesTest, EachPictureIsWhatItIsAloneAndNothingIsLeft) {
   EXPECT_GT(SplitSteps(), evaluations / 10);
   EXPECT_LT(SplitSteps(), evaluations / 2);
   EXPECT_GT(MetricOf(registry_, metrics::kSkippedRows), 0);
+  EXPECT_GT(MetricOf(registry_, metrics::kShallowEvaluations), 0);
 }
 
 // The other draws on whatever the failed one does not draw, each picture as it is alone; and what

@@ -246,6 +246,7 @@ std::vector<Row> DenoisingRows() {
                s.num_inference_steps = 5;
              }),
        [](Asked& s) { s.guidance_stop = GuidanceStop::kAuto; }},
+      {"feature_cache_interval", InSteps(6), [](Asked& s) { s.feature_cache_interval = 2; }},
       {"eta", WithScheduler("ddim"), [](Asked& s) { s.eta = 0.7; }},
       {"clip_skip", Plain(), [](Asked& s) { s.clip_skip = 1; }},
       {"clip_skip_a1111", Plain(), [](Asked& s) { s.clip_skip_a1111 = 3; }},
@@ -376,6 +377,7 @@ class ParameterTest : public ::testing::Test {
   static void SetUpTestSuite() {
     LoadOptions options = Demo();
     options.prompt_chunks = 2;
+    options.feature_cache = true;
     rig_ = new Rig(options);
     // As a server readies its buckets.
     for (const Size bucket : {Size{64, 64}, Size{72, 64}, Size{64, 72}, Size{72, 72}}) {

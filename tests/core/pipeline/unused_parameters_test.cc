@@ -24,6 +24,11 @@ constexpr ModelReads kDdim = {.clip_skip = true, .second_prompts = true, .eta = 
 constexpr ModelReads kRefiner = {.aesthetic_scores = true};
 constexpr ModelReads kNotGuided = {.guided_steps = false};
 const std::vector<ModelReads> kBoth = {kBase, kRefiner};
+const ModelReads kCaches = [] {
+  ModelReads reads = kBase;
+  reads.cached_steps = true;
+  return reads;
+}();
 
 using Change = std::function<void(PictureSpec&)>;
 
@@ -65,6 +70,7 @@ const Change kEta = [](PictureSpec& spec) { spec.eta = 0.5; };
 const Change kRescale = [](PictureSpec& spec) { spec.guidance_rescale = 0.7; };
 const Change kInterval = [](PictureSpec& s) { s.guidance_interval = GuidanceInterval{0, 0.5}; };
 const Change kStop = [](PictureSpec& spec) { spec.guidance_stop = GuidanceStop::kAuto; };
+const Change kCache = [](PictureSpec& spec) { spec.feature_cache_interval = 2; };
 const Change kClipSkip = [](PictureSpec& spec) { spec.clip_skip = 1; };
 const Change kPrompt2 = [](PictureSpec& spec) { spec.prompt_2 = "a circle"; };
 const Change kNegative = [](PictureSpec& spec) { spec.negative_prompt = "blue"; };
@@ -110,6 +116,12 @@ const std::vector<Case> kCases = {
      {kBase},
      kStop,
      {kBase}},
+    {"feature_cache_interval has no effect: the first three tenths of the evaluations and the last "
+     "two compute all of the UNet",
+     kCache,
+     {kBase},
+     kCache,
+     {kCaches}},
     {"guidance_scale has no effect: guidance_interval has none of the steps",
      kInterval,
      {kNotGuided},

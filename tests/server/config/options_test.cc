@@ -65,6 +65,7 @@ TEST(OptionsTest, Defaults) {
   EXPECT_EQ(options.engine.adapter_slots, 0);
   EXPECT_EQ(options.engine.adapter_ranks, 32);
   EXPECT_FALSE(options.engine.prompt_blends);
+  EXPECT_FALSE(options.engine.feature_cache);
   EXPECT_THAT(options.engine.components, IsEmpty());
   EXPECT_THAT(options.engine.skipped_passes, IsEmpty());
   EXPECT_TRUE(options.engine.compile_at_start);
@@ -169,6 +170,7 @@ TEST(OptionsTest, EveryFlagOfGraphsHasItsEffect) {
                      "--max-shared-pixels=0",
                      "--prompt-chunks=4",
                      "--prompt-blends",
+                     "--feature-cache",
                      "--vae-tiling-above=1536x1024",
                      "--components=vae_encoder=off,text_encoder=reference,unet_base=compiled",
                      "--skip-passes=epilogues,image_layout",
@@ -190,6 +192,7 @@ TEST(OptionsTest, EveryFlagOfGraphsHasItsEffect) {
   EXPECT_EQ(options.engine.max_shared_pixels, 0);
   EXPECT_EQ(options.engine.prompt_chunks, 4);
   EXPECT_TRUE(options.engine.prompt_blends);
+  EXPECT_TRUE(options.engine.feature_cache);
   EXPECT_EQ(options.engine.vae_tiling_above, 1536 * 1024);
   EXPECT_THAT(options.engine.components,
               ElementsAre(Pair("text_encoder", engine::ComponentMode::kReference),

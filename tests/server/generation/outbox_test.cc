@@ -54,7 +54,8 @@ TEST(OutboxTest, EventsKeepTheirOrderAndCarryTheRequestId) {
   engine::Completed completed{.prompt_tokens = 80,
                               .dropped_tokens = 5,
                               .guidance_stopped_after = {4, 0},
-                              .skipped_rows = 9};
+                              .skipped_rows = 9,
+                              .shallow_evaluations = 5};
   completed.timings.stages = {{engine::Stage::kDecode, "refiner", absl::Seconds(2)}};
   outbox.Add(std::move(completed), kNow);
   const auto events = TakeAll(outbox);
@@ -69,6 +70,7 @@ TEST(OutboxTest, EventsKeepTheirOrderAndCarryTheRequestId) {
   EXPECT_EQ(events[4].completed().dropped_tokens(), 5);
   EXPECT_THAT(events[4].completed().guidance_stopped_after(), ::testing::ElementsAre(4, 0));
   EXPECT_EQ(events[4].completed().skipped_rows(), 9);
+  EXPECT_EQ(events[4].completed().shallow_evaluations(), 5);
   EXPECT_EQ(
       events[4].completed().timings().ShortDebugString(),
       "queue { } total { } stages { stage: STAGE_DECODE model: \"refiner\" time { seconds: 2 } }");

@@ -230,7 +230,7 @@ TEST(FieldTableTest, LimitsAreNumbersOfTheCapabilities) {
   for (const pipeline::Field& row : pipeline::Fields()) {
     limits.insert(row.limits.begin(), row.limits.end());
   }
-  EXPECT_EQ(limits.size(), 8u);
+  EXPECT_EQ(limits.size(), 9u);
   for (const std::string& limit : limits) {
     const auto* field = v1::GetCapabilitiesResponse::descriptor()->FindFieldByName(limit);
     ASSERT_NE(field, nullptr) << limit;

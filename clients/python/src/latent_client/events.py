@@ -113,7 +113,8 @@ class Timings:
 @dataclasses.dataclass(frozen=True)
 class Completed:
     """How it went. `parameters` are keywords that draw the same pictures again, every default filled in. With guidance_stop,
-    `guidance_stopped_after` is for each picture after how many of its steps guidance stopped (0: it did not)."""
+    `guidance_stopped_after` is for each picture after how many of its steps guidance stopped (0: it did not); with
+    feature_cache_interval, `shallow_evaluations` is how many evaluations computed a part of the UNet alone."""
 
     request_id: str
     parameters: Dict[str, Any]
@@ -124,6 +125,7 @@ class Completed:
     dropped_tokens: int
     guidance_stopped_after: List[int]
     skipped_rows: int
+    shallow_evaluations: int
 
 
 Event = Union[Queued, Started, Progress, Preview, Image, Completed]
@@ -170,7 +172,7 @@ def read_timings(timings: Any) -> Timings:
 def _completed(request_id: str, completed: Any) -> Completed:
     return Completed(request_id, to_parameters(completed.parameters), read_timings(completed.timings), list(completed.warnings),
                      size_of(completed.executed_size), completed.prompt_tokens, completed.dropped_tokens,
-                     list(completed.guidance_stopped_after), completed.skipped_rows)
+                     list(completed.guidance_stopped_after), completed.skipped_rows, completed.shallow_evaluations)
 
 
 _READERS: Dict[str, Callable[[str, Any], Event]] = {
