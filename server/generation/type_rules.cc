@@ -19,11 +19,15 @@ using google::protobuf::Reflection;
 // Most unknown fields of one message that are named.
 constexpr size_t kMaxUnknownFields = 8;
 
+// Messages are looked at until so many violations are known: a list may have millions of them.
+constexpr size_t kMaxViolations = 64;
+
 class TypeRules {
  public:
   explicit TypeRules(std::vector<FieldViolation>& violations) : violations_(violations) {}
 
   void Check(const Message& message, const std::string& prefix) {
+    if (violations_.size() >= kMaxViolations) return;
     const Reflection& reflection = *message.GetReflection();
     std::vector<const FieldDescriptor*> fields;
     reflection.ListFields(message, &fields);

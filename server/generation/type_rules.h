@@ -10,7 +10,8 @@
 
 namespace latentd::server::generation {
 
-// Adds a violation for each such field of a message and of those in it ("output.format").
+// Adds a violation for each such field of a message and of those in it ("output.format"), or for
+// those that come first where there are very many.
 // Thread-safe; a free function without state.
 void CheckTypes(const google::protobuf::Message& message, std::vector<FieldViolation>& violations);
 

@@ -167,7 +167,7 @@ class WireConnection final : public Connection,
     if (judged_.is_preflight) return AnswerPreflight();
     if (!judged_.status.ok()) return RefuseUnread(judged_.status);
     if (!wire_->HasUnreadBody()) return Handle();
-    if (absl::EqualsIgnoreCase(request_.Find("expect"), "100-continue")) return Continue();
+    if (ExpectsContinue()) return Continue();
     ReadBody();
   }
 
@@ -177,6 +177,11 @@ class WireConnection final : public Connection,
     Arm(time);
     wire_->Write(std::move(bytes),
                  Then([this, next](bool sent) { return sent ? (this->*next)() : Gone(); }));
+  }
+
+  // A client of HTTP/1.0 would take it for the answer.
+  bool ExpectsContinue() const {
+    return version_ == 11 && absl::EqualsIgnoreCase(request_.Find("expect"), "100-continue");
   }
 
   void Continue() { WriteThen("HTTP/1.1 100 Continue\r\n\r\n", &WireConnection::ReadBody); }

@@ -20,6 +20,7 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "core/base/errors/out_of_memory.h"
 #include "server/http/exchange/target.h"
 #include "server/http/operation_memory.h"
@@ -135,8 +136,13 @@ class StreamWire final : public Wire {
     return head;
   }
 
+  // The parser looks at the limit again with each chunk, but not where the head has said a length.
   void ReadBody(int64_t most, ReadHandler done) override {
-    parser_->body_limit(static_cast<uint64_t>(most));
+    const auto limit = static_cast<uint64_t>(most);
+    if (parser_->content_length().value_or(0) > limit) {
+      return Begin(std::move(done), beast_http::error::body_limit);
+    }
+    parser_->body_limit(limit);
     parser_->eager(true);
     Read(std::move(done));
   }
@@ -146,6 +152,7 @@ class StreamWire final : public Wire {
   std::string TakeBody() override {
     std::string body = std::move(parser_->get().body());
     parser_.reset();
+    SkipEmptyLines();
     return body;
   }
 
@@ -229,6 +236,11 @@ class StreamWire final : public Wire {
   void Read(ReadHandler done) {
     std::optional<Error> end = Parse();
     if (!end) end = ReadMore();
+    Begin(std::move(done), end);
+  }
+
+  // Tells later how the reading ended; nothing: Received will be called.
+  void Begin(ReadHandler done, std::optional<Error> end) {
     reads_ = true;
     is_read_ = std::move(done);
     if (!end) return;
@@ -238,8 +250,23 @@ class StreamWire final : public Wire {
 
   bool HasPart() const { return parser_->eager() ? parser_->is_done() : parser_->is_header_done(); }
 
+  // Leaves out empty lines before a request (RFC 9112, 2.2): clients of old end a body with one.
+  // False: there may be more of one to come.
+  bool SkipEmptyLines() {
+    constexpr absl::string_view kEmptyLine = "\r\n";
+    while (buffer_.size() > 0) {
+      const absl::string_view next(static_cast<const char*>(buffer_.data().data()),
+                                   std::min(buffer_.size(), kEmptyLine.size()));
+      if (next != kEmptyLine) return next != kEmptyLine.substr(0, 1);
+      buffer_.consume(next.size());
+      metrics_.CountReceived(next.size());
+    }
+    return false;
+  }
+
   // Reads the part out of what was received; how that ended, or nothing: there has to be more.
   std::optional<Error> Parse() {
+    if (!parser_->got_some() && !SkipEmptyLines()) return std::nullopt;
     Error error;
     while (!HasPart() && buffer_.size() > 0 && !error) {
       const size_t used = parser_->put(buffer_.data(), error);

@@ -1,5 +1,5 @@
 // libFuzzer target: a byte for the API and the kind of body, then any bytes as the body of a
-// request for pictures: JSON, or a form whose boundary is "b".
+// request for pictures, or for a video: JSON, or a form whose boundary is "b".
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -8,12 +8,14 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "core/base/errors/error_details.h"
 #include "nlohmann/json.hpp"
 #include "server/http/hugging_face/hugging_face_dialect.h"
 #include "server/http/openai/openai_dialect.h"
 #include "server/http/sdapi/sdapi_dialect.h"
+#include "server/http/videos/video_request.h"
 
 namespace {
 
@@ -51,6 +53,13 @@ void CheckRefusal(const http::Dialect& dialect, const absl::Status& status) {
   if (!parsed.is_object()) std::abort();
 }
 
+absl::Status ReadVideo(const http::Request& request) {
+  static const auto& models = *new std::vector<http::ServedModel>{{"svd", "video", 25}};
+  latent::v1::GenerateVideoRequest read;
+  http::VideoForm form;
+  return http::ReadVideoRequest(request, models, read, form);
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -63,7 +72,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       .headers = {{"Content-Type", form ? "multipart/form-data; boundary=b" : "application/json"}},
       .body = std::string(body)};
   latent::v1::GenerateRequest read;
-  const absl::Status status = dialect->Read(request, read);
+  const bool video = (data[0] & 0x40) != 0;
+  const absl::Status status = video ? ReadVideo(request) : dialect->Read(request, read);
   if (!status.ok()) {
     CheckRefusal(*dialect, status);
     return 0;

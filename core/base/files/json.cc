@@ -13,12 +13,13 @@ namespace {
 
 using Json = nlohmann::json;
 
-enum class Names { kUnique, kLastCounts };
+// Writers of texts. Of a client's, names are unique and values are counted.
+enum class From { kClient, kFile };
 
 // Makes the object while the text is read, and stops at the first reason to refuse it.
 class ObjectReader : public nlohmann::json_sax<Json> {
  public:
-  explicit ObjectReader(Names names) : names_(names) {}
+  explicit ObjectReader(From from) : from_(from) {}
 
   const std::string& error() const { return error_; }
   Json TakeObject() { return std::move(object_); }
@@ -31,7 +32,7 @@ class ObjectReader : public nlohmann::json_sax<Json> {
   bool string(string_t& value) override { return Scalar(std::move(value)); }
   bool binary(binary_t&) override { return Refuse("has binary data"); }  // JSON has none
   bool key(string_t& name) override {
-    if (names_ == Names::kUnique && open_.back()->contains(name)) {
+    if (from_ == From::kClient && open_.back()->contains(name)) {
       return Refuse(absl::StrCat("has ", Excerpt(name), " twice in one object"));
     }
     member_ = &(*open_.back())[std::move(name)];
@@ -57,11 +58,19 @@ class ObjectReader : public nlohmann::json_sax<Json> {
 
   bool Scalar(Json value) {
     if (open_.empty()) return NotAnObject();
+    if (!CountValue()) return false;
     Place(std::move(value));
     return true;
   }
 
+  // False: it is one too many.
+  bool CountValue() {
+    if (from_ == From::kFile || ++values_ <= kMaxJsonValues) return true;
+    return Refuse(absl::StrCat("has more than ", kMaxJsonValues, " values"));
+  }
+
   bool Enter(Json value) {
+    if (!open_.empty() && !CountValue()) return false;
     if (open_.size() == kMaxJsonDepth) {
       return Refuse(absl::StrCat("is nested more than ", kMaxJsonDepth, " deep"));
     }
@@ -81,20 +90,21 @@ class ObjectReader : public nlohmann::json_sax<Json> {
     return false;
   }
 
-  const Names names_;
+  const From from_;
   Json object_;
+  size_t values_ = 0;        // a client's so far
   std::vector<Json*> open_;  // the object, and what of it is being read, from the outside in
   Json* member_ = nullptr;   // the member of the innermost object that is read next
   std::string error_;
 };
 
 absl::StatusOr<Json> Parse(absl::string_view text, absl::string_view source, size_t max_bytes,
-                           Names names) {
+                           From from) {
   if (text.size() > max_bytes) {
     return absl::InvalidArgumentError(
         absl::StrCat(source, " has ", text.size(), " bytes; at most ", max_bytes, " are read"));
   }
-  ObjectReader reader(names);
+  ObjectReader reader(from);
   if (Json::sax_parse(text.begin(), text.end(), &reader)) return reader.TakeObject();
   return absl::InvalidArgumentError(absl::StrCat(source, " ", reader.error()));
 }
@@ -103,12 +113,12 @@ absl::StatusOr<Json> Parse(absl::string_view text, absl::string_view source, siz
 
 absl::StatusOr<Json> ParseJsonObject(absl::string_view text, absl::string_view source,
                                      size_t max_bytes) {
-  return Parse(text, source, max_bytes, Names::kLastCounts);
+  return Parse(text, source, max_bytes, From::kFile);
 }
 
 absl::StatusOr<Json> ParseUniqueJsonObject(absl::string_view text, absl::string_view source,
                                            size_t max_bytes) {
-  return Parse(text, source, max_bytes, Names::kUnique);
+  return Parse(text, source, max_bytes, From::kClient);
 }
 
 absl::StatusOr<Json> ReadJsonObject(const std::string& path, size_t max_bytes,

@@ -81,7 +81,8 @@ absl::StatusOr<Part> ReadPart(absl::string_view text) {
   Part part;
   if (!FindParameter(disposition, "name", part.name)) return MalformedForm("a part has no name");
   std::string file_name;
-  part.is_file = FindParameter(disposition, "filename", file_name);
+  part.is_file = FindParameter(disposition, "filename", file_name) ||
+                 FindParameter(disposition, "filename*", file_name);
   part.bytes = text.substr(end + kHeadEnd.size());
   if (!part.is_file && part.bytes.size() > kMostTextBytes) {
     return MalformedForm(absl::StrCat("the text of a part has more than ", kMostTextBytes,

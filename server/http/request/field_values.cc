@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
+#include "core/base/files/unique_json.h"
 #include "core/base/text/utf8.h"
 #include "server/http/request/block_scales.h"
 #include "server/http/request/picture_text.h"
@@ -77,14 +78,22 @@ std::string TypeText(const FieldDescriptor& field) {
   }
 }
 
+// The value of a text in JSON; nothing where it is none, and where ParseUniqueJsonObject refuses
+// it, as it does what is nested so deep that a reader would run out of stack.
+std::optional<json> ValueIn(const std::string& text) {
+  const std::string object = absl::StrCat("{\"value\":", text, "}");
+  auto parsed = ParseUniqueJsonObject(object, "the text", object.size());
+  if (!parsed.ok() || parsed->size() != 1) return std::nullopt;
+  return std::move(parsed->front());
+}
+
 // Texts of a form, and short names, as protobuf's JSON has them.
 json ToProtoJson(const FieldDescriptor& field, const json& value) {
   if (!value.is_string()) return value;
   const std::string& text = value.get_ref<const std::string&>();
   const bool is_list = field.is_repeated();
   if (is_list || field.cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
-    json parsed = json::parse(text, nullptr, /*allow_exceptions=*/false);
-    return parsed.is_discarded() ? value : parsed;
+    return ValueIn(text).value_or(value);
   }
   if (field.cpp_type() == FieldDescriptor::CPPTYPE_BOOL) {
     const std::optional<bool> boolean = BooleanOf(value);

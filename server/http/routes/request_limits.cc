@@ -61,6 +61,7 @@ absl::Status CheckHead(const Request& request, unsigned version) {
   if (hosts == 0 && version == 11) return Malformed("Host is missing");
   for (const Header& header : request.headers) {
     const bool is_coding = absl::EqualsIgnoreCase(header.first, "transfer-encoding");
+    if (is_coding && version == 10) return Malformed("HTTP/1.0 has no Transfer-Encoding");
     if (!is_coding || absl::EqualsIgnoreCase(header.second, "chunked")) continue;
     return Malformed("a Transfer-Encoding but chunked is not taken");
   }

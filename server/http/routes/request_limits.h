@@ -25,7 +25,7 @@ absl::Status CheckBody(const Request& request, std::optional<uint64_t> length, i
 
 // INVALID_ARGUMENT, reason MALFORMED, where another server on the way may have read something else:
 // Host that is missing (of HTTP/1.1, `version` 11) or there twice, and a Transfer-Encoding but
-// "chunked".
+// "chunked" of HTTP/1.1.
 absl::Status CheckHead(const Request& request, unsigned version);
 
 // Time that a body of so many bytes may take to come.

@@ -13,6 +13,7 @@
 #include "core/engine/api/serving.h"
 #include "server/http/exchange/error_body.h"
 #include "server/http/exchange/http_status.h"
+#include "server/http/exchange/target.h"
 #include "server/http/hugging_face/hugging_face_dialect.h"
 #include "server/http/openai/openai_answer.h"
 #include "server/http/openai/openai_dialect.h"
@@ -117,7 +118,8 @@ void AddOpenAi(const std::string& prefix, engine::Engine& engine, const process:
     return ListModels(engine, health, caller);
   }));
   routes.push_back(Get(models + "/*", [&engine, models](const Request& request, const auto&) {
-    return ShowModel(engine, absl::string_view(request.path).substr(models.size() + 1));
+    const absl::string_view path = absl::StripSuffix(request.path, "/");
+    return ShowModel(engine, DecodePercent(path.substr(models.size() + 1)));
   }));
 }
 

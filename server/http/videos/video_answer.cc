@@ -13,6 +13,7 @@
 #include "core/base/text/text.h"
 #include "server/http/exchange/error_body.h"
 #include "server/http/exchange/proto_json.h"
+#include "server/http/exchange/target.h"
 
 namespace latentd::server::http {
 namespace {
@@ -60,7 +61,7 @@ std::optional<std::string> QueryValue(absl::string_view query, absl::string_view
   for (const absl::string_view pair : absl::StrSplit(query, '&', absl::SkipEmpty())) {
     const std::pair<absl::string_view, absl::string_view> parts =
         absl::StrSplit(pair, absl::MaxSplits('=', 1));
-    if (parts.first == name) return std::string(parts.second);
+    if (DecodePercent(parts.first) == name) return DecodePercent(parts.second);
   }
   return std::nullopt;
 }

@@ -61,6 +61,19 @@ TEST(ParseUniqueJsonObjectTest, NamesWhatIsThereTwiceInOneObject) {
   EXPECT_EQ(object, nlohmann::json::parse(each));
 }
 
+TEST(ParseUniqueJsonObjectTest, CountsWhatAClientSays) {
+  const auto text = [](size_t values) {
+    std::string list;
+    for (size_t i = 2; i < values; ++i) list += i % 2 == 0 ? "[]," : "0,";
+    return absl::StrCat("{\"a\":[", list, "{}]}");
+  };
+  EXPECT_OK(ParseUniqueJsonObject(text(kMaxJsonValues), "the body", kMaxBytes));
+  EXPECT_THAT(
+      ParseUniqueJsonObject(text(kMaxJsonValues + 1), "the body", kMaxBytes),
+      StatusIs(kInvalid, absl::StrCat("the body has more than ", kMaxJsonValues, " values")));
+  EXPECT_OK(ParseJsonObject(text(kMaxJsonValues + 1), "a.json", kMaxBytes));
+}
+
 TEST(ParseJsonObjectTest, SaysWhereTextIsNotJson) {
   for (const char* text : {"", "nonsense", "{", R"({"a": 1)", R"({"a": 1,})", "{}x", "{\"\xff\":1}",
                            R"({"a": 1e999})", R"({"a": NaN})"}) {

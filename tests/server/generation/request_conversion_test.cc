@@ -266,6 +266,17 @@ TEST(RequestFormTest, AFieldOfANewerApiIsNotIgnored) {
   EXPECT_THAT(BadFields(request), ElementsAre("4711"));
 }
 
+TEST(RequestFormTest, NotAllOfVeryManyFieldsAreNamed) {
+  v1::GenerateRequest request = Good();
+  for (int i = 0; i < 1000; ++i) {
+    v1::Adapter& adapter = *request.add_adapters();
+    adapter.GetReflection()->MutableUnknownFields(&adapter)->AddVarint(4711, 1);
+  }
+  const std::vector<std::string> bad = BadFields(request);
+  EXPECT_EQ(bad.size(), 64u);
+  EXPECT_EQ(bad.back(), "adapters[63].4711");
+}
+
 TEST(RequestFormTest, RequestIdsAreWords) {
   v1::GenerateRequest request = Good();
   request.set_request_id("order-17:a.b_c");

@@ -114,6 +114,22 @@ TEST_F(FieldValuesTest, ListsAndMessagesMayBeTextsOfJson) {
   EXPECT_EQ(request_.output().quality(), 50);
 }
 
+TEST_F(FieldValuesTest, ATextOfJsonIsReadWithoutUsingTheStack) {
+  const std::string open(200'000, '['), closed(200'000, ']');
+  for (const char* field : {"seeds", "adapters", "output"}) {
+    EXPECT_THAT(Set(field, open + closed), HasSubstr(", is \"[[[")) << field;
+    EXPECT_THAT(Set(field, open), HasSubstr(", is \"[[[")) << field;
+  }
+}
+
+TEST_F(FieldValuesTest, ATextOfJsonIsOneValue) {
+  for (const char* text : {"", "[1],", "[1], \"b\": [2]", "[1]}, {\"b\": [2]", "[1]} [2]"}) {
+    EXPECT_THAT(Set("seeds", text), HasSubstr("must be a list of numbers")) << text;
+  }
+  EXPECT_THAT(Set("output", R"({"quality": 1, "quality": 2})"), HasSubstr("must be an object"));
+  EXPECT_EQ(request_.seeds_size(), 0);
+}
+
 TEST_F(FieldValuesTest, WhatIsWrongWithinAMessageIsSaid) {
   EXPECT_EQ(Set("guidance_interval", {{"begin", 1}}),
             "must be an object as protobuf's JSON has latent.v1.GuidanceInterval, is "

@@ -235,6 +235,7 @@ TEST_F(HttpServerTest, PathsMethodsAndTypes) {
   const json models = json::parse(Ask("GET", "/models").body);
   EXPECT_EQ(models["data"][0]["id"], "base");
   EXPECT_EQ(Ask("GET", "/v1/models/base").code, 200);
+  EXPECT_EQ(Ask("GET", "/v1/models/%62ase/").code, 200);
   EXPECT_EQ(Ask("GET", "/v3/models/other").code, 404);
 }
 
@@ -271,6 +272,33 @@ TEST_F(HttpServerTest, AClientThatAsksFirstIsToldToGoOn) {
   client.Send(body);
   SendPicture("abc");
   EXPECT_EQ(client.Read().code, 200);
+}
+
+TEST_F(HttpServerTest, AClientOfHttp10IsToldNothingButTheAnswer) {
+  HttpClient client(server_->http_address());
+  client.Send(absl::StrCat("POST ", kDraw, " HTTP/1.0\r\nExpect: 100-continue\r\n",
+                           "Content-Length: 2\r\n\r\n{}"));
+  EXPECT_EQ(client.Read().code, 400);
+}
+
+TEST_F(HttpServerTest, EmptyLinesBeforeARequestAreLeftOut) {
+  HttpClient client(server_->http_address());
+  const std::string ask = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n";
+  client.Send("\r\n\r\n" + ask + "\r");
+  EXPECT_EQ(client.Read().code, 200);
+  client.Send("\n" + ask + "\r\n" + ask);
+  EXPECT_EQ(client.Read().code, 200);
+  EXPECT_EQ(client.Read().code, 200);
+  client.Send("\r" + ask);
+  EXPECT_EQ(client.Read().code, 400);
+}
+
+TEST_F(HttpServerTest, AnEmptyLineBehindABodyHidesNoClientThatLeaves) {
+  HttpClient client(server_->http_address());
+  client.Send(HttpClient::Format("POST", kDraw, R"({"prompt": "a"})") + "\r\n");
+  engine_.WaitForSpec();
+  client.Close();
+  engine_.WaitUntilCancelled();
 }
 
 TEST_F(HttpServerTest, BodiesInChunksAndHttp10) {

@@ -20,12 +20,13 @@ std::string Field(const std::string& head, const std::string& bytes) {
 
 TEST(MultipartTest, TextsAndFilesComeInTheirOrder) {
   const std::string bytes("\x89PNG\r\n--ab\0\r\n\r\n", 16);  // looks like a boundary, and is none
-  const std::string body = absl::StrCat(Field("name=\"prompt\"", "a star"),
-                                        Field("name=\"image[]\"; filename=\"a;b.png\"", bytes),
-                                        Field("filename=x; name=mask", ""), "--abc--\r\n");
+  const std::string body = absl::StrCat(
+      Field("name=\"prompt\"", "a star"), Field("name=\"image[]\"; filename=\"a;b.png\"", bytes),
+      Field("filename=x; name=mask", ""), Field("name=\"b\"; filename*=utf-8''%C3%A9", "x"),
+      "--abc--\r\n");
   const auto parts = ParseMultipart(kType, body);
   ASSERT_OK(parts);
-  ASSERT_EQ(parts->size(), 3u);
+  ASSERT_EQ(parts->size(), 4u);
   EXPECT_EQ((*parts)[0].name, "prompt");
   EXPECT_FALSE((*parts)[0].is_file);
   EXPECT_EQ((*parts)[0].bytes, "a star");
@@ -35,6 +36,7 @@ TEST(MultipartTest, TextsAndFilesComeInTheirOrder) {
   EXPECT_EQ((*parts)[2].name, "mask");
   EXPECT_TRUE((*parts)[2].is_file);
   EXPECT_EQ((*parts)[2].bytes, "");
+  EXPECT_TRUE((*parts)[3].is_file);
 }
 
 TEST(MultipartTest, APreambleAndQuotesInNames) {

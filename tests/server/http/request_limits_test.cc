@@ -85,6 +85,7 @@ TEST(RequestLimitsTest, AHeadReadsTheSameToEveryServer) {
               "a Transfer-Encoding but chunked is not taken")
         << coding;
   }
+  EXPECT_EQ(why({host, {"Transfer-Encoding", "chunked"}}, 10), "HTTP/1.0 has no Transfer-Encoding");
 }
 
 }  // namespace
