@@ -86,7 +86,8 @@ class CheckpointTest(FolderTest):
             "base unet": 2_567_463_684, "base vae": 83_653_863, "base text_encoder": 123_060_480, "base text_encoder_2": 694_659_840,
             "refiner unet": 2_259_526_660, "refiner vae": 83_653_863, "refiner text_encoder_2": 694_659_840,
             "other unet": 2_567_463_684, "other vae": 83_653_863, "other text_encoder": 123_060_480, "other text_encoder_2": 694_659_840,
-            "adapters edges": 1_251_014_160,
+            "adapters edges": 1_251_014_160, "adapters image_encoder": 632_076_800, "adapters painting": 349_188_096,
+            **{f"adapters style{number}": 83_722_240 for number in range(8)},
             "svd unet": 1_524_623_082, "svd vae": 97_742_847, "svd image_encoder": 632_076_800,
             "sd15 unet": 859_520_964, "sd15 vae": 83_653_863, "sd15 text_encoder": 123_060_480})
         self.assertEqual(models["base"]["unet"].config["_class_name"], "UNet2DConditionModel")
@@ -237,7 +238,7 @@ class ResultsTest(FolderTest):
         scale = session.FULL
         main, other = session.text(scale.main), session.text(scale.other)
         shapes = {f"2@{main}", f"1@{main}", f"1@{session.text(scale.large)}", f"{scale.steps}@{main}", f"{scale.few_steps}@{main}", main, other, f"{main} {other}"}
-        shapes |= {f"{scale.steps}@{session.text(scale.sd15)}", f"{scale.few_steps}@{session.text(scale.small)}"}
+        shapes |= {f"{steps}@{session.text(scale.small)}" for steps in (scale.steps, scale.few_steps)}
         clip = video_measurements.clip_name(scale)
         shapes |= {clip, f"{clip}/{scale.chunk}"}
         for figure in (*results.BARS, *results.TIMES_AS_FAST):

@@ -378,7 +378,7 @@ class FlagsTest(WiringTestCase):
         for one, other in zip(alone, beside):
             self.assertEqual(one.images[0].data, other.images[0].data)
             self.assertEqual(other.completed.shallow_evaluations, one.completed.shallow_evaluations)
-        self.assertEqual([one.completed.shallow_evaluations for one in alone], [3, 3, 5, 0])
+        self.assertEqual([one.completed.shallow_evaluations for one in alone], [3, 4, 5, 0])
         self.assertIn("Feature cache interval: 2", png.read(alone[0].images[0].data)[3]["parameters"])
         self.assertNotIn("Feature cache interval", png.read(alone[3].images[0].data)[3]["parameters"])
         again = api.generate(alone[0].completed.parameters)
