@@ -45,14 +45,16 @@ const json* PictureText(const json& value) {
   return inner == value.end() ? nullptr : PictureText(*inner);
 }
 
-void MergeExtra(json& object) {
-  if (!object.contains("extra_body")) return;
+absl::Status MergeExtra(json& object) {
+  if (!object.contains("extra_body")) return absl::OkStatus();
   const json extra = std::move(object["extra_body"]);
   object.erase("extra_body");
-  if (!extra.is_object()) return;
+  if (extra.is_null()) return absl::OkStatus();
+  if (!extra.is_object()) return InvalidFields({{"extra_body", "must be an object"}});
   for (const auto& [name, value] : extra.items()) {
     if (!object.contains(name)) object[name] = value;
   }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -60,7 +62,7 @@ void MergeExtra(json& object) {
 absl::Status ReadFields(const Request& http, const FieldReaders& read) {
   ASSIGN_OR_RETURN(RequestValues values, ReadValues(http));
   json& object = values.object;
-  MergeExtra(object);
+  RETURN_IF_ERROR(MergeExtra(object));
   for (auto& [name, bytes] : values.files) read.file(name, std::move(bytes));
   const json model = std::move(object["model"]);
   object.erase("model");

@@ -96,6 +96,8 @@ TEST_F(OpenAiRequestTest, PeersNamesAreTheSameFields) {
   ASSERT_OK(Read(R"({"prompt": "a", "extra_body": {"steps": 9, "prompt": "b"}})"));
   EXPECT_EQ(request_.num_inference_steps(), 9);
   EXPECT_EQ(request_.prompt(), "a");
+  EXPECT_OK(Read(R"({"prompt": "a", "extra_body": null})"));
+  EXPECT_THAT(BadOf(R"({"prompt": "a", "extra_body": [1]})"), ElementsAre("extra_body"));
 }
 
 TEST_F(OpenAiRequestTest, BadValuesAreNamedTogether) {
