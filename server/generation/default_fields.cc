@@ -51,7 +51,7 @@ pipeline::Traits AnyTraits() {
     models[row.id].default_scheduler = "euler";
     models[row.id].max_clip_skip = kManyLayers;
   }
-  return {.models = std::move(models)};
+  return {.models = std::move(models), .feature_cache = true};
 }
 
 // Violations of the spec without an image, which strength does not go with, and with one, which

@@ -345,6 +345,7 @@ class WireConnection final : public Connection,
     if (wire_->IsReading() || wire_->HasReadAhead()) return;
     wire_->ReadAhead(Then([this](bool here) {
       if (!here) return Gone();
+      if (!wire_->HasReadAhead()) return Watch();  // an empty line alone
       if (is_idle_) ReadHead(kFirstBytes);
     }));
   }

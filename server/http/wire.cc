@@ -160,7 +160,10 @@ class StreamWire final : public Wire {
     stream_.async_read_some(buffer_.prepare(kReadAhead),
                             read_memory_.Holds([self = Self()](Error error, size_t bytes) {
                               self->reads_ = false;
-                              if (!error) self->buffer_.commit(bytes);
+                              if (!error) {
+                                self->buffer_.commit(bytes);
+                                self->SkipEmptyLines();
+                              }
                               std::exchange(self->ahead_is_read_, nullptr)(!error);
                             }));
     reads_ = true;

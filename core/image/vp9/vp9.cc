@@ -5,8 +5,10 @@
 
 #include <cmath>
 #include <cstddef>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
 #include "core/base/errors/out_of_memory.h"
 #include "core/base/errors/status_macros.h"
 #include "core/base/process/memory_room.h"
@@ -114,6 +116,11 @@ class Vp9Encoder {
 
 absl::StatusOr<std::vector<Vp9Frame>> EncodeVp9(const Vp9Video& video, absl::string_view planes,
                                                 absl::FunctionRef<absl::Status()> before_frame) {
+  // One begins at a time, since room is what the machine has free: what an encoder takes is there
+  // once it has had a frame.
+  static absl::Mutex& begins = *new absl::Mutex;
+  std::optional<absl::MutexLock> lock;
+  lock.emplace(&begins);
   ASSIGN_OR_RETURN(const MemoryRoom room, MemoryRoom::Take(EncoderBytes(video), "an encoder of VP9",
                                                            MemoryRoom::Purpose::kEncodeVideo));
   Vp9Encoder encoder;
@@ -127,6 +134,7 @@ absl::StatusOr<std::vector<Vp9Frame>> EncodeVp9(const Vp9Video& video, absl::str
     RETURN_IF_ERROR(before_frame());
     const vpx_image_t image = ImageOf(video, planes.substr(i * bytes, bytes));
     RETURN_IF_ERROR(encoder.Encode(&image, static_cast<int>(i), frames).status());
+    lock.reset();
   }
   for (bool any = true; any;) {
     ASSIGN_OR_RETURN(any, encoder.Encode(nullptr, static_cast<int>(count), frames));

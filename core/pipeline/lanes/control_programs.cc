@@ -157,10 +157,12 @@ absl::Status ControlPrograms::CopyOwn(const ControlRun& run, int rows,
       return absl::InternalError("a control network reads what no prompt gives: " + port.name);
     }
     const Buffer& from = source_of.at(port.name);
-    // The last rows, so that without guidance the prompt's is read; of the image the only one.
+    // The last rows, so that without guidance the prompt's is read; of the image the only one. A
+    // run that guesses reads the prompt's for all: what it says to the negative prompt counts
+    // nothing, and must be finite for that.
     const int before = static_cast<int>(from.shape()[0]) - rows;
     for (int row = 0; row < rows; ++row) {
-      const int source = std::max(before + row, 0);
+      const int source = std::max(before + (run.guesses ? rows - 1 : row), 0);
       RETURN_IF_ERROR(device_.Copy(from.Rows(source, source + 1), to.Rows(row, row + 1), stream));
     }
   }

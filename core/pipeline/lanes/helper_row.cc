@@ -22,7 +22,8 @@ Buffer XOf(const Buffer& state) {
 
 // True of values that an evaluation changes.
 bool IsOfEachStep(const RowPort& port) {
-  return port.role == PortRole::kState || port.role == PortRole::kStep;
+  return port.role == PortRole::kState || port.role == PortRole::kStep ||
+         port.role == PortRole::kResidual || port.role == PortRole::kDeep;
 }
 
 }  // namespace

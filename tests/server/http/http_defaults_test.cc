@@ -142,6 +142,7 @@ TEST_F(HttpDefaultsTest, WhatIsWrongIsNamed) {
         << text;
   }
   EXPECT_OK(ParseDefaults(""));
+  EXPECT_OK(ParseDefaults("feature_cache_interval: 3"));
   EXPECT_OK(ParseDefaults("refine: true denoising_end: 0.8 strength: 0.5 scheduler: 'euler'"));
 }
 

@@ -97,6 +97,12 @@ TEST_F(WireTest, EmptyLinesAreNoPartOfWhatComesNext) {
   ASSERT_EQ(ReadBody(5), Outcome::kDone);
   EXPECT_EQ(wire_->TakeBody(), "x");
   EXPECT_FALSE(wire_->HasReadAhead());
+  std::optional<bool> is_there;
+  Send("\r\n");
+  wire_->ReadAhead([&](bool here) { is_there = here; });
+  RunAll();
+  EXPECT_EQ(is_there, true);
+  EXPECT_FALSE(wire_->HasReadAhead()) << "of an empty line alone";
 }
 
 }  // namespace
