@@ -59,7 +59,7 @@ if(LATENTD_CUDA)
   install(DIRECTORY ${CUTLASS_DIR}/licenses/ DESTINATION ${licenses}/nvidia_cutlass-4.2.0.0 OPTIONAL)
 endif()
 
-install(DIRECTORY deploy/demo-model/base deploy/demo-model/refiner DESTINATION share/latentd/demo-model)
+install(DIRECTORY deploy/demo-model/base deploy/demo-model/refiner deploy/demo-model/video DESTINATION share/latentd/demo-model)
 foreach(project clip googleapis grpc-proto)
   install(FILES third_party/${project}/LICENSE DESTINATION ${licenses}/${project})
 endforeach()

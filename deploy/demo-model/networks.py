@@ -52,6 +52,53 @@ NOISE_SCHEDULER = {
     "timestep_spacing": "leading",
     "steps_offset": 1,
 }
+# Stable Video Diffusion. Norms have 32 groups there, so that channels come in multiples of it.
+VIDEO_VAE = {
+    "down_block_types": ("DownEncoderBlock2D",) * 4,
+    "block_out_channels": (32, 32, 32, 64),
+    "layers_per_block": 1,
+    "latent_channels": 4,
+    "sample_size": 128,
+    "force_upcast": True,
+}
+IMAGE_FEATURES = 32
+# Three time ids: frames per second less 1, motion bucket, and noise on the image.
+VIDEO_UNET = {
+    "sample_size": 16,
+    "num_frames": 8,
+    "down_block_types": ("DownBlockSpatioTemporal", "CrossAttnDownBlockSpatioTemporal"),
+    "up_block_types": ("CrossAttnUpBlockSpatioTemporal", "UpBlockSpatioTemporal"),
+    "block_out_channels": (64, 64),
+    "layers_per_block": 1,
+    "num_attention_heads": (2, 2),
+    "cross_attention_dim": IMAGE_FEATURES,
+    "addition_time_embed_dim": 32,
+    "projection_class_embeddings_input_dim": 3 * 32,
+}
+IMAGE_ENCODER = {
+    "hidden_size": 32,
+    "intermediate_size": 128,
+    "projection_dim": IMAGE_FEATURES,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 1,
+    "image_size": 224,
+    "patch_size": 32,
+    "hidden_act": "gelu",
+}
+VIDEO_NOISE_SCHEDULER = {
+    "num_train_timesteps": TRAINING_STEPS,
+    "beta_start": 0.00085,
+    "beta_end": 0.012,
+    "beta_schedule": "scaled_linear",
+    "prediction_type": "v_prediction",
+    "interpolation_type": "linear",
+    "use_karras_sigmas": True,
+    "sigma_min": 0.002,
+    "sigma_max": 700.0,
+    "timestep_spacing": "leading",
+    "timestep_type": "continuous",
+    "steps_offset": 1,
+}
 
 
 def text_config(hidden_size, activation, pad):

@@ -161,6 +161,14 @@ def sample(count, seed):
     return scenes
 
 
+def turned(x, y, angle):
+    """The points as a shape sees them that is turned clockwise by `angle`, [B, 1, 1]; None is not at all."""
+    if angle is None:
+        return x, y
+    cos, sin = torch.cos(angle), torch.sin(angle)
+    return x * cos + y * sin, y * cos - x * sin
+
+
 class Canvas:
     """The coordinates of every pixel of a picture, and what paints on a batch of them."""
 
@@ -183,16 +191,20 @@ class Canvas:
         return (self.colors(names) * shade.view(1, 1, -1, 1)).expand(-1, -1, -1, len(self.across)).clamp(0, 1)
 
     def paint(self, pictures, shape, objects):
-        """`pictures` with one object of the same shape on each, its shadow below it and a light from above."""
+        """`pictures` with one object of the same shape on each."""
         geometry = torch.tensor([self.geometry(placed) for placed in objects], device=self.device)
         radius, x, y = (column.view(-1, 1, 1) for column in geometry.unbind(1))
-        distance = SHAPES[shape](self.x - x, self.y - y, radius)
-        shadow = SHAPES[shape](self.x - x - SHADOW_OFFSET[0], self.y - y - SHADOW_OFFSET[1], radius)
+        return self.paint_at(pictures, shape, self.colors([placed.color for placed in objects]), radius, x, y)
+
+    def paint_at(self, pictures, shape, colors, radius, x, y, angle=None):
+        """`pictures` with `shape` on each, its shadow below it and a light from above. The numbers are [B, 1, 1]."""
+        across, down = self.x - x, self.y - y
+        distance = SHAPES[shape](*turned(across, down, angle), radius)
+        shadow = SHAPES[shape](*turned(across - SHADOW_OFFSET[0], down - SHADOW_OFFSET[1], angle), radius)
         shaded = pictures * (1 - 0.35 * torch.sigmoid(-shadow / (3.5 * self.pixel)).unsqueeze(1))
         cover = torch.sigmoid(-distance / (0.45 * self.pixel)).unsqueeze(1)
-        light = (1.10 - 0.28 * ((self.y - y + radius) / (2 * radius)).clamp(0, 1)).unsqueeze(1)
-        lit = (self.colors([placed.color for placed in objects]) * light).clamp(0, 1)
-        return shaded * (1 - cover) + lit * cover
+        light = (1.10 - 0.28 * ((down + radius) / (2 * radius)).clamp(0, 1)).unsqueeze(1)
+        return shaded * (1 - cover) + (colors * light).clamp(0, 1) * cover
 
     def geometry(self, placed):
         """(radius, x, y) in the canvas's coordinates."""
