@@ -213,7 +213,7 @@ ROWS = [
               ("{{instance}} {{device}}",
                f'sum by (instance, device) (rate(latentd_device_units_total{{{SELECTED}, stage="steps"}}[$__rate_interval]))'),
               ("{{instance}} {{device}} helps",
-               rate("latentd_device_helped_steps_total", "instance", "device") + ""), unit="short"),
+               rate("latentd_device_helped_steps_total", "instance", "device")), unit="short"),
         graph("Work that waits for each device", "Until it has done all that is foreseen on it.",
               ("{{instance}} {{device}}", f"latentd_device_backlog_seconds{{{SELECTED}}}"), unit="s"),
         graph("Devices that have failed", "For good in their process, which goes on with the others.",
