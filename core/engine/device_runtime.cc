@@ -15,7 +15,6 @@
 #include "core/base/threads/threads.h"
 #include "core/device/device_fault.h"
 #include "core/engine/api/model_name.h"
-#include "core/engine/api/serving.h"
 #include "core/engine/api/threads_needed.h"
 #include "core/engine/capabilities_of.h"
 #include "core/engine/prepare/start_up.h"
@@ -119,12 +118,13 @@ DeviceRuntime::DeviceRuntime(Config config, size_t device,
   registry_.GetGauge(metrics::kBackendInfo, {backend_->Fingerprint()}).Set(1);
 }
 
-// A retired device's backend stays, with its libraries' handles: they would call the driver.
+// The backend of one that is given up stays, with its libraries' handles: they would call the
+// driver.
 DeviceRuntime::~DeviceRuntime() {
   static auto* const kept = new std::vector<std::unique_ptr<backends::Backend>>;
   static absl::Mutex mutex;
   End();
-  if (!retired_) return;
+  if (!given_up_) return;
   absl::MutexLock lock(&mutex);
   kept->push_back(std::move(backend_));
 }
@@ -194,22 +194,24 @@ void DeviceRuntime::OpenModels() {
 }
 
 // The first is what happened; what comes after it follows from it.
-bool DeviceRuntime::ShowFault(const absl::Status& fault) {
-  const bool is_first = !lost_.exchange(true);
+void DeviceRuntime::ShowFault(const absl::Status& fault) {
   status_.Update([&](ServerStatus& status) {
     if (!status.device_fault.empty()) return;
     status.state = State::kFailed;
     status.device_fault = std::string(fault.message());
     status.reason = absl::StrCat("the device works no more in this process: ", fault.message());
   });
-  return is_first;
+}
+
+void DeviceRuntime::GiveUp() {
+  given_up_ = true;
+  if (parts_.give_up) parts_.give_up();
 }
 
 void DeviceRuntime::Retire() {
   stop_ = true;
   retired_ = true;
   registry_.Retire();
-  if (parts_.give_up) parts_.give_up();
 }
 
 void DeviceRuntime::ShowBuckets(bool warmed) {
@@ -292,13 +294,21 @@ bool DeviceRuntime::LacksGraphs(const pipeline::Picture& picture) const {
 absl::StatusOr<Job::Pictures> DeviceRuntime::Start(const GenerateSpec& spec,
                                                    const pipeline::SharedPlan& plan,
                                                    const pipeline::SharedInputs& inputs) {
+  absl::StatusOr<Job::Pictures> pictures = TryStart(spec, plan, inputs);
+  if (!device::IsFault(pictures.status())) return pictures;
+  parts_.loop.ReportFault(pictures.status(), device_);
+  return parts_.loop.FaultError();
+}
+
+absl::StatusOr<Job::Pictures> DeviceRuntime::TryStart(const GenerateSpec& spec,
+                                                      const pipeline::SharedPlan& plan,
+                                                      const pipeline::SharedInputs& inputs) {
   RETURN_IF_ERROR(admission_.CheckResponseBytes(spec, *plan));
   auto pictures = models_.pipeline->Start(plan, inputs, {.mode = GetMode::kReady});
   if (pictures.ok() || !IsCold(pictures.status())) return pictures;
   const absl::Status may_wait = admission_.CheckCold(*plan);
   // Another process may have compiled it: the next request may find it.
   if (absl::IsFailedPrecondition(may_wait) && stores_.disk != nullptr) cache_watch_.LookSoon();
-  if (device::IsFault(may_wait)) return DeviceFaultError();
   RETURN_IF_ERROR(may_wait);
   const absl::Duration slack = spec.deadline - parts_.clock.Monotonic();
   const absl::Status in_time =

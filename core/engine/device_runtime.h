@@ -54,7 +54,7 @@ class DeviceRuntime {
     adapters::Catalogue* adapters = nullptr;  // null: there are none
     std::string label = "0";                  // the device's name in metrics
     std::string progress_label = {};          // likewise in Progress
-    // The device's driver is called no more, to give back memory either. May be empty.
+    // Called by GiveUp, from any thread. May be empty.
     std::function<void()> give_up = {};
   };
   // `device` is its number for the board and the loop.
@@ -81,7 +81,8 @@ class DeviceRuntime {
     return admission_.Resolve(spec);
   }
   // Images of such a plan of the request; none where their graphs have to be made ready first, and
-  // may be. `inputs` are those that were planned for.
+  // may be. `inputs` are those that were planned for. UNAVAILABLE: it is found that the device has
+  // failed, and reported.
   absl::StatusOr<Job::Pictures> Start(const GenerateSpec& spec, const pipeline::SharedPlan& plan,
                                       const pipeline::SharedInputs& inputs);
   // Need of images that wait for their graphs, and when these will be ready.
@@ -110,15 +111,23 @@ class DeviceRuntime {
   const Config& config() const { return config_; }  // with the defaults of its backend
   // For the calling thread, which computes.
   void BringThreads() const;
-  // The device has failed: says so by the status, for good. True the first time.
-  bool ShowFault(const absl::Status& fault);
+  // The device has failed. True the first time.
+  bool Lose() { return !lost_.exchange(true); }
   bool is_lost() const { return lost_; }
-  // Once it is lost: others are not. Waits for nothing.
+  // Says so by the status, for good.
+  void ShowFault(const absl::Status& fault);
+  // Once it is lost and others are not: its driver is called no more, to give back memory either.
+  // Waits for nothing, nor asks for memory; as often as it is found out.
+  void GiveUp();
+  // Once it is given up. Waits for nothing.
   void Retire();
+  bool is_open() const { return open_; }
 
  private:
   void OpenModels();
   absl::Status TryLoad();
+  absl::StatusOr<Job::Pictures> TryStart(const GenerateSpec& spec, const pipeline::SharedPlan& plan,
+                                         const pipeline::SharedInputs& inputs);
   // Brings the status up to date with how the graphs stand; `warmed`: warming is over.
   void ShowBuckets(bool warmed = false);
   void ShowWarm(const std::vector<BucketGraphs::BucketState>& states);
@@ -132,7 +141,7 @@ class DeviceRuntime {
   MemoryBudget budget_;
   std::atomic<bool> stop_ = false;  // loading and warming
   std::atomic<bool> open_ = false;  // the models are loaded
-  std::atomic<bool> lost_ = false, retired_ = false;
+  std::atomic<bool> lost_ = false, given_up_ = false, retired_ = false;
   Stores stores_;
   Models models_;
   Admission admission_;

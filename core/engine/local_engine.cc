@@ -175,9 +175,13 @@ PictureLoop::Options LocalEngine::LoopOptions(const Config& config) {
                                     size_t device) { OnDeviceFault(fault, device); }};
 }
 
-// It may be called with locks of the graph store: what it leads to is another thread's.
+// It may be called with locks of the graph store: what it leads to is another thread's, but that
+// the driver is called no more from here on. The caller goes on to let go of what the device had.
 void LocalEngine::OnDeviceFault(const absl::Status& fault, size_t device) {
-  if (!devices_[device]->ShowFault(fault)) return;
+  const bool is_first = devices_[device]->Lose();
+  if (!AllLost()) devices_[device]->GiveUp();
+  devices_[device]->ShowFault(fault);
+  if (!is_first) return;
   CatchOutOfMemory([&] { retiring_.Add([this, device] { Retire(device); }); }).IgnoreError();
 }
 
@@ -187,9 +191,10 @@ bool LocalEngine::AllLost() const {
 
 // A last one stays as it is: the process is about to end.
 void LocalEngine::Retire(size_t device) {
-  metrics_.DeviceFaulted(static_cast<int>(device));
   if (ends_ || AllLost()) return;
-  MoveColdOf(device);  // first: what is stopped ends otherwise
+  metrics_.DeviceFaulted(static_cast<int>(device));
+  loop_.Lose(device);  // the thread that found it out may not have come to that yet
+  MoveColdOf(device);  // before it is stopped: what is stopped ends otherwise
   devices_[device]->Retire();
   registry_.GetGauge(metrics::kQueueCapacity).Set(loop_.queue_capacity());
 }
@@ -213,6 +218,9 @@ void LocalEngine::MoveCold(const std::shared_ptr<Job>& job, pipeline::SharedInpu
 const DeviceRuntime& LocalEngine::First() const {
   for (const auto& device : devices_) {
     if (!device->is_lost()) return *device;
+  }
+  for (const auto& device : devices_) {
+    if (device->is_open()) return *device;
   }
   return *devices_.front();
 }
@@ -286,12 +294,11 @@ std::vector<size_t> LocalEngine::FreeFirst() const {
   if (devices_.size() == 1) return {0};
   std::vector<batching::Backlog> backlogs;
   for (size_t i = 0; i < devices_.size(); ++i) backlogs.push_back(loop_.backlog(i));
-  const bool known =
-      absl::c_all_of(backlogs, [](const batching::Backlog& one) { return one.known; });
   std::vector<size_t> order;
   for (size_t i = 0; i < devices_.size(); ++i) {
     if (!devices_[i]->is_lost()) order.push_back(i);
   }
+  const bool known = absl::c_all_of(order, [&](size_t device) { return backlogs[device].known; });
   absl::c_stable_sort(order, [&](size_t a, size_t b) {
     if (known && backlogs[a].ends != backlogs[b].ends) return backlogs[a].ends < backlogs[b].ends;
     return backlogs[a].pictures < backlogs[b].pictures;

@@ -108,7 +108,7 @@ class LocalEngine : public Engine {
   void MoveColdOf(size_t device);
   void MoveCold(const std::shared_ptr<Job>& job, pipeline::SharedInputs inputs);
   bool AllLost() const;
-  // The first device that has not failed; the first, if all have.
+  // The first device that has not failed; if all have, the first with models.
   const DeviceRuntime& First() const;
   // Devices that have not failed, in the order in which they will have done what is foreseen.
   std::vector<size_t> FreeFirst() const;

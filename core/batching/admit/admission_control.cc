@@ -124,10 +124,10 @@ void AdmissionControl::Learn(const Question& question, const ReturnMargin::Delay
 }
 
 absl::Status AdmissionControl::CheckLimits(const Question& question) const {
-  if (question.asking.size() > static_cast<size_t>(limits_.pictures)) {
+  if (question.asking.size() > static_cast<size_t>(all_pictures_)) {
     const bool is_video = question.first().need.lane.frames > 1;
     return InvalidFields({{is_video ? "num_videos_per_prompt" : "num_images_per_prompt",
-                           absl::StrCat("must be at most ", limits_.pictures,
+                           absl::StrCat("must be at most ", all_pictures_,
                                         ": this server's queue takes no more, and ",
                                         question.asking.size(), " are asked for")}});
   }

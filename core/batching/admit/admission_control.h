@@ -57,7 +57,8 @@ class AdmissionControl {
   absl::StatusOr<Prospect> Check(Foresight& admitted, const Entries& asking, uint64_t content,
                                  const Callers& callers, const Costs& costs, absl::Time now);
 
-  // One device works no more: its part of the places is gone. Nothing happens for the last one.
+  // One device works no more: its part of the places is gone, and a request that needs it finds the
+  // queue full. Nothing happens for the last one.
   void LoseDevice();
   // Pictures that may be admitted and not finished.
   int places() const { return limits_.pictures; }
@@ -119,7 +120,8 @@ class AdmissionControl {
   void Learn(const Question& question, const ReturnMargin::Delay& told, bool fits);
 
   Limits limits_;
-  const int devices_ = limits_.devices;  // all, lost ones too: limits_ has those that are left
+  // Figures of all devices, lost ones too: limits_ has those of devices that are left.
+  const int devices_ = limits_.devices, all_pictures_ = limits_.pictures;
   Reservations reservations_;
   Demand demand_;
   ReturnMargin margin_;

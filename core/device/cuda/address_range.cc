@@ -101,7 +101,7 @@ AddressRange::~AddressRange() {
 }
 
 absl::Status AddressRange::Map(size_t piece) {
-  RETURN_IF_ERROR(ToStatus(cudaSetDevice(ordinal_), "selecting the GPU"));
+  RETURN_IF_ERROR(SelectGpu(ordinal_));
   const CUmemAllocationProp properties = MemoryOf(ordinal_);
   CUmemGenericAllocationHandle memory = 0;
   RETURN_IF_ERROR(OfDriver(driver_->create(&memory, piece_bytes_, &properties, 0), "GPU memory"));

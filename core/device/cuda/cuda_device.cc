@@ -29,10 +29,9 @@ absl::Status ToldStatus(cudaError_t error, absl::string_view what) {
 
 // By whatever thread asks.
 MemoryDriver GpuMemory(int ordinal) {
-  const auto allocate = [ordinal](size_t bytes, void*& memory) {
-    cudaError_t error = cudaSetDevice(ordinal);
-    if (error == cudaSuccess) error = cudaMalloc(&memory, bytes);
-    return ToldStatus(error, "GPU memory");
+  const auto allocate = [ordinal](size_t bytes, void*& memory) -> absl::Status {
+    RETURN_IF_ERROR(SelectGpu(ordinal));
+    return ToldStatus(cudaMalloc(&memory, bytes), "GPU memory");
   };
   // At the end of the process CUDA may be gone, and its memory with it.
   const auto free = [ordinal](void* memory) {
@@ -43,10 +42,9 @@ MemoryDriver GpuMemory(int ordinal) {
 
 // Pinned memory of the host, which all GPUs can copy from and to.
 MemoryDriver PinnedMemory(int ordinal) {
-  const auto allocate = [ordinal](size_t bytes, void*& memory) {
-    cudaError_t error = cudaSetDevice(ordinal);
-    if (error == cudaSuccess) error = cudaHostAlloc(&memory, bytes, cudaHostAllocPortable);
-    return ToldStatus(error, "pinned memory");
+  const auto allocate = [ordinal](size_t bytes, void*& memory) -> absl::Status {
+    RETURN_IF_ERROR(SelectGpu(ordinal));
+    return ToldStatus(cudaHostAlloc(&memory, bytes, cudaHostAllocPortable), "pinned memory");
   };
   const auto free = [ordinal](void* memory) {
     if (SelectToGiveBack(ordinal)) cudaFreeHost(memory);
@@ -135,9 +133,7 @@ absl::Status CudaDevice::ReservePacked() {
   return absl::OkStatus();
 }
 
-absl::Status CudaDevice::Select() const {
-  return ToStatus(cudaSetDevice(ordinal_), "selecting the GPU");
-}
+absl::Status CudaDevice::Select() const { return SelectGpu(ordinal_); }
 
 absl::StatusOr<Buffer> CudaDevice::AllocatePacked(DType dtype, Shape shape) {
   ASSIGN_OR_RETURN(std::shared_ptr<void> memory,

@@ -10,7 +10,7 @@ namespace latentd::device::cuda {
 
 absl::StatusOr<std::shared_ptr<const CudaEvent>> CudaEvent::Record(
     int ordinal, cudaStream_t stream, const Clock& clock, std::shared_ptr<const CudaEvent> anchor) {
-  RETURN_IF_ERROR(ToStatus(cudaSetDevice(ordinal), "selecting the GPU"));
+  RETURN_IF_ERROR(SelectGpu(ordinal));
   const bool is_anchor = anchor == nullptr;
   cudaEvent_t handle = nullptr;
   RETURN_IF_ERROR(

@@ -58,8 +58,16 @@ void GiveUp(int ordinal) { given_up |= uint64_t{1} << ordinal; }
 
 bool IsGivenUp(int ordinal) { return (given_up >> ordinal & 1) != 0; }
 
+absl::Status SelectGpu(int ordinal) {
+  if (IsGivenUp(ordinal)) return FaultError("selecting the GPU: it has failed");
+  return ToStatus(cudaSetDevice(ordinal), "selecting the GPU");
+}
+
 bool SelectToGiveBack(int ordinal) {
-  return !IsGivenUp(ordinal) && cudaSetDevice(ordinal) == cudaSuccess;
+  if (IsGivenUp(ordinal)) return false;
+  if (cudaSetDevice(ordinal) == cudaSuccess) return true;
+  cudaGetLastError();  // or a launch on another GPU would be told of it
+  return false;
 }
 
 }  // namespace latentd::device::cuda

@@ -17,9 +17,12 @@ absl::Status ToStatus(cudaError_t error, absl::string_view what);
 absl::Status FailureOf(absl::string_view message);
 
 // The GPU of that number has failed, and others of the process have not: from now on nothing that
-// it has is given back, and its events are waited for no more, since CUDA may wait for ever.
+// it has is given back or waited for, nor anything asked of it, since CUDA may wait for ever.
 void GiveUp(int ordinal);
 bool IsGivenUp(int ordinal);
+
+// Selects the GPU for the calling thread. A device's fault, without a call of CUDA: it is given up.
+absl::Status SelectGpu(int ordinal);
 
 // Selects the GPU, to give back what it has. False: it is given up, or CUDA is gone.
 bool SelectToGiveBack(int ordinal);

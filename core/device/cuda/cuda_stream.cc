@@ -30,7 +30,7 @@ CudaStream::~CudaStream() {
 // CUDA looks at the event as it was recorded. What is kept says that the stream is not idle, so
 // that none makes the host wait for it (Anchor).
 absl::Status CudaStream::WaitFor(std::shared_ptr<const Event> event) {
-  RETURN_IF_ERROR(ToStatus(cudaSetDevice(ordinal_), "selecting the GPU"));
+  RETURN_IF_ERROR(SelectGpu(ordinal_));
   const auto& other = static_cast<const CudaEvent&>(*event);
   RETURN_IF_ERROR(
       ToStatus(cudaStreamWaitEvent(handle_, other.handle(), 0), "waiting for another stream"));
@@ -39,7 +39,7 @@ absl::Status CudaStream::WaitFor(std::shared_ptr<const Event> event) {
 }
 
 absl::Status CudaStream::Synchronize() {
-  RETURN_IF_ERROR(ToStatus(cudaSetDevice(ordinal_), "selecting the GPU"));
+  RETURN_IF_ERROR(SelectGpu(ordinal_));
   return ToStatus(cudaStreamSynchronize(handle_), "the GPU's work");
 }
 

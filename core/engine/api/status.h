@@ -19,7 +19,7 @@ struct ServerStatus {
   // If kDegraded or kFailed: which bucket, file or devices, and why; if kWarming: what is done; if
   // kReady: which requests are refused, if a component is off that most of them need.
   std::string reason;
-  // The error of the first device that failed, once all have; empty: there is one that works.
+  // The error with which the device failed, or all of several did; empty: there is one that works.
   std::string device_fault;
   int graphs_done = 0, graphs_total = 0;  // while warming, of those that READY waits for
   // Step graphs of more rows than a picture has, once the start is through with them.

@@ -4,6 +4,7 @@
 #include <bit>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "core/base/errors/status_macros.h"
 #include "core/engine/api/serving.h"
 #include "core/engine/requests/arrival.h"
@@ -78,7 +79,8 @@ void AdmittedJobs::Cancel(CancelCause cause, Member& member) {
   member.cancelled = cause == CancelCause::kClient && is_late ? CancelCause::kDeadline : cause;
   deadlines_.erase({member.job->spec.deadline, member.job->handle});
   ++CountOf(member);
-  if (!member.begun) callbacks_.end_early(member.job, member.cancelled);
+  const bool has_loop = member.begun && !IsLost(member.job->device);
+  if (!has_loop) callbacks_.end_early(member.job, member.cancelled);
 }
 
 int& AdmittedJobs::CountOf(const Member& cancelled) {
@@ -102,13 +104,14 @@ void AdmittedJobs::Drain(absl::Time deadline) {
 
 void AdmittedJobs::Lose(size_t device) {
   absl::MutexLock lock(&mutex_);
+  if (IsLost(device)) return;
   lost_ |= uint64_t{1} << device;
   queue_.Lose(static_cast<int>(device));
   const CancelCause cause = FaultCause();
   for (auto& [handle, member] : jobs_) {
     Job& job = *member.job;
     if (member.begun) {
-      if (job.device == device) Cancel(cause, member);
+      if (IsLost(job.device)) LoseBegun(cause, member);
       continue;
     }
     const bool awaits_graphs = job.pictures.empty();
@@ -117,13 +120,27 @@ void AdmittedJobs::Lose(size_t device) {
   }
 }
 
+void AdmittedJobs::LoseBegun(CancelCause cause, Member& member) {
+  const Job& job = *member.job;
+  if (member.cancelled != CancelCause::kNone) {
+    return callbacks_.end_early(member.job, member.cancelled);
+  }
+  const bool draws =
+      absl::c_any_of(job.ids, [this](batching::PictureId id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+        return pictures_.contains(id);
+      });
+  if (draws || cause == CancelCause::kDeviceFault) Cancel(cause, member);
+}
+
+// Pictures for lost devices stay in `others`: the last owner of one may have much to let go of,
+// which is not for the lock.
 bool AdmittedJobs::LeaveLost(Job& job) {
   job.devices &= ~lost_;
-  std::erase_if(job.others, [this](const auto& other) { return IsLost(other.first); });
   if (!IsLost(job.device)) return true;
-  if (!job.others.empty()) {
-    job.DrawOn(job.others.front().first);
-    job.others.erase(job.others.begin());  // the lost one, which has taken its place
+  const auto left =
+      absl::c_find_if(job.others, [this](const auto& other) { return !IsLost(other.first); });
+  if (left != job.others.end()) {
+    job.DrawOn(left->first);
     return true;
   }
   // It has none yet, or it gets them.
@@ -280,6 +297,8 @@ AdmittedJobs::Prospects AdmittedJobs::ChangedProspects() {
 }
 
 void AdmittedJobs::Started(Job& job) {
+  absl::MutexLock lock(&mutex_);
+  if (!jobs_.contains(job.handle)) return;
   state_bytes_[job.device] += job.state_bytes();
   job.started = true;  // its end takes that back
   metrics_.requests().Began(job.spec.priority);

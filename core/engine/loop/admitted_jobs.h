@@ -39,7 +39,8 @@ class AdmittedJobs {
     // True if there is room for what further pictures leave behind them. Wake is to be called when
     // the answer changes. Called under the lock.
     std::function<bool()> may_begin;
-    // A job has been cancelled of which nothing has begun. Called under the lock; does not fail.
+    // A job has been cancelled of which nothing has begun, or which a device has begun that has
+    // failed: its loop may be in the driver for ever. Called under the lock; does not fail.
     std::function<void(const std::shared_ptr<Job>& job, CancelCause cause)> end_early;
   };
   // A loop's next work: one of the three, or nothing.
@@ -74,19 +75,21 @@ class AdmittedJobs {
   // has ended or got it.
   void Foresee(Job& job, absl::Time ready) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // The loop ends it then, or end_early does if nothing of it has begun. The first cause counts.
-  // Does not fail for want of memory.
+  // The loop ends it then, or end_early does if nothing of it has begun or its device has failed.
+  // The first cause counts. Does not fail for want of memory.
   void Cancel(CancelCause cause, uint64_t handle) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Admits nothing more; waits until all have ended or `deadline` (monotonic), then cancels the
   // rest and waits for them.
   void Drain(absl::Time deadline) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // The device has failed, and is given nothing more: cancels what it has begun. What waits goes to
-  // the other devices that could draw it, and is cancelled where there are none; but a job without
-  // pictures that waits for this device alone stays, for MoveTo or Remove. When no device is left,
-  // all is cancelled, and nothing admitted.
+  // The device has failed, and is given nothing more: cancels what it has begun, but for jobs of
+  // which all is drawn, while devices are left. What waits goes to the other devices that could
+  // draw it, and is cancelled where there are none; but a job without pictures that waits for this
+  // device alone stays, for MoveTo or Remove. When no device is left, all is cancelled, and nothing
+  // admitted.
   void Lose(size_t device = 0) ABSL_LOCKS_EXCLUDED(mutex_);
+  bool IsLost(size_t device) const { return (lost_ >> device & 1) != 0; }
   // The first device that has not failed; if all have, the number of devices.
   size_t first_device() const;
   // The job, which has no pictures, waits for another device alone; nothing if it has ended or got
@@ -124,7 +127,8 @@ class AdmittedJobs {
       ABSL_LOCKS_EXCLUDED(mutex_);
   // Prospects of waiting requests whose places and times have changed since they were reported.
   Prospects ChangedProspects() ABSL_LOCKS_EXCLUDED(mutex_);
-  void Started(Job& job);
+  // A unit of it is to be enqueued; nothing if it has ended.
+  void Started(Job& job) ABSL_LOCKS_EXCLUDED(mutex_);
   // Sets the picture's next need.
   void Update(const JobPicture& picture) ABSL_LOCKS_EXCLUDED(mutex_);
   // The picture needs nothing more; its job is still one.
@@ -149,7 +153,8 @@ class AdmittedJobs {
 
   void AwaitWork(ThreadWatch& loop, size_t device) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool HasWork(size_t device) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // A cancelled job that has begun is ended by its device's loop, another by any.
+  // A cancelled job that has begun is ended by its device's loop, if end_early does not, another by
+  // any.
   bool HasCancelled(size_t device) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return unbegun_cancelled_ > 0 || begun_cancelled_[device] > 0;
   }
@@ -160,8 +165,9 @@ class AdmittedJobs {
   void CancelAll(CancelCause cause) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Cancel(CancelCause cause, Member& member) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Work NextUnit(size_t device) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  bool IsLost(size_t device) const { return (lost_ >> device & 1) != 0; }
   CancelCause FaultCause() const;
+  // The device that has begun it has failed.
+  void LoseBegun(CancelCause cause, Member& member) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The job waits for no device that has failed; false: none is left for it.
   bool LeaveLost(Job& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void UpdateAll(const Job& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

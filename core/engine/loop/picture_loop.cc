@@ -17,10 +17,20 @@
 namespace latentd::engine {
 namespace {
 
-// The helper, if it is that which has failed.
+// The helper, if it is that which has failed. It is not waited for: one that works may be at an
+// event of the device that has failed for ever.
 std::optional<size_t> FaultyOf(const UnitInFlight& done) {
-  const bool helper_failed = done.what.helper >= 0 && device::IsFault(done.unit.helped->Wait());
+  if (done.what.helper < 0 || !done.unit.helped->Reached()) return std::nullopt;
+  const bool helper_failed = device::IsFault(done.unit.helped->Wait());
   return helper_failed ? std::optional<size_t>(done.what.helper) : std::nullopt;
+}
+
+// True if the device that draws is found to have failed, whether the unit is enqueued or not.
+bool IsOwnFault(const absl::Status& enqueued, const UnitsInFlight& units) {
+  if (!enqueued.ok()) return device::IsFault(enqueued);
+  return absl::c_any_of(units.newest().unit.parts, [](const pipeline::UnitPart& part) {
+    return device::IsFault(part.status);
+  });
 }
 
 PictureLoop::Options Of(PictureLoop::Options options, size_t devices) {
@@ -107,11 +117,25 @@ bool PictureLoop::WaitsForReaders() const {
 }
 
 Hangs PictureLoop::FindHangs() const {
-  Hangs hangs{.threads = watches_.Overdue()};
+  Hangs hangs;
+  for (const ThreadWatch& watch : watches_.all()) {
+    const std::optional<OverdueThread> overdue = watch.Overdue();
+    if (overdue && !IsOfRetired(watch)) hangs.threads.push_back(*overdue);
+  }
   for (const auto& loop : loops_) {
-    if (!hangs.unit.has_value()) hangs.unit = loop->units.Overdue();
+    if (IsRetired(loop->device) || hangs.unit.has_value()) continue;
+    hangs.unit = loop->units.Overdue();
   }
   return hangs;
+}
+
+bool PictureLoop::IsRetired(size_t device) const {
+  return jobs_.IsLost(device) && first_device() < loops_.size();
+}
+
+bool PictureLoop::IsOfRetired(const ThreadWatch& watch) const {
+  return absl::c_any_of(
+      loops_, [&](const auto& loop) { return &loop->watch == &watch && IsRetired(loop->device); });
 }
 
 void PictureLoop::RunLoop(DeviceLoop& loop) {
@@ -181,8 +205,11 @@ absl::Status PictureLoop::TryEnqueue(DeviceLoop& loop, Work& work) {
   const auto device = static_cast<size_t>(work.unit->helper);
   UnitsInFlight::Helper helper = {loops_[device]->units};
   absl::Status enqueued = loop.units.Enqueue(*work.unit, work.pictures, &helper);
-  // The pictures go on without it, unless the unit has failed, for another reason.
-  if (device::IsFault(helper.failed)) ReportFault(helper.failed, device);
+  // The pictures go on without it, unless the unit has failed, for another reason: if that is the
+  // fault of the device that draws, it may be what the helper's part has met.
+  if (device::IsFault(helper.failed) && !IsOwnFault(enqueued, loop.units)) {
+    ReportFault(helper.failed, device);
+  }
   return enqueued;
 }
 

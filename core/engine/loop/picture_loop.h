@@ -127,6 +127,10 @@ class PictureLoop {
   // left, admits nothing more and ends everything, with DeviceFaultError. Does not wait; any
   // thread, as often as it is found out.
   void ReportFault(const absl::Status& fault, size_t device);
+  // The same, of one that is told of already.
+  void Lose(size_t device) { jobs_.Lose(device); }
+  // The error of what a failed device was to draw.
+  absl::Status FaultError() const { return jobs_.FaultError(); }
   // A job that waits for Begin waits for another device's. False: it is not wanted.
   bool MoveTo(size_t device, Job& job) { return jobs_.MoveTo(device, job); }
   // The first device that has not failed; if all have, the number of devices.
@@ -169,6 +173,9 @@ class PictureLoop {
 
   AdmittedJobs::Callbacks CallbacksOfJobs();
   bool MayBegin() const;
+  // The device has failed, and others have not: its thread may be in its driver for ever.
+  bool IsRetired(size_t device) const;
+  bool IsOfRetired(const ThreadWatch& watch) const;
   // By another thread: the loop may be at a unit for long, and the canceller may hold what the sink
   // waits for.
   void EndEarly(const std::shared_ptr<Job>& job, CancelCause cause);

@@ -228,6 +228,10 @@ void ColdRequests::End(Job& job, Preparer::Ended ended) {
   // One that was removed is ended by who did so, or waits for another device.
   if (!begun.ok() && taken && parts_.loop.IsWanted(job)) {
     if (IsCold(begun)) begun = parts_.admission.ColdBucket(*job.plan, begun);
+    if (device::IsFault(begun)) {
+      parts_.loop.ReportFault(begun, job.device);
+      begun = parts_.loop.FaultError();
+    }
     parts_.loop.Reject(job, std::move(begun));
   }
   parts_.graphs.DropUnused();

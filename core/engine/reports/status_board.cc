@@ -17,12 +17,13 @@ using Statuses = std::vector<ServerStatus>;
 
 bool HasFailed(const ServerStatus& device) { return !device.device_fault.empty(); }
 
-// Names and faults of the devices that have failed.
-std::string FaultsOf(const std::vector<std::string>& names, const Statuses& devices) {
+// Names and faults of the devices that have failed, with that between them.
+std::string FaultsOf(const std::vector<std::string>& names, const Statuses& devices,
+                     const char* between) {
   std::vector<std::string> faults;
   for (size_t i = 0; i < devices.size(); ++i) {
     if (!HasFailed(devices[i])) continue;
-    faults.push_back(absl::StrCat(names[i], " has failed: ", devices[i].device_fault));
+    faults.push_back(absl::StrCat(names[i], between, devices[i].device_fault));
   }
   return absl::StrJoin(faults, "; ");
 }
@@ -147,12 +148,11 @@ ServerStatus StatusBoard::Merged() const {
   }
   if (!counted.empty()) {
     ServerStatus all = Merge(names, counted);
-    AddFaults(FaultsOf(names_, devices_), all);
+    AddFaults(FaultsOf(names_, devices_, " has failed: "), all);
     return all;
   }
   ServerStatus all = Merge(names_, devices_);
-  const std::string name = devices_.size() > 1 ? absl::StrCat(names_.front(), ": ") : "";
-  all.device_fault = absl::StrCat(name, devices_.front().device_fault);
+  all.device_fault = FaultsOf(names_, devices_, devices_.size() > 1 ? ": " : "");
   return all;
 }
 

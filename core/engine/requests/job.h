@@ -82,8 +82,9 @@ class Job {
   // The loop's that has begun it. Empty while the job is being prepared.
   Pictures pictures;
   size_t device = 0;  // the one that they are for; another one may begin the job
-  std::vector<std::pair<size_t, Pictures>> others;  // the same for other devices, until it begins
-  std::vector<absl::Duration> stage_times;          // by picture: of the stage that it is in
+  // The same for other devices, those that have failed too, until it begins.
+  std::vector<std::pair<size_t, Pictures>> others;
+  std::vector<absl::Duration> stage_times;  // by picture: of the stage that it is in
   bool started = false;
   bool stepped = false;                     // one of its pictures has taken a step
   std::vector<std::string> image_warnings;  // known once a picture is drawn

@@ -27,6 +27,10 @@ Answer OwnAnswers::Status(bool for_operators) const {
   if (!for_operators) {
     status.clear_reason();
     for (v1::BucketStatus& bucket : *status.mutable_buckets()) bucket.clear_reason();
+    for (v1::DeviceStatus& device : *status.mutable_devices()) {
+      device.clear_reason();
+      device.clear_fault();
+    }
   }
   return {.body = AnswerBody(ToText(ToJson(status)))};
 }

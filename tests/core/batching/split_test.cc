@@ -4,7 +4,10 @@
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
+#include "absl/algorithm/container.h"
+#include "core/base/errors/error_details.h"
 #include "core/batching/queue.h"
 #include "tests/support/fake_clock.h"
 #include "tests/support/status_matchers.h"
@@ -219,6 +222,17 @@ TEST_F(AlwaysSplitTest, ADeviceThatHasFailedHelpsNone) {
   Begin(0);
   queue_.Lose(1);
   EXPECT_EQ(HelperOfNext(), -1);
+}
+
+// Another server takes them, or this one when it is started again.
+TEST_F(NeverSplitTest, MoreImagesThanTheDevicesLeftTakeFindTheQueueFull) {
+  std::vector<PictureId> ids(queue_.places());
+  absl::c_iota(ids, 200);
+  queue_.Lose(1);
+  const auto admit = [&] { return queue_.Admit({.pictures = ids, .need = StepOf()}).status(); };
+  EXPECT_EQ(GetReason(admit()), "QUEUE_FULL");
+  ids.push_back(100);
+  EXPECT_TRUE(absl::IsInvalidArgument(admit()));
 }
 
 // It keeps what it has begun, until that is removed, and gets no unit of it.

@@ -21,6 +21,7 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::Pair;
 using ::testing::SizeIs;
+using ::testing::UnorderedElementsAre;
 
 constexpr int kPlaces = 3;
 
@@ -218,11 +219,21 @@ TEST_F(AdmittedJobsTest, ADrainCancelsTheRestAndWaitsForThemToo) {
 TEST_F(AdmittedJobsTest, AFaultEndsAllAndAdmitsNone) {
   const auto begun = Begun(), waiting = Add();
   jobs_.Lose();  // does not wait
-  EXPECT_THAT(ended_early_, ElementsAre(Pair(waiting.get(), CancelCause::kDeviceFault)));
+  EXPECT_THAT(ended_early_, UnorderedElementsAre(Pair(waiting.get(), CancelCause::kDeviceFault),
+                                                 Pair(begun.get(), CancelCause::kDeviceFault)));
   EXPECT_FALSE(jobs_.IsWanted(*begun));
   EXPECT_EQ(GetReason(Refusal()), "DEVICE_FAULT");
   End(*waiting);
   EXPECT_EQ(Next().cause, CancelCause::kDeviceFault);
+}
+
+// Another thread ends what a device that failed has begun, while its loop is about to enqueue it.
+TEST_F(AdmittedJobsTest, AJobThatHasEndedDoesNotStart) {
+  const auto job = Begun();
+  End(*job);
+  jobs_.Started(*job);
+  EXPECT_FALSE(job->started);
+  EXPECT_EQ(jobs_.state_bytes(), 0);
 }
 
 TEST_F(AdmittedJobsTest, AnIdleLoopDoesNotWaitWhereThereIsSomethingToDo) {
@@ -288,6 +299,57 @@ TEST_F(AdmittedJobsTest, ALoopThatWaitsForItsTimeHearsOfADeadlineUntilThen) {
   const absl::Time begin = SystemClock().Monotonic();
   jobs_.AwaitCancellation(absl::InfiniteFuture(), watch_);
   EXPECT_GE(SystemClock().Monotonic() - begin, kLeft / 2);
+}
+
+// Jobs that the first of two devices has begun, whose loop says nothing more.
+class LostJobsTest : public AdmittedJobsTest {
+ protected:
+  std::shared_ptr<Job> BegunOnFirst() {
+    std::shared_ptr<Job> job = JobOf();
+    job->pictures = PicturesOf(*job);
+    EXPECT_OK(two_.Add(job, 0, queued_));
+    const auto work = two_.Next(/*may_enqueue=*/true, /*idle=*/false, watch_);
+    EXPECT_TRUE(work.unit.has_value());
+    return job;
+  }
+
+  AdmittedJobs two_{
+      {.devices = 2, .pictures = 2 * kPlaces},
+      {.may_begin = [] { return true; },
+       .end_early = [this](const std::shared_ptr<Job>& job,
+                           CancelCause cause) { ended_early_.emplace_back(job.get(), cause); }},
+      metrics_,
+      clock_};
+};
+
+TEST_F(LostJobsTest, WhatItDrawsEndsOnceAndForTheFirstCause) {
+  const auto job = BegunOnFirst();
+  two_.Lose(0);
+  two_.Lose(0);
+  two_.Cancel(CancelCause::kClient, job->handle);
+  EXPECT_THAT(ended_early_, ElementsAre(Pair(job.get(), CancelCause::kDeviceLost)));
+}
+
+TEST_F(LostJobsTest, WhatWasCancelledBeforeEndsAsThat) {
+  const auto job = BegunOnFirst();
+  two_.Cancel(CancelCause::kClient, job->handle);
+  EXPECT_THAT(ended_early_, IsEmpty());
+  two_.Lose(0);
+  EXPECT_THAT(ended_early_, ElementsAre(Pair(job.get(), CancelCause::kClient)));
+}
+
+TEST_F(LostJobsTest, WhatIsDrawnAndNotEncodedGoesOn) {
+  const auto job = BegunOnFirst(), cancelled = BegunOnFirst();
+  for (const auto& drawn : {job, cancelled}) two_.Remove(JobPicture{drawn, 0});
+  two_.Lose(0);
+  EXPECT_THAT(ended_early_, IsEmpty());
+  EXPECT_TRUE(two_.IsWanted(*job));
+  two_.Cancel(CancelCause::kClient, cancelled->handle);
+  EXPECT_THAT(ended_early_, ElementsAre(Pair(cancelled.get(), CancelCause::kClient)));
+  ended_early_.clear();
+  two_.Remove(*cancelled, absl::CancelledError());
+  two_.Lose(1);
+  EXPECT_THAT(ended_early_, ElementsAre(Pair(job.get(), CancelCause::kDeviceFault)));
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/device/device_fault.h"
 #include "tests/core/engine/loop_rig.h"
 #include "tests/support/separate_device.h"
 
@@ -24,6 +25,7 @@ class CountedDevice : public ::latentd::testing::SeparateDevice {
   absl::StatusOr<device::Buffer> Allocate(device::DType dtype, device::Shape shape,
                                           device::Place place) override {
     ++calls;
+    if (fails) return device::FaultError("the test's fault");
     return ::latentd::testing::SeparateDevice::Allocate(dtype, std::move(shape), place);
   }
   absl::StatusOr<std::unique_ptr<device::Stream>> NewStream(const Clock& clock) override {
@@ -44,6 +46,7 @@ class CountedDevice : public ::latentd::testing::SeparateDevice {
   }
 
   mutable std::atomic<int> calls = 0;
+  std::atomic<bool> fails = false;  // to allocate, with a fault
 };
 
 struct TestDevice {

@@ -233,6 +233,28 @@ TEST_F(SplitStepsTest, AFaultOfTheHelperIsReportedWithTheUnitThatFails) {
   EXPECT_EQ(Draw(Guided()), expected);
 }
 
+// CUDA tells the next call of what the device that draws has met, which may be the helper's.
+TEST_F(SplitStepsTest, AFaultOfTheDrawingDeviceIsNotTheHelpers) {
+  ASSERT_NO_FATAL_FAILURE(Make(Split::kAlways));
+  const std::string expected = Draw(Guided());
+  for (int i = 0; i < 2; ++i) {
+    devices_[i].runs = 0;
+    devices_[i].on_run.refuse = [this, i] {
+      const bool is_told = Helps(i) && refused_++ == 0;
+      return is_told ? device::FaultError("the test's fault") : absl::OkStatus();
+    };
+    devices_[i].on_run.refuse_step = [this, i](int rows) {
+      const bool fails = rows == 2 && helper_ == 1 - i;
+      return fails ? device::FaultError("the test's fault") : absl::OkStatus();
+    };
+  }
+  const auto ended = Only<Failed>(RunOn(*engine_, Guided()));
+  ASSERT_THAT(ended, SizeIs(1));
+  EXPECT_EQ(GetReason(ended[0].status), "DEVICE_FAULT");
+  ExpectFailed(1 - helper_);
+  EXPECT_EQ(Draw(Guided()), expected);
+}
+
 // The advance is the first of two rows that the drawing device runs.
 TEST_F(SplitStepsTest, AnAdvanceWithoutMemoryIsAStepThatIsNotSplit) {
   ASSERT_NO_FATAL_FAILURE(Make(Split::kAlways));

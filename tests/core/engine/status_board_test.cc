@@ -184,9 +184,10 @@ TEST(SeveralStatusesTest, AFaultOfOneDegradesWhatServesUntilAllHaveFailed) {
   EXPECT_EQ(Merged(failed, degraded).reason, "device 0 has failed: a fault; cold");
   EXPECT_EQ(Merged({.state = State::kWarming}, failed).state, State::kWarming);
   EXPECT_EQ(Merged({.state = State::kDraining}, failed).state, State::kDraining);
-  const ServerStatus both = Merged(failed, failed);
+  const ServerStatus last{.state = State::kFailed, .device_fault = "another"};
+  const ServerStatus both = Merged(failed, last);
   EXPECT_EQ(both.state, State::kFailed);
-  EXPECT_EQ(both.device_fault, "device 0: a fault");
+  EXPECT_EQ(both.device_fault, "device 0: a fault; device 1: another");
 }
 
 TEST(SeveralStatusesTest, CountsOfGraphsAreSums) {

@@ -239,6 +239,8 @@ TEST_F(StrangersTest, TheStatusGivesNoReasons) {
   status.state = engine::State::kDegraded;
   status.reason = "/models/base has changed";
   status.buckets = {{"base", {256, 192}, true, ""}, {"base", {512, 512}, false, "of the driver"}};
+  status.devices = {{"device 0", "", engine::State::kReady, ""},
+                    {"device 1", "an illegal address", engine::State::kFailed, "the driver's"}};
   engine_.set_status(status);
   const json said = GetJson("/latent/v1/status");
   EXPECT_EQ(said["state"], "SERVER_STATE_DEGRADED");
@@ -247,6 +249,11 @@ TEST_F(StrangersTest, TheStatusGivesNoReasons) {
   EXPECT_EQ(said["buckets"][0]["ready"], true);
   EXPECT_EQ(said["buckets"][1]["size"]["width"], 512);
   EXPECT_FALSE(said["buckets"][1].contains("reason")) << said;
+  ASSERT_EQ(said["devices"].size(), 2u);
+  EXPECT_EQ(said["devices"][1]["state"], "SERVER_STATE_FAILED");
+  for (const char* told : {"reason", "fault"}) {
+    EXPECT_FALSE(said["devices"][1].contains(told)) << said;
+  }
 }
 
 }  // namespace

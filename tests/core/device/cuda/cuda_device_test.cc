@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/base/errors/error_details.h"
+#include "core/device/cuda/cuda_event.h"
 #include "core/device/cuda/cuda_status.h"
 #include "core/device/cuda/cuda_stream.h"
 #include "core/device/device_fault.h"
@@ -36,6 +37,20 @@ TEST(CudaStatusTest, TellsWantOfMemoryFaultsAndTheRestApart) {
   EXPECT_THAT(fault, StatusIs(absl::StatusCode::kInternal, HasSubstr("the GPU's work: ")));
   EXPECT_TRUE(IsFault(fault));
   EXPECT_FALSE(IsFault(ToStatus(cudaErrorInvalidValue, "copying")));
+}
+
+// There is no such GPU: those that there are stay as they are for other tests.
+TEST(CudaStatusTest, AGpuThatIsGivenUpIsNotAsked) {
+  constexpr int kOrdinal = 63;
+  EXPECT_FALSE(IsGivenUp(kOrdinal));
+  EXPECT_FALSE(IsFault(SelectGpu(kOrdinal)));  // CUDA says that there is none
+  GiveUp(kOrdinal);
+  EXPECT_TRUE(IsGivenUp(kOrdinal));
+  EXPECT_FALSE(IsGivenUp(kOrdinal - 1));
+  EXPECT_TRUE(IsFault(SelectGpu(kOrdinal)));
+  EXPECT_FALSE(SelectToGiveBack(kOrdinal));
+  const auto event = CudaEvent::Record(kOrdinal, nullptr, SystemClock(), nullptr);
+  EXPECT_TRUE(IsFault(event.status()));
 }
 
 TEST(CudaDeviceTest, SaysWhatToDoWhereThereIsNoGpu) {
