@@ -65,11 +65,22 @@ void LaneWork::Add(const Entry& entry, size_t place) {
   NoteFirst(entry, place);
 }
 
+bool LaneWork::FirstStepIsShallow() const {
+  const auto first = absl::c_find_if(
+      before_decode_, [](const Entry* e) { return e->need.kind == UnitKind::kStep; });
+  return first != before_decode_.end() && (*first)->need.shallow;
+}
+
 void LaneWork::KeepWhoPays(const Costs& costs) {
+  const bool shallow = FirstStepIsShallow();
+  std::erase_if(before_decode_, [&](const Entry* e) {
+    return e->need.kind == UnitKind::kStep && e->need.shallow != shallow;
+  });
   absl::InlinedVector<int, kMostRows> rows;
   for (const Entry* entry : before_decode_) rows.push_back(entry->need.next_rows());
   if (rows.empty()) return;
-  before_decode_.resize(costs.CountThatPays(lane_, rows, limit()));
+  const Lane costs_lane = shallow ? ShallowOf(lane_) : lane_;
+  before_decode_.resize(costs.CountThatPays(costs_lane, rows, limit()));
 }
 
 const Entry* LaneWork::prepare() const {
@@ -79,12 +90,10 @@ const Entry* LaneWork::prepare() const {
 }
 
 LaneWork::Members LaneWork::Steppers() const {
-  Members shallow = SteppersOf(/*shallow=*/true);
-  if (shallow.empty()) return SteppersOf(/*shallow=*/false);
-  if (sharing_ != Sharing::kByDeadline) return shallow;
-  const auto first = absl::c_find_if(
-      before_decode_, [](const Entry* e) { return e->need.kind == UnitKind::kStep; });
-  return SteppersOf((*first)->need.shallow);
+  if (sharing_ == Sharing::kByDeadline) return SteppersOf(FirstStepIsShallow());
+  Members shallow = SteppersOf(/*shallow=*/true), full = SteppersOf(/*shallow=*/false);
+  const bool is_for_others = absl::c_any_of(shallow, [&](const Entry* e) { return e != passes_; });
+  return is_for_others || full.empty() ? shallow : full;
 }
 
 LaneWork::Members LaneWork::SteppersOf(bool shallow) const {

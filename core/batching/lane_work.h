@@ -29,7 +29,8 @@ class LaneWork {
   // In the order in which they go, with their places in it. A waiting picture is left out if there
   // are too few rows, or were for an earlier one.
   void Add(const Entry& entry, size_t place);
-  // Only those go on to their steps, or take any, whose rows pay off for the first.
+  // Only those go on to their steps, or take any, whose rows pay off for the first; of those whose
+  // steps are next, only those like the first of them. By deadline.
   void KeepWhoPays(const Costs& costs);
 
   const Lane& lane() const { return lane_; }
@@ -47,7 +48,8 @@ class LaneWork {
   // have waited longest for one; by deadline in order.
   // A passing picture leaves the evaluation to them where it has no rows for all. All are to take a
   // shallow one, or none: in turns those go first that are, since each needs another one soon, and
-  // all take that together; by deadline those like the first.
+  // all take that together, but for a passing picture that would take it without them; by deadline
+  // those like the first.
   Members WhoSteps() const;
   // Pictures with which the one that passes others takes its next evaluation.
   Members WhoGoesAlong(const Costs& costs) const;
@@ -63,6 +65,7 @@ class LaneWork {
   int limit() const { return std::min(rows_, capacity_); }
   int all_places() const { return std::min(std::max(limit(), most_places_), places_); }
   int places() const { return sharing_ == Sharing::kByDeadline ? all_places() : limit(); }
+  bool FirstStepIsShallow() const;  // the first picture's whose steps are next
   Members Steppers() const;
   Members SteppersOf(bool shallow) const;
   Members InTurns(Members steppers) const;

@@ -14,13 +14,13 @@ namespace {
 
 using device::DType;
 
-constexpr size_t kMaxName = 32;
+constexpr size_t kMaxName = 32, kMaxPart = 96;
 
-bool IsName(absl::string_view word) {
+bool IsName(absl::string_view word, size_t most = kMaxName) {
   const auto fits = [](char c) {
     return absl::ascii_islower(c) || absl::ascii_isdigit(c) || c == '_';
   };
-  return !word.empty() && word.size() <= kMaxName && std::all_of(word.begin(), word.end(), fits);
+  return !word.empty() && word.size() <= most && std::all_of(word.begin(), word.end(), fits);
 }
 
 bool ReadSize(absl::string_view word, GraphLabel& label) {
@@ -62,8 +62,8 @@ std::optional<GraphLabel> GraphLabel::FromText(absl::string_view text) {
   if (word == "bf16") label.dtype = DType::kBF16;
   if (word == "f16") label.dtype = DType::kF16;
   if (word == device::Name(DType::kF8E4M3)) label.dtype = DType::kF8E4M3;
-  const bool names =
-      IsName(label.model) && IsName(label.component) && (label.part.empty() || IsName(label.part));
+  const bool names = IsName(label.model) && IsName(label.component) &&
+                     (label.part.empty() || IsName(label.part, kMaxPart));
   if (!names || label.ToText() != text) return std::nullopt;
   return label;
 }

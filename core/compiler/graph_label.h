@@ -16,8 +16,8 @@ struct GraphLabel {
   // control_net.
   std::string component;
   // For a UNet: "request" (once a request) or "step", "step_2_chunks" for prompts of two,
-  // "step_32_ranks" with low-rank paths, or of a step that two devices share "network" and
-  // "advance"; for a text encoder: "vectors" (for words of textual
+  // "step_32_ranks" with low-rank paths, "step_shallow_controlled" and so on, or of a step that two
+  // devices share "network" and "advance"; for a text encoder: "vectors" (for words of textual
   // inversions), "masked" (for weights below 1 of Compel's syntax), "masked_vectors" (for both), or
   // empty; for a vae_encoder: "sample" (once a picture), or empty as for the others. "lane" is no
   // graph: the memory that steps run in.
@@ -34,8 +34,8 @@ struct GraphLabel {
   // "base unet step 256x256 rows 2 bf16"; no model, a size of 0 and 0, and f32, are left out, and
   // so is one frame: "video vae_decoder 256x256x7 rows 1".
   std::string ToText() const;
-  // Reads what ToText prints, where names are of at most 32 of a-z, 0-9 and _, and not empty but
-  // for the part.
+  // Reads what ToText prints, where names are of at most 32 of a-z, 0-9 and _, and not empty; a
+  // part is empty, or of at most 96 of these.
   static std::optional<GraphLabel> FromText(absl::string_view text);
 };
 

@@ -48,7 +48,7 @@ absl::StatusOr<Graph> CutAt(const Graph& graph, absl::string_view name) {
     }
   }
   for (const Output& one : outputs) {
-    if (one.value != cut) builder.Output(one.name, values[one.value]);
+    if (one.name != name) builder.Output(one.name, values[one.value]);
   }
   return std::move(builder).Build();
 }

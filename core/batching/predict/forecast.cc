@@ -1,6 +1,7 @@
 #include "core/batching/predict/forecast.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <optional>
 #include <utility>
@@ -259,19 +260,23 @@ class ByDeadline {
   void RunPart(Player& first) {
     if (first.past_stages()) return playback_.End(first);
     const std::vector<Player*> together = WithWhom(first);
-    int rows = 0;
-    double previews = 0, shallow = 0, least = std::numeric_limits<double>::infinity();
+    const double first_shallow = first.shallow_part();
+    const auto part_of = [&](const Player& player) {
+      return PartTaken(first_shallow, player.shallow_part());
+    };
+    double rows = 0, previews = 0, least = std::numeric_limits<double>::infinity();
     for (Player* player : together) {
       if (!player->in_lane) playback_.EnterLane(*player);
       playback_.BeginStage(*player);
-      rows += player->rows();
-      shallow += player->rows() * player->shallow_part();
-      previews += player->previews_per_step();
-      least = std::min(least, player->left);
+      const double part = part_of(*player);
+      rows += part * player->rows();
+      previews += part * player->previews_per_step();
+      least = std::min(least, player->left / part);
     }
     const Lane lane = first.now().lane;
     const absl::Duration pace =
-        costs_.OfStep(lane, rows, shallow / rows) + previews * costs_.Of(UnitKind::kPreview, lane);
+        costs_.OfStep(lane, static_cast<int>(std::ceil(rows)), first_shallow) +
+        previews * costs_.Of(UnitKind::kPreview, lane);
     absl::Duration time = least * pace;
     const absl::Duration until = playback_.UntilNextIsReady();
     if (until < time) {
@@ -279,9 +284,19 @@ class ByDeadline {
       least = absl::FDivDuration(time, pace);
     }
     playback_.Pass(time);
-    for (Player* player : together) playback_.Advance(*player, least);
+    for (Player* player : together) playback_.Advance(*player, least * part_of(*player));
   }
 
+  // Part of the first one's evaluations that another takes with it. It rests in those of the other
+  // kind than its next one, so that it takes as many as there are for its own mixture of kinds.
+  static double PartTaken(double first_shallow, double own_shallow) {
+    double part = 1;
+    if (own_shallow > 0) part = std::min(part, first_shallow / own_shallow);
+    if (own_shallow < 1) part = std::min(part, (1 - first_shallow) / (1 - own_shallow));
+    return part;
+  }
+
+  // Pictures that take a part of its evaluations, itself the first.
   std::vector<Player*> WithWhom(Player& first) {
     const Lane lane = first.now().lane;
     std::vector<Player*> in_lane;
@@ -290,6 +305,7 @@ class ByDeadline {
     for (Player* player = &first; player != end; ++player) {
       if (!player->is_at(lane) || player->now().runs.empty()) continue;
       if (!playback_.IsReady(*player) || !HasRows(*player)) continue;
+      if (PartTaken(first.shallow_part(), player->shallow_part()) <= 0) continue;
       in_lane.push_back(player);
       rows.push_back(player->rows());
     }

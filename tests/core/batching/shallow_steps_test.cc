@@ -15,6 +15,7 @@
 namespace latentd::batching {
 namespace {
 
+using ::testing::DoubleNear;
 using ::testing::Each;
 using ::testing::ElementsAre;
 
@@ -107,30 +108,73 @@ TEST_F(ShallowStepsTest, AFullEvaluationComesSoonForAll) {
   }
 }
 
+// One that is in the lane, where four rows are evaluated at once.
+Entry StepperOf(PictureId picture, bool shallow, int rows = 1) {
+  return {.picture = picture,
+          .need = {.kind = UnitKind::kStep,
+                   .lane = kDeepLane,
+                   .lane_rows = 4,
+                   .lane_places = 8,
+                   .joined = true,
+                   .shallow = shallow,
+                   .ahead = {.stages = {{{kDeepLane, 0, {{.count = 5, .rows = rows}}}}}}},
+          .started = true};
+}
+
+std::vector<PictureId> WhoSteps(const std::vector<Entry>& entries, Sharing sharing,
+                                const Costs& costs = {}, const Entry* passes = nullptr) {
+  LaneWork work(kDeepLane, sharing);
+  size_t place = 0;
+  for (const Entry& each : entries) work.KeepRows(each);
+  if (passes != nullptr) work.LetPass(*passes);
+  for (const Entry& each : entries) work.Add(each, place++);
+  if (sharing == Sharing::kByDeadline) work.KeepWhoPays(costs);
+  std::vector<PictureId> pictures;
+  for (const Entry* each : work.WhoSteps()) pictures.push_back(each->picture);
+  return pictures;
+}
+
 // In turns shallow ones go first, in whatever order their pictures are.
 TEST(ShallowLaneWorkTest, TheFirstThatIsDueSaysWhichKindIsNext) {
-  const auto entry = [](PictureId picture, bool shallow) {
-    return Entry{.picture = picture,
-                 .need = {.kind = UnitKind::kStep,
-                          .lane = kDeepLane,
-                          .lane_rows = 4,
-                          .joined = true,
-                          .shallow = shallow},
-                 .started = true};
+  const std::vector<Entry> entries = {StepperOf(1, /*shallow=*/false), StepperOf(2, true),
+                                      StepperOf(3, false)};
+  EXPECT_THAT(WhoSteps(entries, Sharing::kByDeadline), ElementsAre(1, 3));
+  EXPECT_THAT(WhoSteps(entries, Sharing::kInTurns), ElementsAre(2));
+}
+
+TEST(ShallowLaneWorkTest, OfTheOtherKindNoneTakesRowsOfTheFirstOnes) {
+  const auto entries = [](bool first_is_shallow) {
+    return std::vector<Entry>{StepperOf(1, first_is_shallow, /*rows=*/2),
+                              StepperOf(2, !first_is_shallow, 2),
+                              StepperOf(3, first_is_shallow, 2)};
   };
-  const Entry first = entry(1, /*shallow=*/false), second = entry(2, /*shallow=*/true),
-              third = entry(3, /*shallow=*/false);
-  const auto who_steps = [&](Sharing sharing) {
-    LaneWork work(kDeepLane, sharing);
-    size_t place = 0;
-    for (const Entry* each : {&first, &second, &third}) work.KeepRows(*each);
-    for (const Entry* each : {&first, &second, &third}) work.Add(*each, place++);
-    std::vector<PictureId> pictures;
-    for (const Entry* each : work.WhoSteps()) pictures.push_back(each->picture);
-    return pictures;
+  EXPECT_THAT(WhoSteps(entries(false), Sharing::kByDeadline), ElementsAre(1, 3));
+  EXPECT_THAT(WhoSteps(entries(true), Sharing::kByDeadline), ElementsAre(1, 3));
+}
+
+// Here those of shallow evaluations alone grow with their rows.
+TEST(ShallowLaneWorkTest, RowsPayByTheCostsOfTheFirstOnesKind) {
+  Costs costs;
+  for (int rows : {2, 4}) {
+    costs.Measure(UnitKind::kStep, kDeepLane, rows, kFull);
+    costs.Measure(UnitKind::kStep, ShallowOf(kDeepLane), rows, rows * kShallow);
+  }
+  const auto entries = [](bool shallow) {
+    return std::vector<Entry>{StepperOf(1, shallow, /*rows=*/2), StepperOf(2, shallow, 2)};
   };
-  EXPECT_THAT(who_steps(Sharing::kByDeadline), ElementsAre(1, 3));
-  EXPECT_THAT(who_steps(Sharing::kInTurns), ElementsAre(2));
+  EXPECT_THAT(WhoSteps(entries(false), Sharing::kByDeadline, costs), ElementsAre(1, 2));
+  EXPECT_THAT(WhoSteps(entries(true), Sharing::kByDeadline, costs), ElementsAre(1));
+}
+
+// It passes them between their evaluations.
+TEST(ShallowLaneWorkTest, APassingPictureTakesNoTurnOfTheOthersForItself) {
+  const std::vector<Entry> one = {StepperOf(1, /*shallow=*/false), StepperOf(2, true),
+                                  StepperOf(3, false)};
+  EXPECT_THAT(WhoSteps(one, Sharing::kInTurns, {}, &one[1]), ElementsAre(1, 3));
+  const std::vector<Entry> two = {StepperOf(1, false), StepperOf(2, true), StepperOf(3, true)};
+  EXPECT_THAT(WhoSteps(two, Sharing::kInTurns, {}, &two[1]), ElementsAre(2, 3));
+  const std::vector<Entry> alone = {StepperOf(1, true)};
+  EXPECT_THAT(WhoSteps(alone, Sharing::kInTurns, {}, &alone[0]), ElementsAre(1));
 }
 
 TEST(ShallowCostsTest, BothKindsAreLearnedApart) {
@@ -148,6 +192,34 @@ TEST(ShallowCostsTest, BothKindsAreLearnedApart) {
   EXPECT_EQ(costs.Of(UnitKind::kStep, kDeepLane, 2), kFull);
   EXPECT_EQ(costs.Alone(ahead), 4 * kFull + 6 * kShallow);
   EXPECT_EQ(costs.OfStep(kDeepLane, 2, 0.5), (kFull + kShallow) / 2);
+}
+
+// The second takes a full one with each that the first takes, and no more shallow ones between two
+// than it wants: F s s F s s beside F s - F s -.
+TEST(ShallowForecastTest, ByDeadlineOthersRestInEvaluationsOfAnotherKind) {
+  Costs costs;
+  costs.Measure(UnitKind::kStep, kDeepLane, 2, kFull);
+  costs.Measure(UnitKind::kStep, ShallowOf(kDeepLane), 2, kShallow);
+  const auto ends = [&](int first_shallow, int second_shallow) {
+    std::vector<ForecastPicture> pictures;
+    for (int shallow : {first_shallow, second_shallow}) {
+      const StepRun run{.count = 12, .rows = 1, .shallow = shallow};
+      pictures.push_back({.ahead = {.stages = {{{kDeepLane, 0, {run}}}}}, .lane_rows = 2});
+    }
+    std::vector<double> ends;
+    for (const Outlook& outlook : Foresee(pictures, Sharing::kByDeadline, costs)) {
+      ends.push_back(absl::ToDoubleSeconds(outlook.ends));
+    }
+    return ends;
+  };
+  constexpr double kNear = 1e-3;
+  const auto are = [](double first, double second) {
+    return ElementsAre(DoubleNear(first, kNear), DoubleNear(second, kNear));
+  };
+  EXPECT_THAT(ends(8, 6), are(4 * 3 + 8, 4 * 3 + 8 + 2 * 3 + 2));
+  EXPECT_THAT(ends(6, 8), are(6 * 3 + 6, 6 * 3 + 6 + 3 + 2));
+  EXPECT_THAT(ends(6, 6), are(6 * 3 + 6, 6 * 3 + 6));
+  EXPECT_THAT(ends(0, 6), are(12 * 3, 12 * 3 + 6 * 3 + 6));
 }
 
 TEST_F(ShallowStepsTest, ForecastsCountWhatEachKindTakes) {

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <string>
+
 namespace latentd::compiler {
 namespace {
 
@@ -25,6 +27,8 @@ TEST(GraphLabel, ReadsItsOwnText) {
         GraphLabel{"base", "text_encoder"}, GraphLabel{"base", "vae_decoder", "", 64, 64, 1, true},
         GraphLabel{"base", "vae_encoder", "", 64, 64, 1, false, device::DType::kF16},
         GraphLabel{"base", "unet", "step", 64, 64, 2, false, device::DType::kF8E4M3},
+        GraphLabel{"base", "unet", "step_2_chunks_32_ranks_shallow_controlled", 64, 64, 2},
+        GraphLabel{"base", "unet", std::string(96, 'p'), 64, 64, 2},
         GraphLabel{"video", "unet", "step", 64, 64, 2, false, device::DType::kBF16, 25}}) {
     EXPECT_EQ(GraphLabel::FromText(label.ToText()), label) << label.ToText();
   }
@@ -59,6 +63,9 @@ TEST(GraphLabel, ReadsNothingElse) {
                            "a_name_of_more_than_thirty_two_letters rows 1"}) {
     EXPECT_EQ(GraphLabel::FromText(text), std::nullopt) << text;
   }
+  EXPECT_EQ(GraphLabel::FromText("base unet " + std::string(97, 'p') + " rows 1"), std::nullopt);
+  EXPECT_EQ(GraphLabel::FromText(std::string(33, 'b') + " unet rows 1"), std::nullopt);
+  EXPECT_EQ(GraphLabel::FromText("base " + std::string(33, 'u') + " rows 1"), std::nullopt);
 }
 
 }  // namespace

@@ -15,6 +15,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using testing::StatusIs;
 
 // The deep part reads "below" and a weight of its own; the part behind reads "beside" too.
@@ -55,6 +56,23 @@ TEST(CutTest, WhatIsBehindReadsTheValueAndNothingThatOnlyItNeeds) {
   }
   // Both read x's one Silu.
   EXPECT_EQ(behind.Select(Op::kSilu).size(), 1u);
+}
+
+TEST(CutTest, AnotherOutputOfTheSameValueStays) {
+  GraphBuilder b;
+  const Value x = b.Input("x", DType::kF32, {2, 8}, Rate::kStep);
+  const Value deep = b.Silu(x);
+  b.Output("deep", deep);
+  b.Output("same", deep);
+  b.Output("y", b.Add(deep, x));
+  ASSERT_OK_AND_ASSIGN(const Graph behind, CutAt(std::move(b).Build().value(), "deep"));
+  EXPECT_OK(Verify(behind));
+  EXPECT_THAT(NamesOf(behind, Op::kInput), ElementsAre("x", "deep"));
+  EXPECT_THAT(behind.Select(Op::kSilu), IsEmpty());
+  ASSERT_EQ(behind.outputs().size(), 2u);
+  EXPECT_EQ(behind.outputs()[0].name, "same");
+  EXPECT_EQ(behind.node(behind.outputs()[0].value).name, "deep");
+  EXPECT_EQ(behind.outputs()[1].name, "y");
 }
 
 TEST(CutTest, AnOutputThatIsNotThereOrIsReadIsRefused) {

@@ -2,8 +2,14 @@
 
 #include <set>
 #include <string>
+#include <vector>
 
+#include "core/adapters/catalogue/adapter_folder.h"
+#include "core/adapters/catalogue/catalogue.h"
+#include "core/pipeline/spec/limits.h"
+#include "core/prompts/chunks.h"
 #include "tests/core/pipeline/rig.h"
+#include "tests/support/temporary_directory.h"
 
 namespace latentd::pipeline {
 namespace {
@@ -40,6 +46,27 @@ TEST_F(ModelGraphsTest, DeclaresWhatPicturesOfAShapeNeedWithItsUsers) {
                   "base vae_encoder 72x64 rows 1: base refiner",
                   "base vae_encoder sample 72x64 rows 1: base refiner"));
   EXPECT_EQ(rig_.compilations(), 0);
+}
+
+// A graph of the disk cache is damage where its label is none.
+TEST_F(ModelGraphsTest, HasNoLabelThatIsNotReadAgain) {
+  const testing::TemporaryDirectory folder;
+  adapters::Catalogue catalogue(adapters::FolderOnDisk(folder.path()));
+  const Rig rig(
+      {.base = testing::kDemoBase, .adapters = &catalogue, .path_slots = 2, .path_ranks = 256});
+  GraphName longest = {.shape = {.rows = 16,
+                                 .height = 256,
+                                 .width = 256,
+                                 .chunks = prompts::kMaxChunks,
+                                 .ranks = 256,
+                                 .image_tokens = ImageTokens(kMaxIpAdapters, 64)},
+                       .controlled = true};
+  for (const DeepFeatures deep : {DeepFeatures::kNone, DeepFeatures::kGiven, DeepFeatures::kRead}) {
+    longest.shape.deep = deep;
+    ASSERT_OK_AND_ASSIGN(const GraphHandle graph, rig.pipeline->first().graphs().Find(longest));
+    const compiler::GraphLabel label = compiler::GraphStore::LabelOf(graph);
+    EXPECT_EQ(compiler::GraphLabel::FromText(label.ToText()), label) << label.ToText();
+  }
 }
 
 TEST_F(ModelGraphsTest, AddsOnlyTheStepsForAnotherNumberOfRows) {
