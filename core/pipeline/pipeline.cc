@@ -530,6 +530,7 @@ std::vector<std::string> Pipeline::UnusedParameters(const PictureSpec& asked,
     ModelReads& its = reads.emplace_back(model.family().reads(model.configs()));
     its.eta = !plan.spec.output_embeds && stage.scheduler.takes_eta();
     its.guided_steps = guided;
+    its.deep_features = model.graphs().has_deep_features();
     its.cached_steps = stage.caches();
     its.previews = plan.wants_tiny_vae() || KnownColors(plan.last_model().vae());
   }
