@@ -413,7 +413,6 @@ absl::StatusOr<std::vector<GraphHandle>> Pipeline::GraphsOf(ModelId leader, Size
     const bool videos = model->row().draws_videos;
     if (videos) graphs = VideoGraphs(*model, shape, DefaultChunk(model->row(), bucket.frames));
     for (int chunks = 1; !videos && chunks <= ready_prompts_.chunks; ++chunks) {
-      AddCachingSteps(*model, chunks, shape, leader, graphs);
       GraphNeeds needs = {.models = {model},
                           .chunks = {chunks},
                           .blends = {ready_prompts_.blends},
@@ -427,6 +426,10 @@ absl::StatusOr<std::vector<GraphHandle>> Pipeline::GraphsOf(ModelId leader, Size
       if (!model->graphs().takes_vectors()) continue;
       needs.takes_vectors = {true};
       AddOnce(GraphsFor(needs), graphs);
+    }
+    // Last: every other image is drawn without them.
+    for (int chunks = 1; !videos && chunks <= ready_prompts_.chunks; ++chunks) {
+      AddCachingSteps(*model, chunks, shape, leader, graphs);
     }
     ASSIGN_OR_RETURN(const std::vector<GraphHandle> handles, HandlesOf(graphs, unknown));
     all.insert(all.end(), handles.begin(), handles.end());
@@ -530,6 +533,7 @@ std::vector<std::string> Pipeline::UnusedParameters(const PictureSpec& asked,
     ModelReads& its = reads.emplace_back(model.family().reads(model.configs()));
     its.eta = !plan.spec.output_embeds && stage.scheduler.takes_eta();
     its.guided_steps = guided;
+    its.deep_features = model.graphs().has_deep_features();
     its.cached_steps = stage.caches();
     its.previews = plan.wants_tiny_vae() || KnownColors(plan.last_model().vae());
   }

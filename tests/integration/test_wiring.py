@@ -385,8 +385,10 @@ class FlagsTest(WiringTestCase):
         self.assertEqual(again.images[0].data, alone[0].images[0].data)
         self.assertEqual(self.picture(api, num_inference_steps=10), whole)
         self.assertNotEqual(self.picture(api, **cached), whole)
-        few = api.generate(api.request(num_inference_steps=4, feature_cache_interval=2)).completed
-        self.assertTrue(any("feature_cache_interval has no effect" in warning for warning in few.warnings), few.warnings)
+        few = api.generate(api.request(num_inference_steps=4, feature_cache_interval=2))
+        warnings = few.completed.warnings
+        self.assertTrue(any("feature_cache_interval has no effect" in warning for warning in warnings), warnings)
+        self.assertNotIn("Feature cache interval", png.read(few.images[0].data)[3]["parameters"])
 
     def test_cache_max_bytes_bounds_the_directory(self):
         cache = self.folder / "cache"

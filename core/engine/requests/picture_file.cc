@@ -10,6 +10,7 @@
 #include "core/image/encode.h"
 #include "core/image/parameters.h"
 #include "core/pipeline/plan/latents_file.h"
+#include "core/pipeline/plan/plan.h"
 #include "core/pipeline/spec/control_modes.h"
 #include "core/pipeline/spec/limits.h"
 #include "core/pipeline/spec/validation.h"
@@ -109,7 +110,8 @@ std::string GuidanceStopText(int stopped_after) {
 }
 
 // Parameters of a picture, as the text that a PNG carries.
-std::string ParametersOf(const pipeline::PictureSpec& resolved, uint64_t seed, int stopped_after) {
+std::string ParametersOf(const pipeline::Plan& plan, uint64_t seed, int stopped_after) {
+  const pipeline::PictureSpec& resolved = plan.spec;
   image::PictureParameters parameters = CommonParametersOf(resolved, seed);
   parameters.prompt = resolved.prompt;
   parameters.negative_prompt = resolved.negative_prompt.value_or("");
@@ -134,7 +136,7 @@ std::string ParametersOf(const pipeline::PictureSpec& resolved, uint64_t seed, i
   if (resolved.guidance_stop == pipeline::GuidanceStop::kAuto) {
     parameters.extra.push_back({"Guidance stop", GuidanceStopText(stopped_after)});
   }
-  if (resolved.feature_cache_interval.value_or(1) > 1) {
+  if (plan.caches()) {
     parameters.extra.push_back(
         {"Feature cache interval", absl::StrCat(*resolved.feature_cache_interval)});
   }
@@ -154,9 +156,9 @@ int64_t MaxEncodedBytes(pipeline::Size size, image::Format format) {
 
 absl::StatusOr<Image> EncodeImage(const Job& job, int index, uint64_t seed,
                                   const image::Image& pixels, const image::RunParts& run_parts) {
-  const pipeline::PictureSpec& resolved = job.plan->spec;
   const int stopped_after = job.guidance_stopped_after[index];
-  const std::string parameters = resolved.video ? "" : ParametersOf(resolved, seed, stopped_after);
+  const std::string parameters =
+      job.plan->spec.video ? "" : ParametersOf(*job.plan, seed, stopped_after);
   absl::StatusOr<std::string> bytes = image::Encode(pixels, job.spec.output, parameters, run_parts);
   if (!bytes.ok()) return bytes.status();
   return Image{

@@ -26,8 +26,9 @@ constexpr int kProbeSide = 8;
 
 constexpr char kSamplePart[] = "sample";
 
-// Graphs that are kept over other weights: those of some sizes, of all row counts.
-constexpr size_t kMostKept = 64;
+// Graphs that are kept over other weights: those of some sizes, of all row counts and kinds of
+// DeepFeatures.
+constexpr size_t kMostKept = 3 * 64;
 
 // As labels have it; null: it is no part of a UNet.
 const char* PartOfUnet(GraphKind kind) {

@@ -307,6 +307,7 @@ void FillStrength(const Field&, P& spec, const Sources& from) {
 
 bool NoGuidance(const Uses& uses) { return !uses.guidance; }
 bool NotStreamed(const Uses& uses) { return !uses.asked.takes_previews; }
+bool GivesEmbeds(const Uses& uses) { return uses.asked.output_embeds.has_value(); }
 
 // True if none of the models reads it.
 template <bool ModelReads::*reads>
@@ -480,9 +481,13 @@ std::vector<Field> Denoising() {
           .In({1, kMaxFeatureCacheInterval})
           .Neutral(1)
           .Rules({CachesFeatures})
-          .Unused({{Unread<&ModelReads::cached_steps>,
+          .Unused({{GivesEmbeds, "embeddings are encoded without a step of the UNet"},
+                   {Unread<&ModelReads::deep_features>,
+                    "the UNet has one resolution, all of which each evaluation computes"},
+                   {Unread<&ModelReads::cached_steps>,
                     "the first three tenths of the evaluations and the last two compute all of the "
-                    "UNet, and no other could do with less"}})
+                    "UNet, and so do the first of the refiner and those with more rows than the "
+                    "one before (guidance_interval): no other is left"}})
           .Limits({"max_feature_cache_interval"}),
       Row("scheduler", InScheduler<&Overrides::name>),
       SCHEDULER_FIELD(timestep_spacing),

@@ -25,7 +25,8 @@ struct ModelReads {
       false;  // an absent negative_prompt is zeros, whatever the second one is
   // Some of its steps are in guidance_interval.
   bool guided_steps = true;
-  bool cached_steps = false;  // some of its evaluations read cached features
+  bool deep_features = true;  // its UNet has some, which steps can read
+  bool cached_steps = false;  // some of its evaluations do
   bool previews = true;       // there is a way to draw them
 };
 

@@ -16,11 +16,16 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "core/adapters/catalogue/adapter_folder.h"
+#include "core/adapters/catalogue/catalogue.h"
 #include "core/backends/bound_graph.h"
 #include "core/backends/cpu/cpu_backend.h"
 #include "core/base/errors/error_details.h"
+#include "core/graph/low_rank_paths.h"
+#include "core/pipeline/graphs/control_graph.h"
 #include "core/pipeline/plan/plan.h"
 #include "tests/core/pipeline/rig.h"
+#include "tests/support/temporary_directory.h"
 
 namespace latentd::pipeline {
 namespace {
@@ -108,6 +113,49 @@ void RunOnHost(const ExecutablePointer& executable, const NamedBuffers& ports) {
   const auto stream = device::Host().NewStream(SystemClock()).value();
   ASSERT_OK(bound.Enqueue(*stream));
   ASSERT_OK(stream->Synchronize());
+}
+
+// Noise for all inputs of a step of two rows, but for the schedule, the rows of the picture, and
+// their slots of low-rank paths.
+NamedBuffers NoiseFor(const backends::Executable& step, const schedulers::Schedule& schedule) {
+  NamedBuffers ports = MemoryFor(step);
+  std::mt19937 random(1);
+  for (const backends::Port& port : step.inputs()) FillWithNoise(ports.at(port.name), random);
+  for (int row = 0; row < 2; ++row) {
+    schedulers::WriteTable(schedule, ports.at("table").Rows(row, row + 1).as<float>());
+    ports.at("negative_rows").as<int64_t>()[row] = 0;
+    ports.at("text_rows").as<int64_t>()[row] = 1;
+    ports.at("step").as<int64_t>()[row] = 3;
+    const auto slots = ports.find(graph::kPathSlotInput);
+    if (slots != ports.end()) slots->second.as<int64_t>()[row] = row;
+  }
+  return ports;
+}
+
+// Latents after a shallow step that reads the features of a full one with the same inputs are those
+// after the full one; and others where the features are zeros.
+void ExpectThatStep(const ExecutablePointer& full_step, const ExecutablePointer& shallow_step,
+                    const schedulers::Schedule& schedule) {
+  const NamedBuffers full = NoiseFor(*full_step, schedule), shallow = MemoryFor(*shallow_step);
+  const device::Buffer& read = shallow.at("deep_features");
+  const auto begin = [&] {
+    for (const auto& [name, memory] : shallow) CopyBytes(full.at(name), memory);
+  };
+  begin();
+  std::memset(read.data(), 0, read.bytes());
+  RunOnHost(shallow_step, shallow);
+  const std::vector<float> without = ValuesOf(shallow.at("state"));
+  begin();
+  RunOnHost(full_step, full);
+  CopyBytes(full.at("deep_features"), read);
+  RunOnHost(shallow_step, shallow);
+  EXPECT_EQ(ValuesOf(shallow.at("state")), ValuesOf(full.at("state")));
+  EXPECT_NE(without, ValuesOf(full.at("state")));
+}
+
+int64_t ResidualsOf(const backends::Executable& step) {
+  return absl::c_count_if(step.inputs(),
+                          [](const backends::Port& port) { return IsResidual(port.name); });
 }
 
 // The demo's base, in lanes of up to four rows, whose first row counts are ready; its UNet in the
@@ -222,37 +270,34 @@ TEST_P(FeatureCacheTest, BothReadOfARequestWhatOtherStepsRead) {
   EXPECT_EQ(packed(DeepFeatures::kRead), packed(DeepFeatures::kNone));
 }
 
-// All inputs are noise, but for the schedule and the rows of the picture.
 TEST_P(FeatureCacheTest, AShallowStepOfAFullOnesOwnFeaturesIsThatStep) {
   const auto picture = rig_->BeginSteps(Spec(2));
-  const ExecutablePointer full_step = ExecutableOf(DeepFeatures::kGiven, 2);
-  const ExecutablePointer shallow_step = ExecutableOf(DeepFeatures::kRead, 2);
-  const NamedBuffers full = MemoryFor(*full_step), shallow = MemoryFor(*shallow_step);
-  std::mt19937 random(1);
-  for (const backends::Port& port : full_step->inputs()) {
-    FillWithNoise(full.at(port.name), random);
-  }
-  for (int row = 0; row < 2; ++row) {
-    schedulers::WriteTable(picture->stage().schedule(),
-                           full.at("table").Rows(row, row + 1).as<float>());
-    full.at("negative_rows").as<int64_t>()[row] = 0;
-    full.at("text_rows").as<int64_t>()[row] = 1;
-    full.at("step").as<int64_t>()[row] = 3;
-  }
-  const auto begin = [&] {
-    for (const auto& [name, memory] : shallow) CopyBytes(full.at(name), memory);
+  const ExecutablePointer full = ExecutableOf(DeepFeatures::kGiven, 2);
+  EXPECT_EQ(MemoryFor(*full).at("deep_features").dtype(), GetParam());
+  ExpectThatStep(full, ExecutableOf(DeepFeatures::kRead, 2), picture->stage().schedule());
+}
+
+TEST_P(FeatureCacheTest, SoItIsWithResidualsAndLowRankPaths) {
+  constexpr int kRanks = 8;
+  const testing::TemporaryDirectory folder;
+  adapters::Catalogue catalogue(adapters::FolderOnDisk(folder.path()));
+  LoadOptions options = Options(/*caches=*/true);
+  options.adapters = &catalogue;
+  options.path_slots = 2;
+  options.path_ranks = kRanks;
+  const Rig rig(options, "", backends::cpu::CpuBackend::Create().value());
+  ModelGraphs& graphs = rig.pipeline->first().graphs();
+  const auto step = [&](DeepFeatures deep) {
+    const StepShape shape{
+        .rows = 2, .height = 72 / 8, .width = 64 / 8, .ranks = kRanks, .deep = deep};
+    const GraphHandle graph = graphs.Find({.shape = shape, .controlled = true}).value();
+    return graphs.Get(graph).value();
   };
-  begin();
-  std::memset(shallow.at("deep_features").data(), 0, shallow.at("deep_features").bytes());
-  RunOnHost(shallow_step, shallow);
-  const std::vector<float> without = ValuesOf(shallow.at("state"));
-  begin();
-  RunOnHost(full_step, full);
-  EXPECT_EQ(full.at("deep_features").dtype(), GetParam());
-  CopyBytes(full.at("deep_features"), shallow.at("deep_features"));
-  RunOnHost(shallow_step, shallow);
-  EXPECT_EQ(ValuesOf(shallow.at("state")), ValuesOf(full.at("state")));
-  EXPECT_NE(without, ValuesOf(full.at("state")));
+  const ExecutablePointer full = step(DeepFeatures::kGiven), shallow = step(DeepFeatures::kRead);
+  EXPECT_TRUE(MemoryFor(*shallow).contains(graph::kPathSlotInput));
+  EXPECT_GT(ResidualsOf(*shallow), 0);
+  EXPECT_LT(ResidualsOf(*shallow), ResidualsOf(*full));
+  ExpectThatStep(full, shallow, rig_->BeginSteps(Spec(2))->stage().schedule());
 }
 
 TEST_P(FeatureCacheTest, EveryIntervalIsAnotherPicture) {
@@ -340,7 +385,11 @@ TEST_P(FeatureCacheTest, AServerWithoutItsGraphsRefusesIt) {
   const Size size{64, 72};
   const auto with_graphs = rig_->pipeline->GraphsOf({}, size, 2).value();
   const auto without_graphs = without.pipeline->GraphsOf({}, size, 2).value();
-  EXPECT_EQ(with_graphs.size(), without_graphs.size() + 2);
+  ASSERT_EQ(with_graphs.size(), without_graphs.size() + 2);
+  for (size_t i = 0; i < without_graphs.size(); ++i) {  // made ready first
+    EXPECT_EQ(compiler::GraphStore::LabelOf(with_graphs[i]).ToText(),
+              compiler::GraphStore::LabelOf(without_graphs[i]).ToText());
+  }
   EXPECT_GT(rig_->pipeline->StateBytes(size, 2), without.pipeline->StateBytes(size, 2));
 }
 

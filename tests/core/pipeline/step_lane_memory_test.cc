@@ -166,6 +166,33 @@ TEST_F(StepLaneMemoryTest, NobodyJoinsBeyondWhatThereIsMemoryToBind) {
   EXPECT_EQ(lane->capacity(), 4);  // it is empty
 }
 
+// Else a step would fail for them that could have been a full one.
+TEST_F(StepLaneMemoryTest, NobodyJoinsBeyondWhatThereIsMemoryToBindForShallowSteps) {
+  const auto full = StepsOf({1, 2, 4}, /*refuse=*/nullptr, DeepFeatures::kGiven);
+  const Refuse refuse = [this](int rows, Refused what) {
+    if (what != Refused::kBind || rows < 4) return absl::OkStatus();
+    ++refused_;
+    return NoMemory();
+  };
+  const auto lane = StepLane::Create(*full.begin()->second, /*rows=*/4).value();
+  lane->Add(full, StepsOf({1, 2, 4}, refuse, DeepFeatures::kRead));
+  std::vector<Member> members = Unguided(3);
+  for (size_t i : {0, 1}) members[i].place.emplace(Join(*lane, *members[i].picture));
+  EXPECT_EQ(refused_, 0);
+  ASSERT_OK_AND_ASSIGN(const auto place, lane->Join(RowsOf(*members[2].picture), *stream_));
+  EXPECT_FALSE(place.has_value());
+  EXPECT_EQ(refused_, 1);
+  EXPECT_EQ(lane->capacity(), 2);
+  const StepLane::Members both = {&*members[0].place, &*members[1].place};
+  for (const Depth depth : {Depth::kFull, Depth::kShallow, Depth::kFull}) {
+    ASSERT_OK_AND_ASSIGN(const StepLane::Evaluation step,
+                         lane->Step(*stream_, both, /*split=*/nullptr, depth));
+    EXPECT_OK(step.status);
+    EXPECT_EQ(step.computed_rows, 2);
+  }
+  EXPECT_EQ(refused_, 1);
+}
+
 // Both have the rows that were kept for them, and there is memory for those of one.
 TEST_F(StepLaneMemoryTest, PicturesThatTakeMoreRowsTakeTurnsWhereThereIsNoMemoryToBindAll) {
   const auto lane = Lane({1, 2, 4}, [&](int rows, Refused what) {

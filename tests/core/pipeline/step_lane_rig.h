@@ -76,16 +76,23 @@ class StepLaneTest : public ::testing::Test {
   static std::unique_ptr<Picture> Begin(const PictureSpec& spec) { return rig_->BeginSteps(spec); }
 
   // `refuse`: asked before steps are bound and enqueued.
-  static std::shared_ptr<StepLane> Lane(const std::vector<int>& row_counts,
-                                        const Refuse& refuse = nullptr) {
+  static StepLane::Executables StepsOf(const std::vector<int>& row_counts,
+                                       const Refuse& refuse = nullptr,
+                                       DeepFeatures deep = DeepFeatures::kNone) {
     ModelGraphs& graphs = rig_->pipeline->first().graphs();
     StepLane::Executables executables;
     for (int rows : row_counts) {
-      rig_->kept.push_back(graphs.Find({.shape = {rows, 72 / 8, 64 / 8}}).value());
+      const StepShape shape{.rows = rows, .height = 72 / 8, .width = 64 / 8, .deep = deep};
+      rig_->kept.push_back(graphs.Find({.shape = shape}).value());
       executables[rows] = graphs.Get(rig_->kept.back()).value();
       if (refuse == nullptr) continue;
       executables[rows] = std::make_shared<RefusingExecutable>(executables[rows], rows, refuse);
     }
+    return executables;
+  }
+  static std::shared_ptr<StepLane> Lane(const std::vector<int>& row_counts,
+                                        const Refuse& refuse = nullptr) {
+    const StepLane::Executables executables = StepsOf(row_counts, refuse);
     const auto lane =
         StepLane::Create(*executables.begin()->second, executables.rbegin()->first).value();
     lane->Add(executables);

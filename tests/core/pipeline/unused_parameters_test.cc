@@ -24,6 +24,11 @@ constexpr ModelReads kDdim = {.clip_skip = true, .second_prompts = true, .eta = 
 constexpr ModelReads kRefiner = {.aesthetic_scores = true};
 constexpr ModelReads kNotGuided = {.guided_steps = false};
 const std::vector<ModelReads> kBoth = {kBase, kRefiner};
+const ModelReads kOneResolution = [] {
+  ModelReads reads = kBase;
+  reads.deep_features = false;
+  return reads;
+}();
 const ModelReads kCaches = [] {
   ModelReads reads = kBase;
   reads.cached_steps = true;
@@ -71,6 +76,9 @@ const Change kRescale = [](PictureSpec& spec) { spec.guidance_rescale = 0.7; };
 const Change kInterval = [](PictureSpec& s) { s.guidance_interval = GuidanceInterval{0, 0.5}; };
 const Change kStop = [](PictureSpec& spec) { spec.guidance_stop = GuidanceStop::kAuto; };
 const Change kCache = [](PictureSpec& spec) { spec.feature_cache_interval = 2; };
+const Change kOnlyEncodes = [](PictureSpec& spec) {
+  spec.output_embeds = HostTensor::Type::kFloat32;
+};
 const Change kClipSkip = [](PictureSpec& spec) { spec.clip_skip = 1; };
 const Change kPrompt2 = [](PictureSpec& spec) { spec.prompt_2 = "a circle"; };
 const Change kNegative = [](PictureSpec& spec) { spec.negative_prompt = "blue"; };
@@ -122,6 +130,16 @@ const std::vector<Case> kCases = {
      {kBase},
      kCache,
      {kCaches}},
+    {"feature_cache_interval has no effect: embeddings are encoded without a step",
+     And(kCache, kOnlyEncodes),
+     {kBase},
+     kCache,
+     {kCaches}},
+    {"feature_cache_interval has no effect: the UNet has one resolution",
+     kCache,
+     {kOneResolution},
+     kCache,
+     {kOneResolution, kCaches}},
     {"guidance_scale has no effect: guidance_interval has none of the steps",
      kInterval,
      {kNotGuided},
