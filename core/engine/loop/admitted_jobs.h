@@ -76,7 +76,7 @@ class AdmittedJobs {
   void Foresee(Job& job, absl::Time ready) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // The loop ends it then, or end_early does if nothing of it has begun or its device has failed.
-  // The first cause counts. Does not fail for want of memory.
+  // The first cause counts. Needs no memory, so that it cannot fail.
   void Cancel(CancelCause cause, uint64_t handle) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Admits nothing more; waits until all have ended or `deadline` (monotonic), then cancels the

@@ -111,7 +111,7 @@ class PictureLoop {
 
   // Ends at once if nothing of it has begun, else at the latest when the unit that its device is at
   // is done: no further one is enqueued, and what waits for the encoder is not encoded. Its end is
-  // told by another thread. Does not fail for want of memory.
+  // told by another thread. Needs no memory, so that it cannot fail.
   void Cancel(uint64_t handle) { jobs_.Cancel(CancelCause::kClient, handle); }
   // The same: there is no memory to go on with it.
   void Abandon(uint64_t handle) { jobs_.Cancel(CancelCause::kOutOfMemory, handle); }
