@@ -10,7 +10,7 @@ from .session import CONTROLLED, CROWDED, LATENTD, MIB, READY_SECONDS, SLOTS, sh
 
 CLIENTS = 8
 WEIGHT = 0.1
-SIDE = 64  # of images, which are an argument of bench_client
+SIDE = 64  # images are an argument of bench_client
 IMAGE = {"ip_adapters": server.image_prompt(IMAGE_PROMPT, images.scene(SIDE, SIDE))}
 
 

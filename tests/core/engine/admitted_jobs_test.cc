@@ -339,8 +339,10 @@ TEST_F(LostJobsTest, WhatWasCancelledBeforeEndsAsThat) {
 }
 
 TEST_F(LostJobsTest, WhatIsDrawnAndNotEncodedGoesOn) {
-  const auto job = BegunOnFirst(), cancelled = BegunOnFirst();
-  for (const auto& drawn : {job, cancelled}) two_.Remove(JobPicture{drawn, 0});
+  const auto job = BegunOnFirst();
+  two_.Remove(JobPicture{job, 0});
+  const auto cancelled = BegunOnFirst();
+  two_.Remove(JobPicture{cancelled, 0});
   two_.Lose(0);
   EXPECT_THAT(ended_early_, IsEmpty());
   EXPECT_TRUE(two_.IsWanted(*job));

@@ -82,7 +82,8 @@ TEST_F(SplitSchedulesTest, EachPictureIsWhatItIsAloneAndNothingIsLeft) {
     EXPECT_GT(ends[absl::StatusCode::kDeadlineExceeded], 0);
   }
   const auto [evaluations, rows] = HistogramOf(registry_, metrics::kStepRows);
-  EXPECT_GT(SplitSteps(), evaluations / 10);
+  // Images that cache features are not split.
+  EXPECT_GT(SplitSteps(), evaluations / 20);
   EXPECT_LT(SplitSteps(), evaluations / 2);
   EXPECT_GT(MetricOf(registry_, metrics::kSkippedRows), 0);
   EXPECT_GT(MetricOf(registry_, metrics::kShallowEvaluations), 0);
