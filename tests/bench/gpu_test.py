@@ -152,7 +152,7 @@ class ProgramsTest(FolderTest):
     def test_fields_of_a_request_are_in_the_text_format(self):
         self.assertEqual(server.text_format('a "b"'), '"a \\"b\\""')
         self.assertEqual(server.text_format(server.Text("A_NAME")), "A_NAME")
-        self.assertEqual(server.text_format(server.control("edges", b"\x89P\n\"")),
+        self.assertEqual(server.text_format(server.adapter_with_image("edges", b"\x89P\n\"")),
                          '{ name: "edges" image: "\\211\\120\\012\\042" }')
 
     def test_images_are_pngs(self):

@@ -3,16 +3,13 @@
 
 #include "core/backends/cpu/binders.h"
 #include "core/backends/cpu/onednn.h"
+#include "core/base/alignment.h"
 
 namespace latentd::backends::cpu {
 namespace {
 
 using dnnl::memory;
 using Tag = memory::format_tag;
-
-constexpr size_t kAlignment = 64;
-
-size_t Aligned(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
 // [batch, m, k] times [batch, k, n]; leading dimensions are one batch.
 struct Sizes {
@@ -79,7 +76,7 @@ BoundKernel BindAsConvolutions(const BinderArguments& a, const Sizes& s) {
                                                 {DNNL_ARG_WEIGHTS, weight},
                                                 {DNNL_ARG_DST, chosen.dst_desc()},
                                                 {DNNL_ARG_SCRATCHPAD, chosen.scratchpad_desc()}});
-  const size_t packed_bytes = Aligned(weight.get_size());
+  const size_t packed_bytes = RoundUp(weight.get_size(), device::kAlignment);
   BoundKernel kernel;
   kernel.workspace_bytes = packed_bytes + chosen.scratchpad_desc().get_size();
   kernel.run = [left = a.operand(0), right = a.operand(1), y = a.result(), s, packed_bytes, pack,

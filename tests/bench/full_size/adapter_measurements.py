@@ -11,7 +11,7 @@ from .session import CONTROLLED, CROWDED, LATENTD, MIB, READY_SECONDS, SLOTS, sh
 CLIENTS = 8
 WEIGHT = 0.1
 SIDE = 64  # images are an argument of bench_client
-IMAGE = {"ip_adapters": server.image_prompt(IMAGE_PROMPT, images.scene(SIDE, SIDE))}
+IMAGE = {"ip_adapters": server.adapter_with_image(IMAGE_PROMPT, images.scene(SIDE, SIDE))}
 
 
 def cost_of(bench, figure, **more):

@@ -8,7 +8,7 @@ from .session import CONTROLLED, LATENTD, MIB, READY_SECONDS, shape, text
 def pictures(bench):
     """Clients of pictures that are alike but for the net: without one, with one."""
     width, height = bench.scale.main
-    net = server.control(CONTROL, images.edges(width, height))
+    net = server.adapter_with_image(CONTROL, images.edges(width, height))
     return bench.picture(models=CONTROLLED), bench.picture(models=CONTROLLED, controls=net)
 
 

@@ -59,13 +59,8 @@ def octets(data):
     return Text('"' + "".join(f"\\{byte:03o}" for byte in data) + '"')
 
 
-def control(name, image):
-    """A ControlNet in a request, with the bytes of its map."""
-    return Text(f'{{ name: "{name}" image: {octets(image).text} }}')
-
-
-def image_prompt(name, image):
-    """An IP-Adapter in a request, with the bytes of its image."""
+def adapter_with_image(name, image):
+    """A ControlNet or IP-Adapter in a request, with the bytes of its image."""
     return Text(f'{{ name: "{name}" image: {octets(image).text} }}')
 
 
