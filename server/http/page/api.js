@@ -40,7 +40,10 @@ function askForKey(reason) {
       done(true);
     };
     $("key-cancel").onclick = () => done(false);
-    $("key-dialog").onclose = () => done(false);
+    // The event of a dialog that was closed comes later, perhaps when the next question is already there.
+    $("key-dialog").onclose = () => {
+      if (!$("key-dialog").open) done(false);
+    };
     $("key-dialog").showModal();
   });
   return asked;
