@@ -68,7 +68,7 @@ namespace {
 // Number of the library's first estimates that are tried; later ones were slower on every shape.
 constexpr int kMostCandidates = 16;
 
-cudaDataType_t TypeOf(DType dtype) {
+cudaDataType_t CudaTypeOf(DType dtype) {
   if (dtype == DType::kF8E4M3) return CUDA_R_8F_E4M3;
   if (dtype == DType::kBF16) return CUDA_R_16BF;
   return dtype == DType::kF16 ? CUDA_R_16F : CUDA_R_32F;
@@ -102,7 +102,7 @@ absl::Status Product::DescribeOperand(cublasLtMatrixLayout_t& layout,
                                       int64_t line) const {
   const CublasLt::Functions& f = *library_.functions_;
   RETURN_IF_ERROR(
-      f.Status(f.create_layout(&layout, TypeOf(operand.dtype), line, lines, operand.pitch),
+      f.Status(f.create_layout(&layout, CudaTypeOf(operand.dtype), line, lines, operand.pitch),
                "a matrix's layout"));
   const auto batch = static_cast<int32_t>(shape_.batch);
   RETURN_IF_ERROR(f.Status(
@@ -123,7 +123,7 @@ absl::Status Product::Describe() {
   RETURN_IF_ERROR(set(CUBLASLT_MATMUL_DESC_TRANSA, first));
   if (shape_.has_bias) {
     RETURN_IF_ERROR(set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS));
-    RETURN_IF_ERROR(set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, TypeOf(shape_.result.dtype)));
+    RETURN_IF_ERROR(set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, CudaTypeOf(shape_.result.dtype)));
   }
   if (shape_.is_f8()) RETURN_IF_ERROR(set(CUBLASLT_MATMUL_DESC_FAST_ACCUM, int8_t{1}));
   const int64_t k = shape_.depth, n = shape_.columns;
