@@ -3,6 +3,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "client/commands/command_options.h"
 #include "client/commands/commands.h"
@@ -44,7 +45,9 @@ std::vector<OptionGroup> ModelsOptionGroups(ModelsOptions& options) {
 std::string WhereText(const v1::ModelStatus& model) {
   std::string residency =
       absl::AsciiStrToLower(v1::Residency_Name(model.residency()).substr(sizeof("RESIDENCY_") - 1));
-  return absl::StrCat(model.loaded() ? "loaded" : "in its files", " (", residency,
+  std::string where = model.loaded() ? "loaded" : "in its files";
+  if (!model.devices().empty()) where = absl::StrCat("on ", absl::StrJoin(model.devices(), ", "));
+  return absl::StrCat(where, " (", residency,
                       model.pinned() && residency != "pinned" ? ", pinned" : "", ")");
 }
 

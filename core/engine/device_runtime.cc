@@ -157,13 +157,18 @@ LocalGraphAdmin::Device DeviceRuntime::graphs() {
           }};
 }
 
-absl::Status DeviceRuntime::Load() {
-  absl::Status loaded = TryLoad();
+absl::StatusOr<int64_t> DeviceRuntime::ModelBytes() const {
+  ASSIGN_OR_RETURN(const AvailableMemory available, backend_->device().Available());
+  return MemoryBudget::BytesOf(config_.memory_bytes, available.bytes);
+}
+
+absl::Status DeviceRuntime::Load(const std::vector<pipeline::DeviceRoom>& devices) {
+  absl::Status loaded = TryLoad(devices);
   if (device::IsFault(loaded)) parts_.loop.ReportFault(loaded, device_);
   return loaded;
 }
 
-absl::Status DeviceRuntime::TryLoad() {
+absl::Status DeviceRuntime::TryLoad(const std::vector<pipeline::DeviceRoom>& devices) {
   StartUp start({.config = config_,
                  .clock = parts_.clock,
                  .registry = registry_,
@@ -173,6 +178,8 @@ absl::Status DeviceRuntime::TryLoad() {
                  .preparer = preparer_,
                  .models = models_,
                  .adapters = parts_.adapters,
+                 .devices = devices,
+                 .device = device_,
                  .stop = stop_,
                  .loaded = [this] { OpenModels(); },
                  .show_buckets = [this](bool warmed) { ShowBuckets(warmed); }});
@@ -266,8 +273,10 @@ void DeviceRuntime::ShowWarm(const std::vector<BucketGraphs::BucketState>& state
   }
   for (const BucketGraphs::BucketState& state : states) {
     if (!state.configured) continue;
-    if (state.of.model != models_.pipeline->table().first().id) continue;
-    registry_.GetGauge(metrics::kBucketWarm, {SizeText(state.bucket.size)}).Set(state.warm ? 1 : 0);
+    if (state.of.model != table.first().id) continue;
+    // Others alone count, where they have the model.
+    const bool is_warm = state.warm || !table.first().is_placed;
+    registry_.GetGauge(metrics::kBucketWarm, {SizeText(state.bucket.size)}).Set(is_warm ? 1 : 0);
   }
 }
 

@@ -62,8 +62,10 @@ class DeviceRuntime {
                 Parts parts);
   ~DeviceRuntime();
 
-  // As the engine's, for this device.
-  absl::Status Load();
+  // Bytes that models may have on it by the budget.
+  absl::StatusOr<int64_t> ModelBytes() const;
+  // As the engine's, for this device, of those that models are placed on; none: it has all.
+  absl::Status Load(const std::vector<pipeline::DeviceRoom>& devices = {});
   void RefreshMetrics();
   void CheckFiles();
   void GiveBackMemory() {
@@ -122,10 +124,15 @@ class DeviceRuntime {
   // Once it is given up. Waits for nothing.
   void Retire();
   bool is_open() const { return open_; }
+  // True: the model has no weights here before a request comes for it. The first model for a name
+  // that there is not. REQUIRES: is_open().
+  bool IsOnDemand(absl::string_view model) const {
+    return models_.pipeline->table().FindOrFirst(model).is_on_demand();
+  }
 
  private:
   void OpenModels();
-  absl::Status TryLoad();
+  absl::Status TryLoad(const std::vector<pipeline::DeviceRoom>& devices);
   absl::StatusOr<Job::Pictures> TryStart(const GenerateSpec& spec, const pipeline::SharedPlan& plan,
                                          const pipeline::SharedInputs& inputs);
   // Brings the status up to date with how the graphs stand; `warmed`: warming is over.

@@ -133,6 +133,7 @@ LocalEngine::LocalEngine(const Config& config, std::vector<Device> devices, cons
       names_(NamesOf(devices)),
       labels_(LabelsOf(devices)),
       board_(clock, registry_, names_),
+      placement_(config.placement),
       catalogue_(CatalogueOf(config)),
       devices_(RuntimesOf(config, std::move(devices))),
       loop_(LoopOptions(config), PartsOf(devices_, &DeviceRuntime::device), metrics_, clock),
@@ -239,8 +240,9 @@ void LocalEngine::OnEach(const std::function<void(size_t device)>& call) {
 }
 
 absl::Status LocalEngine::Load() {
+  const std::vector<pipeline::DeviceRoom> rooms = FindRooms();
   std::vector<absl::Status> loaded(devices_.size());
-  OnEach([&](size_t device) { loaded[device] = LoadDevice(device); });
+  OnEach([&](size_t device) { loaded[device] = LoadDevice(device, rooms); });
   for (size_t i = 0; i < devices_.size() && !AllLost(); ++i) {
     if (devices_[i]->is_lost()) loaded[i] = absl::OkStatus();
   }
@@ -248,8 +250,19 @@ absl::Status LocalEngine::Load() {
   return FirstFailure(loaded);
 }
 
-absl::Status LocalEngine::LoadDevice(size_t device) {
-  const absl::Status loaded = devices_[device]->Load();
+// A device that cannot tell has no room; loading says why.
+std::vector<pipeline::DeviceRoom> LocalEngine::FindRooms() const {
+  std::vector<pipeline::DeviceRoom> rooms;
+  if (placement_ == pipeline::Placement::kAll) return rooms;
+  for (size_t i = 0; i < devices_.size(); ++i) {
+    rooms.push_back({absl::StrCat("device ", labels_[i]), devices_[i]->ModelBytes().value_or(0)});
+  }
+  return rooms;
+}
+
+absl::Status LocalEngine::LoadDevice(size_t device,
+                                     const std::vector<pipeline::DeviceRoom>& rooms) {
+  const absl::Status loaded = devices_[device]->Load(rooms);
   if (loaded.ok() || absl::IsCancelled(loaded)) return loaded;
   if (devices_[device]->is_lost()) return OfDevice(names_[device], loaded);
   for (const auto& other : devices_) {
@@ -350,10 +363,17 @@ absl::StatusOr<uint64_t> LocalEngine::Admit(GenerateSpec spec, std::shared_ptr<E
   return job->handle;
 }
 
+std::vector<size_t> LocalEngine::CandidatesFor(const GenerateSpec& spec) const {
+  std::vector<size_t> devices = FreeFirst();
+  absl::c_stable_partition(
+      devices, [&](size_t device) { return !devices_[device]->IsOnDemand(spec.picture.model); });
+  return devices;
+}
+
 absl::StatusOr<LocalEngine::Offers> LocalEngine::FindOffers(const GenerateSpec& spec) {
   Offers offers;
   absl::Status refused;
-  for (size_t device : FreeFirst()) {
+  for (size_t device : CandidatesFor(spec)) {
     absl::StatusOr<Offer> offer = OfferOf(device, spec, offers);
     refused.Update(offer.status());
     if (!offer.ok()) continue;
@@ -361,9 +381,8 @@ absl::StatusOr<LocalEngine::Offers> LocalEngine::FindOffers(const GenerateSpec& 
     if (is_ready && !offers.all.empty() && offers.all.front().pictures.empty()) offers.all.clear();
     if (is_ready || offers.all.empty()) offers.all.push_back(*std::move(offer));
     // A model on demand is not loaded where it has to make room, if another device has it.
-    const pipeline::ModelRow& model = offers.plan->stages.front().model->row();
     const bool on_demand =
-        model.residency == pipeline::Residency::kOnDemand || offers.plan->adapters != 0;
+        devices_[device]->IsOnDemand(spec.picture.model) || offers.plan->adapters != 0;
     if (!is_ready && !on_demand) break;
   }
   if (offers.all.empty()) return refused.ok() ? DeviceFaultError() : refused;

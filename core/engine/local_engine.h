@@ -100,7 +100,9 @@ class LocalEngine : public Engine {
   PictureLoop::Options LoopOptions(const Config& config);
   // Calls the function for all devices, at the same time where there are threads for it, and waits.
   void OnEach(const std::function<void(size_t device)>& call);
-  absl::Status LoadDevice(size_t device);
+  // Room of each device that models are placed on; none: every device has all.
+  std::vector<pipeline::DeviceRoom> FindRooms() const;
+  absl::Status LoadDevice(size_t device, const std::vector<pipeline::DeviceRoom>& rooms);
   // Called by any thread that finds it out, as often as it does.
   void OnDeviceFault(const absl::Status& fault, size_t device);
   // On the thread of `retiring_`: the device has failed. What waited for it alone goes elsewhere.
@@ -112,9 +114,11 @@ class LocalEngine : public Engine {
   const DeviceRuntime& First() const;
   // Devices that have not failed, in the order in which they will have done what is foreseen.
   std::vector<size_t> FreeFirst() const;
+  // The same, those before the others that have the request's model from the start on.
+  std::vector<size_t> CandidatesFor(const GenerateSpec& spec) const;
   absl::StatusOr<uint64_t> Admit(GenerateSpec spec, std::shared_ptr<EventSink> sink);
-  // Offers of all devices that have its graphs ready, the first of FreeFirst first; or of that one
-  // alone, if it has to make them ready. The first that can draw the request plans it for all.
+  // Offers of all devices that have its graphs ready, the first of CandidatesFor first; or of that
+  // one alone, if it has to make them ready. The first that can draw the request plans it for all.
   absl::StatusOr<Offers> FindOffers(const GenerateSpec& spec);
   absl::StatusOr<Offer> OfferOf(size_t device, const GenerateSpec& spec, Offers& known);
   absl::Status CheckInputBytes(const pipeline::Inputs& inputs) const;
@@ -127,6 +131,7 @@ class LocalEngine : public Engine {
   metrics::Registry registry_;             // the devices' are its parts
   EngineMetrics metrics_{registry_, labels_};
   StatusBoard board_;
+  const pipeline::Placement placement_;
   const std::unique_ptr<adapters::Catalogue> catalogue_;  // null: there are no adapters
   const Runtimes devices_;
   const std::shared_ptr<Departures> departures_ = std::make_shared<Departures>([this] {

@@ -84,6 +84,18 @@ bool AreAllNamed(const pipeline::Pipeline& pipeline, pipeline::ModelId leader,
   });
 }
 
+// Models whose graphs are loaded on the device: those of the selector, or all that it has.
+std::vector<std::string> UsersToLoad(const Device& device, const GraphSelector& selector) {
+  if (!selector.models.empty()) return selector.models;
+  const pipeline::ModelTable& table = device.models.pipeline->table();
+  if (!selector.ids.empty()) return table.Names();
+  std::vector<std::string> users;
+  for (const pipeline::ModelRow& row : table.rows()) {
+    if (!row.is_on_demand()) users.push_back(row.name);
+  }
+  return users;
+}
+
 // Counts graphs of the model's own, of the buckets of its leader.
 ModelStatus StatusOf(const Device& device, const pipeline::ModelRow& model) {
   ModelStatus status{.name = model.name,
@@ -253,17 +265,6 @@ absl::StatusOr<WarmOutcome> LocalGraphAdmin::WarmOn(
   return ended.counts;
 }
 
-std::vector<std::string> LocalGraphAdmin::UsersToLoad(const GraphSelector& selector) const {
-  if (!selector.models.empty()) return selector.models;
-  const pipeline::ModelTable& table = First().models.pipeline->table();
-  if (!selector.ids.empty()) return table.Names();
-  std::vector<std::string> users;
-  for (const pipeline::ModelRow& row : table.rows()) {
-    if (row.residency != pipeline::Residency::kOnDemand) users.push_back(row.name);
-  }
-  return users;
-}
-
 std::vector<ModelBucket> LocalGraphAdmin::BucketsToWarm(size_t device,
                                                         const GraphSelector& selector) const {
   const BucketGraphs& buckets = devices_[device].buckets();
@@ -276,7 +277,8 @@ std::vector<ModelBucket> LocalGraphAdmin::BucketsToWarm(size_t device,
   if (selector.all || selector.only_models()) {
     all = buckets.buckets();
     std::erase_if(all, [&](const ModelBucket& bucket) {
-      return !leaders.empty() && !leaders.contains(bucket.model.value);
+      return leaders.empty() ? !table[bucket.model].is_placed
+                             : !leaders.contains(bucket.model.value);
     });
   }
   if (leaders.empty()) leaders.insert(table.first().id.value);
@@ -398,15 +400,16 @@ absl::StatusOr<std::vector<EntryResult>> LocalGraphAdmin::Save(const GraphSelect
 
 absl::StatusOr<std::vector<EntryResult>> LocalGraphAdmin::Load(const GraphSelector& selector) {
   ASSIGN_OR_RETURN(Graphs graphs, Selected(selector));
-  const std::vector<std::string> users = UsersToLoad(selector);
-  for (std::vector<compiler::GraphStatus>& of_device : graphs) {
-    std::erase_if(of_device, [&](const compiler::GraphStatus& info) {
+  for (const size_t device : Left()) {
+    const std::vector<std::string> users = UsersToLoad(devices_[device], selector);
+    std::erase_if(graphs[device], [&](const compiler::GraphStatus& info) {
       return !info.users.empty() && absl::c_none_of(info.users, [&](const std::string& user) {
         return absl::c_linear_search(users, user);
       });
     });
   }
   return ForEach(graphs, [&](const Device& device, const std::string& id) {
+    const std::vector<std::string> users = UsersToLoad(device, selector);
     return device.preparer.Run([&] { return device.stores.graphs.Load(id, users); });
   });
 }
@@ -474,10 +477,13 @@ absl::StatusOr<std::vector<ModelStatus>> LocalGraphAdmin::ListModels() const {
   std::vector<ModelStatus> models;
   for (const pipeline::LoadedModel* model : First().models.pipeline->Models()) {
     ModelStatus most;
+    std::vector<std::string> loaded;
     for (const size_t i : Left()) {
       ModelStatus here = StatusOf(devices_[i], model->row());
+      if (here.loaded && names_.size() > 1) loaded.push_back(names_[i]);
       if (most.name.empty() || here.graphs_ready > most.graphs_ready) most = std::move(here);
     }
+    most.devices = std::move(loaded);
     models.push_back(std::move(most));
   }
   return models;

@@ -93,7 +93,6 @@ class LocalGraphAdmin : public GraphAdmin {
 
   // The models that the selector names, or whose graphs it names, or that are loaded without being
   // asked for.
-  std::vector<std::string> UsersToLoad(const GraphSelector& selector) const;
   // The buckets that the selector names or means, of the models that it names; of the first model,
   // where it names none.
   std::vector<ModelBucket> BucketsToWarm(size_t device, const GraphSelector& selector) const;

@@ -7,6 +7,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "core/base/errors/status_macros.h"
 #include "core/base/process/memory_limit.h"
 #include "core/families/families.h"
@@ -129,9 +130,8 @@ absl::Status CheckMemory(const std::vector<Source>& sources, const LoadOptions& 
   }
   SourcePointers at_start, pinned, on_demand;
   for (const Source& source : sources) {
-    const Residency residency = source.model.residency;
-    (residency == Residency::kOnDemand ? on_demand : at_start).push_back(&source);
-    if (residency == Residency::kPinned) pinned.push_back(&source);
+    (source.model.is_on_demand() ? on_demand : at_start).push_back(&source);
+    if (source.model.is_pinned()) pinned.push_back(&source);
   }
   RETURN_IF_ERROR(CheckMemoryOf(at_start, options, available));
   for (const Source* source : on_demand) {
@@ -143,6 +143,60 @@ absl::Status CheckMemory(const std::vector<Source>& sources, const LoadOptions& 
                                                   ": beside what is "
                                                   "pinned ",
                                                   fits.message()));
+  }
+  return absl::OkStatus();
+}
+
+// Models that are not loaded on demand anyway, each with those that it hands over to.
+struct Placeable {
+  std::vector<ModelId> leaders;
+  std::vector<PlacedModel> needs;  // one for each leader
+};
+
+absl::StatusOr<Placeable> FindPlaceable(const std::vector<Source>& sources,
+                                        const LoadOptions& options) {
+  Placeable all;
+  for (const Source& leader : sources) {
+    if (leader.model.leader != leader.model.id || leader.model.is_on_demand()) continue;
+    SourcePointers led;
+    for (const Source& source : sources) {
+      if (source.model.leader == leader.model.id) led.push_back(&source);
+    }
+    ASSIGN_OR_RETURN(const int64_t bytes, BytesOf(led, options));
+    all.leaders.push_back(leader.model.id);
+    all.needs.push_back({bytes, leader.model.residency == Residency::kPinned});
+  }
+  return all;
+}
+
+void TellPlace(const ModelRow& model, int64_t bytes, absl::Span<const size_t> devices,
+               const LoadOptions& options) {
+  if (devices.empty()) {
+    if (!options.warn) return;
+    options.warn(absl::StrCat("--placement=budget: model ", model.name, ", with ", bytes,
+                              " bytes of weights, has room on no device beside the others: it is "
+                              "loaded on demand"));
+    return;
+  }
+  if (!options.note) return;
+  options.note(absl::StrCat("model ", model.name, ", with ", bytes, " bytes of weights, is on ",
+                            absl::StrJoin(devices, ", ", [&](std::string* text, size_t device) {
+                              absl::StrAppend(text, options.devices[device].name);
+                            })));
+}
+
+// Says of each model of the table whether this device has it.
+absl::Status Place(const std::vector<Source>& sources, const LoadOptions& options,
+                   ModelTable& table) {
+  if (options.devices.empty()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const Placeable all, FindPlaceable(sources, options));
+  const std::vector<std::vector<size_t>> places = PlaceModels(all.needs, options.devices);
+  for (size_t i = 0; i < places.size(); ++i) {
+    TellPlace(table[all.leaders[i]], all.needs[i].weight_bytes, places[i], options);
+    if (absl::c_linear_search(places[i], options.device)) continue;
+    for (const ModelRow& row : table.rows()) {
+      if (row.leader == all.leaders[i]) table[row.id].is_placed = false;
+    }
   }
   return absl::OkStatus();
 }
@@ -264,6 +318,7 @@ absl::StatusOr<std::unique_ptr<const Pipeline>> LoadPipeline(const LoadOptions& 
   RETURN_IF_ERROR(CheckComponents(options.components, table));
   ASSIGN_OR_RETURN(const std::vector<Source> sources, OpenCheckpoints(table, options));
   for (const Source& source : sources) TellAll(source.checkpoint.notes(), options.note);
+  RETURN_IF_ERROR(Place(sources, options, table));
   RETURN_IF_ERROR(CheckMemory(sources, options, store.device()));
   const ModelOptions model_options{options.components,
                                    options.precision,

@@ -16,6 +16,7 @@
 #include "core/pipeline/pipeline.h"
 #include "core/pipeline/spec/components.h"
 #include "core/pipeline/spec/model_parts.h"
+#include "core/pipeline/spec/placement.h"
 #include "core/weights/weight_store.h"
 
 namespace latentd::pipeline {
@@ -25,6 +26,10 @@ struct LoadOptions {
   std::string refiner;  // may be empty
   ModelParts base_parts = {}, refiner_parts = {};
   std::vector<ModelSource> models = {};  // beside these
+  // Devices that these models are placed on, by the bytes of their weights, of which this is the
+  // one of that number. Empty: each has all.
+  std::vector<DeviceRoom> devices = {};
+  size_t device = 0;
   // Opened for these models; outlives the pipeline. Null: requests have no adapters.
   adapters::Catalogue* adapters = nullptr;
   int path_slots = 0, path_ranks = 0;  // paths of requests with adapters; ModelOptions has more

@@ -31,6 +31,7 @@ v1::ModelStatus ToProto(const engine::ModelStatus& model) {
   proto.set_residency(generation::ToProto(model.residency));
   proto.set_pinned(model.pinned);
   proto.set_loaded(model.loaded);
+  proto.mutable_devices()->Assign(model.devices.begin(), model.devices.end());
   proto.set_graphs_ready(model.graphs_ready);
   proto.set_graphs_total(model.graphs_total);
   if (model.last_use != absl::InfinitePast()) {

@@ -282,6 +282,12 @@ absl::StatusOr<engine::Split> ToSplit(absl::string_view flag, absl::string_view 
   return WrongValue(flag, text, "never, auto or always");
 }
 
+absl::StatusOr<pipeline::Placement> ToPlacement(absl::string_view flag, absl::string_view text) {
+  if (text.empty() || text == "all") return pipeline::Placement::kAll;
+  if (text == "budget") return pipeline::Placement::kBudget;
+  return WrongValue(flag, text, "all or budget");
+}
+
 absl::StatusOr<std::map<std::string, engine::ComponentMode>> ToModes(absl::string_view flag,
                                                                      absl::string_view text) {
   std::map<std::string, engine::ComponentMode> modes;

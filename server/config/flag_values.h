@@ -55,6 +55,7 @@ absl::StatusOr<std::vector<int>> ToDevices(absl::string_view flag, absl::string_
 
 // "auto"; empty text: never.
 absl::StatusOr<engine::Split> ToSplit(absl::string_view flag, absl::string_view text);
+absl::StatusOr<pipeline::Placement> ToPlacement(absl::string_view flag, absl::string_view text);
 
 // "vae_encoder=off,text_encoder=reference"; each component once. Empty text: none.
 absl::StatusOr<std::map<std::string, engine::ComponentMode>> ToModes(absl::string_view flag,

@@ -130,6 +130,10 @@ absl::Status SetDevices(const v1::ServerConfig& config, engine::Config& engine) 
   if (engine.split != engine::Split::kNever && engine.devices.size() < 2) {
     return WrongValue("split", config.split(), "given together with several --devices");
   }
+  ASSIGN_OR_RETURN(engine.placement, ToPlacement("placement", config.placement()));
+  if (engine.placement != pipeline::Placement::kAll && engine.devices.size() < 2) {
+    return WrongValue("placement", config.placement(), "given together with several --devices");
+  }
   if (engine.devices.empty() || config.backend() == v1::CUDA) return absl::OkStatus();
   return WrongValue("devices", config.devices(), "given together with --backend=cuda");
 }

@@ -52,6 +52,7 @@ FLAGS = {
     "--ema": "test_single_file.WholeFileTest.test_its_averaged_weights",
     "--backend": "test_wiring.FlagsTest.test_backend_is_the_one_that_runs",
     "--devices": "test_wiring.FlagsTest.test_devices_are_gpus",
+    "--placement": "test_wiring.FlagsTest.test_models_are_placed_on_several_gpus",
     "--split": "test_wiring.FlagsTest.test_steps_are_split_on_several_gpus",
     "--components": "test_wiring.FlagsTest.test_a_component_that_is_off_is_refused",
     "--precision": "test_graphs.PrecisionTest.test_precision_comes_from_the_configuration_and_is_part_of_the_key",
@@ -291,6 +292,21 @@ class FlagsTest(WiringTestCase):
             self.addCleanup(server.kill)
             self.assertIn(server.wait(), (1, 2), devices)
             self.assertRegex(server.lines[-1], said)
+
+    def test_models_are_placed_on_several_gpus(self):
+        """PlacementTest (tests/core/engine) shows that they are: a machine may have none."""
+        for flags, said in ((["--placement=budget"], "--placement=budget: must be given together with several --devices"),
+                            (["--placement=some"], "--placement=some: must be all or budget")):
+            server = Server(*flags, buckets="64x64")
+            self.addCleanup(server.kill)
+            self.assertEqual(server.wait(), 2)
+            self.assertIn(said, server.lines[-1])
+        server = Server("--backend=cuda", "--devices=62,63", "--placement=budget", buckets="64x64")
+        self.addCleanup(server.kill)
+        self.assertIn(server.wait(), (1, 2))
+        self.assertRegex(server.lines[-1], "no GPU 62|no NVIDIA driver|this build has none")
+        server = Server("--placement=all", buckets="64x64").start()
+        self.addCleanup(server.kill)
 
     def test_steps_are_split_on_several_gpus(self):
         """SplitStepsTest (tests/core/engine) shows that they are: a machine may have none."""

@@ -17,6 +17,7 @@
 #include "core/pipeline/spec/model_parts.h"
 #include "core/pipeline/spec/model_table.h"
 #include "core/pipeline/spec/picture_spec.h"
+#include "core/pipeline/spec/placement.h"
 #include "core/pipeline/spec/step_rows.h"
 
 namespace latentd::engine {
@@ -50,6 +51,8 @@ struct Config {
   std::vector<int> devices;
   // When two of several share steps of one image.
   Split split = Split::kNever;
+  // Says which models each of several has from the start on.
+  pipeline::Placement placement = pipeline::Placement::kAll;
   // Starts a program that calls TryKernels with its last argument, the GPU's number, which is
   // added: kernels that may fault are tried there. Empty: they are tried in this process, and one
   // that faults is a device fault.

@@ -163,7 +163,8 @@ struct ModelStatus {
   std::string family;
   pipeline::Residency residency = pipeline::Residency::kReady;
   bool pinned = false;
-  bool loaded = false;  // a device has all that images of one of its buckets need
+  bool loaded = false;               // a device has all that images of one of its buckets need
+  std::vector<std::string> devices;  // "device 0": these, where there are several
   int graphs_ready = 0, graphs_total = 0;  // graphs of its buckets that images need, on that device
   absl::Time last_use = absl::InfinitePast();  // wall clock
 };

@@ -140,7 +140,7 @@ std::vector<pipeline::Size> BucketGraphs::ConfiguredOf(pipeline::ModelId model) 
 }
 
 bool BucketGraphs::IsOnDemand(const ModelBucket& bucket) const {
-  return pipeline_.table()[bucket.model].residency == pipeline::Residency::kOnDemand;
+  return pipeline_.table()[bucket.model].is_on_demand();
 }
 
 std::string BucketGraphs::NameOf(const ModelBucket& bucket) const {

@@ -52,6 +52,8 @@ absl::Status StartUp::LoadModels() {
                                 .base_parts = parts_.config.base_parts,
                                 .refiner_parts = parts_.config.refiner_parts,
                                 .models = parts_.config.models,
+                                .devices = parts_.devices,
+                                .device = parts_.device,
                                 .adapters = parts_.adapters,
                                 .path_slots = parts_.config.adapter_slots,
                                 .path_ranks = parts_.config.adapter_ranks,
@@ -183,8 +185,7 @@ absl::Status StartUp::CompileControlled(const GraphHandles& graphs) {
 
 void StartUp::PinModels() {
   for (const pipeline::ModelRow& model : parts_.models.pipeline->table().rows()) {
-    const bool pinned = model.residency == pipeline::Residency::kPinned;
-    if (pinned) parts_.stores.graphs.SetModelPinned(model.name, true);
+    if (model.is_pinned()) parts_.stores.graphs.SetModelPinned(model.name, true);
   }
 }
 

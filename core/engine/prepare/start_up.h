@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -19,6 +20,7 @@
 #include "core/engine/prepare/preparer.h"
 #include "core/engine/reports/status_board.h"
 #include "core/metrics/registry.h"
+#include "core/pipeline/spec/placement.h"
 
 namespace latentd::engine {
 
@@ -35,10 +37,12 @@ class StartUp {
     MemoryBudget& budget;
     Preparer& preparer;
     Models& models;
-    adapters::Catalogue* adapters = nullptr;        // null: there are none
-    const std::atomic<bool>& stop;                  // true: it is to end soon
-    std::function<void()> loaded;                   // called once the models are there
-    std::function<void(bool warmed)> show_buckets;  // called when graphs came; `warmed`: all have
+    adapters::Catalogue* adapters = nullptr;         // null: there are none
+    std::vector<pipeline::DeviceRoom> devices = {};  // as in LoadOptions
+    size_t device = 0;                               // number of this one
+    const std::atomic<bool>& stop;                   // true: it is to end soon
+    std::function<void()> loaded;                    // called once the models are there
+    std::function<void(bool warmed)> show_buckets;   // called when graphs came; `warmed`: all have
   };
   explicit StartUp(Parts parts) : parts_(std::move(parts)) {}
 

@@ -74,6 +74,7 @@ struct ModelRow {
   // The model that hands over to it; where it is no refiner, its own id.
   ModelId leader = {};
   Residency residency = Residency::kReady;
+  bool is_placed = true;      // false: others of the server's devices have it (placement.h)
   bool draws_videos = false;  // draws them of an image, and nothing else
   // Frames of a video that are decoded together where a request does not say; 0: all.
   int decode_chunk = 0;
@@ -87,6 +88,11 @@ struct ModelRow {
   Size default_size;               // for requests that set none
   std::string default_scheduler;   // by its short name; empty: requests have to name one
   int max_clip_skip = 0;           // hidden states that can be skipped in all text encoders
+
+  // True: it is loaded here for the first request.
+  bool is_on_demand() const { return residency == Residency::kOnDemand || !is_placed; }
+  // True: it never leaves memory here.
+  bool is_pinned() const { return residency == Residency::kPinned && is_placed; }
 };
 
 class ModelTable {

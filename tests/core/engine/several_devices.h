@@ -34,6 +34,7 @@ class CountedDevice : public ::latentd::testing::SeparateDevice {
   }
   absl::StatusOr<AvailableMemory> Available() const override {
     ++calls;
+    if (available > 0) return AvailableMemory{available, "the test"};
     return ::latentd::testing::SeparateDevice::Available();
   }
   device::DeviceMemory Memory() const override {
@@ -46,7 +47,8 @@ class CountedDevice : public ::latentd::testing::SeparateDevice {
   }
 
   mutable std::atomic<int> calls = 0;
-  std::atomic<bool> fails = false;  // to allocate, with a fault
+  std::atomic<bool> fails = false;     // to allocate, with a fault
+  std::atomic<int64_t> available = 0;  // 0: as much as the host has
 };
 
 struct TestDevice {
