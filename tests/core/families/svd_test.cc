@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "core/base/errors/error_details.h"
+#include "core/base/errors/status_macros.h"
+#include "core/families/families.h"
 #include "core/families/svd/draw_video.h"
 #include "core/families/svd/video_configs.h"
 #include "core/families/svd/video_graphs.h"
@@ -86,6 +88,7 @@ class VideoFolder : public ::testing::Test {
     }
     auto checkpoint = weights::Checkpoint::Open({.path = directory_.path()});
     if (!checkpoint.ok()) return checkpoint.status();
+    RETURN_IF_ERROR(FindFamily(pipeline::ModelRow{.draws_videos = true}, *checkpoint).status());
     return ReadVideoConfigs(*checkpoint);
   }
 
