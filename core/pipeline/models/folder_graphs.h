@@ -9,8 +9,8 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "core/pipeline/graphs/adapter_sets.h"
-#include "core/pipeline/plan/needed_graphs.h"
-#include "core/pipeline/plan/served_models.h"
+#include "core/pipeline/models/needed_graphs.h"
+#include "core/pipeline/models/served_models.h"
 
 namespace latentd::pipeline {
 

@@ -1,4 +1,4 @@
-#include "core/pipeline/plan/needed_graphs.h"
+#include "core/pipeline/models/needed_graphs.h"
 
 #include <algorithm>
 #include <iterator>

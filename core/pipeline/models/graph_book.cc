@@ -1,4 +1,4 @@
-#include "core/pipeline/plan/graph_book.h"
+#include "core/pipeline/models/graph_book.h"
 
 #include <cstddef>
 #include <utility>

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "core/pipeline/graphs/loaded_model.h"
+#include "core/pipeline/models/served_models.h"
 #include "core/pipeline/plan/plan.h"
-#include "core/pipeline/plan/served_models.h"
 #include "core/pipeline/spec/step_rows.h"
 
 namespace latentd::pipeline {

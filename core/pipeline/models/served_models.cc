@@ -1,4 +1,4 @@
-#include "core/pipeline/plan/served_models.h"
+#include "core/pipeline/models/served_models.h"
 
 #include <algorithm>
 #include <cstdlib>

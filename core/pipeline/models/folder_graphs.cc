@@ -1,4 +1,4 @@
-#include "core/pipeline/plan/folder_graphs.h"
+#include "core/pipeline/models/folder_graphs.h"
 
 #include <iterator>
 #include <map>

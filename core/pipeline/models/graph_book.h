@@ -11,8 +11,8 @@
 #include "absl/types/span.h"
 #include "core/pipeline/graphs/adapter_sets.h"
 #include "core/pipeline/graphs/nets.h"
+#include "core/pipeline/models/served_models.h"
 #include "core/pipeline/plan/plan.h"
-#include "core/pipeline/plan/served_models.h"
 
 namespace latentd::pipeline {
 
