@@ -284,6 +284,18 @@ void NoteSplit(const StepLane::Evaluation& evaluation, const Split& split, Pictu
   if (!evaluation.split.not_split.ok()) LeaveHelpers(picture);
 }
 
+// Behind the lane's evaluation, in which the picture took part, or rested.
+void EndStep(Picture& picture, const StepLane& lane, const absl::Status& evaluated,
+             device::Stream& stream, UnitPart& part) {
+  part.waits = lane.Rests(*picture.place);
+  if (part.waits) {
+    part.prediction = {};  // it takes this step later
+    return;
+  }
+  part.status = evaluated;
+  if (part.status.ok()) part.status = AdvancePicture(picture, stream, part);
+}
+
 }  // namespace
 
 absl::Status DrawFirstLatents(Picture& picture) {
@@ -334,9 +346,7 @@ absl::Status EnqueueStep(absl::Span<Picture* const> pictures, Lanes& lanes, devi
   for (size_t i : stepping) places.push_back(&*pictures[i]->place);
   std::optional<Split> split;
   Picture& only = *pictures[stepping.front()];
-  if (helper != nullptr && pictures.size() == 1) {
-    split = SplitOf(only, *helper);
-  }
+  if (helper != nullptr && pictures.size() == 1) split = SplitOf(only, *helper);
   ASSIGN_OR_RETURN(const StepLane::Evaluation evaluation,
                    lane->Step(stream, places, split ? &*split : nullptr, depth));
   if (split) NoteSplit(evaluation, *split, only, unit.parts.front(), unit);
@@ -346,14 +356,7 @@ absl::Status EnqueueStep(absl::Span<Picture* const> pictures, Lanes& lanes, devi
   unit.too_many_rows = evaluation.too_many_rows;
   unit.first_run = evaluation.first_run;
   for (size_t i : stepping) {
-    UnitPart& part = unit.parts[i];
-    part.waits = lane->Rests(*pictures[i]->place);
-    if (part.waits) {
-      part.prediction = {};  // it takes this step later
-      continue;
-    }
-    part.status = evaluation.status;
-    if (part.status.ok()) part.status = AdvancePicture(*pictures[i], stream, part);
+    EndStep(*pictures[i], *lane, evaluation.status, stream, unit.parts[i]);
   }
   return absl::OkStatus();
 }
