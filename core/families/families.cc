@@ -14,7 +14,6 @@
 #include "core/families/sd1/sd1.h"
 #include "core/families/sdxl/sdxl.h"
 #include "core/families/svd/svd.h"
-#include "core/families/svd/video_configs.h"
 #include "core/weights/containers/other_checkpoint.h"
 
 namespace latentd::families {
@@ -23,7 +22,8 @@ namespace {
 using weights::Checkpoint;
 using weights::Component;
 
-constexpr const Family* kFamilies[] = {&sdxl::kBase, &sdxl::kRefiner, &sd1::kFamily};
+// The first family that fits a checkpoint is its own.
+constexpr const Family* kFamilies[] = {&sdxl::kBase, &sdxl::kRefiner, &sd1::kFamily, &svd::kFamily};
 
 // A pipeline of diffusers that has the components of text-to-image, and draws with them as that
 // does but for what it adds. Its name follows a family's prefix.
@@ -62,42 +62,28 @@ const PipelineKind* FindKind(const Family& family, absl::string_view class_name)
   return found == std::end(kPipelines) ? nullptr : &*found;
 }
 
-// A component by its name in model_index.json, and what it can be.
-struct Supported {
-  const char* component;
-  const char* library;
-  std::vector<std::string> classes;
-};
-
-std::vector<Supported> SupportedComponents() {
-  const std::vector<std::string> tokenizers = {"CLIPTokenizer", "CLIPTokenizerFast"};
-  return {
-      {"unet", "diffusers", {"UNet2DConditionModel"}},
-      {"vae", "diffusers", {"AutoencoderKL", "AutoencoderTiny"}},
-      {"vae_tiny", "diffusers", {"AutoencoderTiny"}},
-      {"text_encoder", "transformers", {"CLIPTextModel", "CLIPTextModelWithProjection"}},
-      {"text_encoder_2", "transformers", {"CLIPTextModelWithProjection"}},
-      {"tokenizer", "transformers", tokenizers},
-      {"tokenizer_2", "transformers", tokenizers},
-  };
-}
-
 template <typename... Parts>
 absl::Status Refuse(const Checkpoint& checkpoint, const Parts&... parts) {
   return absl::InvalidArgumentError(absl::StrCat(checkpoint.index(), ": ", parts...));
 }
 
-absl::Status CheckComponent(const Checkpoint& checkpoint, const Supported& supported) {
-  const auto found = checkpoint.components().find(supported.component);
-  if (found == checkpoint.components().end()) return absl::OkStatus();  // an error where it is used
+absl::Status CheckComponent(const Checkpoint& checkpoint, const Family& family,
+                            const FamilyComponent& supported) {
+  const auto found = checkpoint.components().find(supported.name);
+  const std::string classes = absl::StrJoin(supported.classes, ", ");
+  if (found == checkpoint.components().end()) {
+    if (!supported.is_required) return absl::OkStatus();
+    return Refuse(checkpoint, "no ", supported.name, "; ", family.title, " has a ", classes, " of ",
+                  supported.library);
+  }
   const Component& component = found->second;
-  if (component.library == supported.library &&
-      absl::c_linear_search(supported.classes, component.class_name)) {
+  if (supported.classes.empty() ||
+      (component.library == supported.library &&
+       absl::c_linear_search(supported.classes, component.class_name))) {
     return absl::OkStatus();
   }
-  return Refuse(checkpoint, supported.component, " is ", Excerpt(component.class_name), " of ",
-                Excerpt(component.library), "; supported: ", absl::StrJoin(supported.classes, ", "),
-                " of ", supported.library);
+  return Refuse(checkpoint, supported.name, " is ", Excerpt(component.class_name), " of ",
+                Excerpt(component.library), "; supported: ", classes, " of ", supported.library);
 }
 
 // Accepts any of diffusers': requests may name another.
@@ -115,15 +101,24 @@ absl::Status CheckScheduler(const Checkpoint& checkpoint) {
 
 // True if a model in that role can be drawn with by a family's pipeline of that kind.
 bool Plays(const pipeline::ModelRow& model, const Family& family, const PipelineKind& kind) {
+  const bool draws_videos = family.videos != nullptr;
+  if (model.draws_videos != draws_videos) return false;
+  if (draws_videos) return !kind.starts_from_image && kind.adds.empty();
   return model.is_refiner ? family.starts_from_image && kind.starts_from_image
                           : !family.starts_from_image;
 }
 
-// Says how a checkpoint is served that draws videos.
-constexpr char kGiveAsVideo[] = "; it draws videos: give it as --video";
+// The family whose pipelines that class is one of, for a model in that role. Null: none.
+const Family* FindPlayer(const pipeline::ModelRow& model, absl::string_view class_name) {
+  const auto* const found = absl::c_find_if(kFamilies, [&](const Family* family) {
+    const PipelineKind* kind = FindKind(*family, class_name);
+    return kind != nullptr && Plays(model, *family, *kind);
+  });
+  return found == std::end(kFamilies) ? nullptr : *found;
+}
 
-// Classes that a model in that role can have, without those that add something.
-std::string ClassesFor(const pipeline::ModelRow& model) {
+// A model in that role, and the classes that it can have, without those that add something.
+std::string SupportedFor(const pipeline::ModelRow& model) {
   std::vector<std::string> names;
   for (const Family* family : kFamilies) {
     for (const PipelineKind& kind : kPipelines) {
@@ -131,47 +126,44 @@ std::string ClassesFor(const pipeline::ModelRow& model) {
       names.push_back(absl::StrCat(family->class_prefix, kind.name));
     }
   }
-  return absl::StrJoin(names, ", ");
+  const std::string classes = absl::StrJoin(names, ", ");
+  if (model.draws_videos) return absl::StrCat("videos: ", classes);
+  if (!model.is_refiner) {
+    return absl::StrCat("a base: ", classes, ", and those of PAG, ControlNet and T2I-Adapter");
+  }
+  return absl::StrCat("a refiner: ", classes,
+                      ", and those of PAG and ControlNet that start from an image");
+}
+
+// A sentence's end about another role, in which such a checkpoint could draw.
+absl::string_view OtherRoleOf(absl::string_view class_name) {
+  if (FindPlayer({.draws_videos = true}, class_name) != nullptr) {
+    return "; it draws videos: give it as --video";
+  }
+  return FindPlayer({}, class_name) != nullptr ? " (this is a base)" : "";
 }
 
 absl::Status RefuseClass(const pipeline::ModelRow& model, const Checkpoint& checkpoint) {
   const std::string& name = checkpoint.pipeline_class();
   const std::string other = weights::DescribePipelineClass(name);
-  const bool is_base = absl::c_any_of(
-      kFamilies, [&](const Family* family) { return FindKind(*family, name) != nullptr; });
   return Refuse(checkpoint, "_class_name is ", name.empty() ? "missing" : Excerpt(name),
-                other.empty() ? "" : ": ", other, "; supported for a ",
-                model.is_refiner ? "refiner: " : "base: ", ClassesFor(model),
-                model.is_refiner ? ", and those of PAG and ControlNet that start from an image"
-                                 : ", and those of PAG, ControlNet and T2I-Adapter",
-                is_base ? " (this is a base)" : "",
-                FindKind(svd::kFamily, name) != nullptr ? kGiveAsVideo : "");
-}
-
-// Entries of model_index.json that models of videos alone have.
-bool IsReadForVideos(const std::string& entry) {
-  return entry == svd::kImageEncoder || entry == "feature_extractor";
+                other.empty() ? "" : ": ", other, "; supported for ", SupportedFor(model),
+                OtherRoleOf(name));
 }
 
 int MultipleOf8(int side) { return side / 8 * 8; }
 
 }  // namespace
 
-absl::Span<const Family* const> Families() { return kFamilies; }
-
 absl::StatusOr<const Family*> FindFamily(const pipeline::ModelRow& model,
                                          const Checkpoint& checkpoint) {
-  if (model.draws_videos) return &svd::kFamily;  // it checks its classes itself
-  const auto* const found = absl::c_find_if(kFamilies, [&](const Family* family) {
-    const PipelineKind* kind = FindKind(*family, checkpoint.pipeline_class());
-    return kind != nullptr && Plays(model, *family, *kind);
-  });
-  if (found == std::end(kFamilies)) return RefuseClass(model, checkpoint);
-  for (const Supported& supported : SupportedComponents()) {
-    RETURN_IF_ERROR(CheckComponent(checkpoint, supported));
+  const Family* family = FindPlayer(model, checkpoint.pipeline_class());
+  if (family == nullptr) return RefuseClass(model, checkpoint);
+  for (const FamilyComponent& supported : family->components) {
+    RETURN_IF_ERROR(CheckComponent(checkpoint, *family, supported));
   }
   RETURN_IF_ERROR(CheckScheduler(checkpoint));
-  return *found;
+  return family;
 }
 
 std::vector<std::string> FindLeftOut(const Family& family, const Checkpoint& checkpoint) {
@@ -185,7 +177,10 @@ std::vector<std::string> FindLeftOut(const Family& family, const Checkpoint& che
                                  "Pipeline, without ", kind->adds));
   }
   std::vector<std::string> passed_over = checkpoint.passed_over();
-  if (family.videos != nullptr) std::erase_if(passed_over, IsReadForVideos);
+  std::erase_if(passed_over, [&](const std::string& entry) {
+    return absl::c_any_of(family.components,
+                          [&](const FamilyComponent& read) { return read.name == entry; });
+  });
   if (!passed_over.empty()) {
     found.push_back(
         absl::StrCat(file, ": not known, and ignored: ", ListSome(passed_over, kMostNamed)));
@@ -194,15 +189,12 @@ std::vector<std::string> FindLeftOut(const Family& family, const Checkpoint& che
 }
 
 std::vector<pipeline::Size> DefaultBuckets(const Family& family, const pipeline::Size& own) {
-  if (family.videos != nullptr) {
-    std::vector<pipeline::Size> sizes(family.sizes.begin(), family.sizes.end());
-    for (pipeline::Size& size : sizes) size.frames = own.frames;
-    return sizes;
-  }
-  if (own == family.sizes.front()) return {family.sizes.begin(), family.sizes.end()};
+  std::vector<pipeline::Size> sizes(family.sizes.begin(), family.sizes.end());
+  for (pipeline::Size& size : sizes) size.frames = own.frames;
+  if (own == sizes.front()) return sizes;
   return {own,
-          {MultipleOf8(own.width * 5 / 4), MultipleOf8(own.height * 3 / 4)},
-          {MultipleOf8(own.width * 3 / 4), MultipleOf8(own.height * 5 / 4)}};
+          {MultipleOf8(own.width * 5 / 4), MultipleOf8(own.height * 3 / 4), own.frames},
+          {MultipleOf8(own.width * 3 / 4), MultipleOf8(own.height * 5 / 4), own.frames}};
 }
 
 }  // namespace latentd::families

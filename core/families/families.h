@@ -9,22 +9,19 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "absl/types/span.h"
 #include "core/families/family/family.h"
 #include "core/pipeline/spec/model_table.h"
 #include "core/weights/containers/checkpoint.h"
 
 namespace latentd::families {
 
-// All rows. The first family that fits a checkpoint is its own.
-absl::Span<const Family* const> Families();
-
 // The family whose pipelines the checkpoint's is one of: a pipeline of text-to-image, or another
 // one of the same components (of image-to-image, with a ControlNet, ...). A refiner is of a family
-// that starts from an image, as its pipeline does, and a base of one that does not. Each component
-// that is drawn with must be of a class and library that such pipelines have, as diffusers would
-// load it; the noise scheduler may be of any class of diffusers, since a request can name another
-// one. Components of other names are passed over, as diffusers does.
+// that starts from an image, as its pipeline does, a base of one that does not, and a model that
+// draws videos of one that does so. Each component that is drawn with must be of a class and
+// library that such pipelines have, as diffusers would load it; the noise scheduler may be of any
+// class of diffusers, since a request can name another one. Components of other names are passed
+// over, as diffusers does.
 //
 // INVALID_ARGUMENT names the file, the field, what it says and what would be right.
 absl::StatusOr<const Family*> FindFamily(const pipeline::ModelRow& model,

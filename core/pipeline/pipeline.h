@@ -1,6 +1,5 @@
-// A Pipeline is the models of a server: text-to-image, image-to-image, and base and refiner as an
-// ensemble of experts. It makes plans of requests, and images of plans; units of work (units.h)
-// draw them.
+// A Pipeline makes plans of requests to the models of a server, and images of plans; units of work
+// (units.h) draw them. The models are ServedModels; an ensemble of base and refiner is two of them.
 //
 // No threads, no queues, no loop over steps: the owner of a Picture enqueues unit after unit until
 // its `next` is kDone, in whatever order with other pictures'. Thread-safe.
@@ -16,8 +15,10 @@
 #include "core/base/errors/error_details.h"
 #include "core/compiler/graph_store.h"
 #include "core/pipeline/graphs/adapter_sets.h"
-#include "core/pipeline/graphs/loaded_model.h"
-#include "core/pipeline/plan/latents_file.h"
+#include "core/pipeline/models/folder_graphs.h"
+#include "core/pipeline/models/graph_book.h"
+#include "core/pipeline/models/needed_graphs.h"
+#include "core/pipeline/models/served_models.h"
 #include "core/pipeline/plan/plan.h"
 #include "core/pipeline/spec/components.h"
 #include "core/pipeline/spec/inputs.h"
@@ -29,17 +30,9 @@
 
 namespace latentd::pipeline {
 
-// Prompts that buckets have graphs for.
-struct ReadyPrompts {
-  int chunks = 1;       // at most
-  bool blends = false;  // weights below 1 in Compel's syntax (core/prompts/blends.h)
-};
-
 class Pipeline {
  public:
-  // By their ids in `table`: null where the UNet is off, but for the first, which counts in any
-  // case.
-  using LoadedModels = std::vector<std::unique_ptr<const LoadedModel>>;
+  using LoadedModels = ServedModels::Loaded;
   // The models were loaded with `modes`. A model's default size is the one of its buckets that is
   // nearest to its own; where there are none, its own. Steps run with as many rows as `rows` says,
   // beside what a picture needs by itself. Without `adapters` there are none.
@@ -48,12 +41,12 @@ class Pipeline {
       ModelTable table, LoadedModels models, const ComponentModes& modes = {}, StepRows rows = {},
       ReadyPrompts prompts = {}, std::unique_ptr<AdapterSets> adapters = nullptr);
 
-  const ModelTable& table() const { return traits_.models; }
-  const LoadedModel& first() const { return *models_.front(); }
-  // Models that draw, in the order of their ids.
-  std::vector<const LoadedModel*> Models() const;
-  bool Draws(ModelId model) const;
-  const Traits& traits() const { return traits_; }
+  const ServedModels& models() const { return models_; }
+  const ModelTable& table() const { return models_.table(); }
+  const LoadedModel& first() const { return models_.first(); }
+  std::vector<const LoadedModel*> Models() const { return models_.Drawing(); }
+  bool Draws(ModelId model) const { return models_.Draws(model); }
+  const Traits& traits() const { return models_.traits(); }
   AdapterSets* adapters() const { return adapters_.get(); }  // null: there are none
 
   // Chooses the size at which the networks run, at least the images', once everything else of the
@@ -69,58 +62,47 @@ class Pipeline {
   // The networks run at the images' own size.
   absl::StatusOr<SharedPlan> Resolve(const PictureSpec& asked, const Inputs& inputs = {}) const;
 
-  // The model that starts its pictures, or those of the model that hands over to it.
-  const ModelRow& LeaderOf(ModelId model) const { return table()[table()[model].leader]; }
-  // The sizes to have ready of a leader and what it hands over to: its own buckets, or the family's
-  // where it has none.
-  std::vector<Size> BucketsOf(ModelId leader) const;
+  const ModelRow& LeaderOf(ModelId model) const { return models_.LeaderOf(model); }
+  std::vector<Size> BucketsOf(ModelId leader) const { return models_.BucketsOf(leader); }
 
   // The numbers of rows that steps of that size have graphs for, as configured (step_rows.h).
-  std::vector<int> RowCountsAt(Size executed) const { return rows_.At(executed); }
+  std::vector<int> RowCountsAt(Size executed) const { return needed_.rows().At(executed); }
 
-  // Handles of a plan's graphs, in order. An error: one cannot be built, or may not.
-  absl::StatusOr<std::vector<GraphHandle>> HandlesOf(absl::Span<const PlannedGraph> graphs,
-                                                     ModelGraphs::IfUnknown unknown) const;
+  // Handles of graphs: of a list, of a plan (graph_book.h), and of those that buckets have ready
+  // (needed_graphs.h, folder_graphs.h).
+  using IfUnknown = ModelGraphs::IfUnknown;
+  using Of = GraphBook::Of;
+  using Handles = absl::StatusOr<std::vector<GraphHandle>>;
+  Handles HandlesOf(absl::Span<const PlannedGraph> graphs, IfUnknown unknown) const {
+    return book_.HandlesOf(graphs, unknown);
+  }
+  Handles HandlesOf(const Plan& plan, IfUnknown unknown, Of of = Of::kAdapters) const {
+    return book_.HandlesOf(plan, unknown, of);
+  }
+  Handles DispensableOf(const Plan& plan, IfUnknown unknown) const {
+    return book_.DispensableOf(plan, unknown);
+  }
+  Handles GraphsOf(ModelId leader, Size bucket, int rows) const {
+    return book_.HandlesOf(needed_.OfBucket(leader, bucket, rows), IfUnknown::kBuild);
+  }
+  Handles PreviewGraphsOf(ModelId leader, Size bucket) const {
+    return book_.HandlesOf(needed_.PreviewsOf(leader, bucket), IfUnknown::kBuild);
+  }
+  Handles SplitStepsOf(ModelId leader, Size bucket) const {
+    return book_.HandlesOf(needed_.SplitStepsOf(leader, bucket), IfUnknown::kBuild);
+  }
+  Handles ControlledStepsOf(ModelId leader, Size bucket, int rows) const {
+    return folder_.StepsOf(leader, bucket, rows);
+  }
+  std::vector<GraphHandle> ControlNetGraphsOf(ModelId leader,
+                                              absl::Span<const Size> buckets) const {
+    return folder_.NetsOf(leader, buckets);
+  }
 
-  // Handles of all graphs that the plan's images cannot be drawn without. Those of its adapters are
-  // made where they are not known, which reads files, and else refused, as one is that cannot be
-  // built; kModels has those of the models without any.
-  enum class Of : uint8_t { kAdapters, kModels };
-  absl::StatusOr<std::vector<GraphHandle>> HandlesOf(const Plan& plan,
-                                                     ModelGraphs::IfUnknown unknown,
-                                                     Of of = Of::kAdapters) const;
-  // The same of those that they can do without.
-  absl::StatusOr<std::vector<GraphHandle>> DispensableOf(const Plan& plan,
-                                                         ModelGraphs::IfUnknown unknown) const;
-
-  // Every graph that pictures of that shape may need, of the leader and what it hands over to,
-  // image-to-image too. An error: some network cannot be built at that size.
-  absl::StatusOr<std::vector<GraphHandle>> GraphsOf(
-      ModelId leader, Size bucket, int rows,
-      ModelGraphs::IfUnknown unknown = ModelGraphs::IfUnknown::kBuild) const;
-
-  // Graphs of their tiny VAEs that draw previews of that size; dispensable.
-  absl::StatusOr<std::vector<GraphHandle>> PreviewGraphsOf(
-      ModelId leader, Size bucket,
-      ModelGraphs::IfUnknown unknown = ModelGraphs::IfUnknown::kBuild) const;
-  // Graphs of a step of that size that two devices share, where StepRows::split says so;
-  // dispensable.
-  absl::StatusOr<std::vector<GraphHandle>> SplitStepsOf(
-      ModelId leader, Size bucket,
-      ModelGraphs::IfUnknown unknown = ModelGraphs::IfUnknown::kBuild) const;
-  // Steps of that size and so many rows that read what ControlNets of the folder add, and those
-  // that read images by its IP-Adapters, but none that reads both. Nothing where the folder has
-  // none for the leader.
-  absl::StatusOr<std::vector<GraphHandle>> ControlledStepsOf(ModelId leader, Size bucket,
-                                                             int rows) const;
-  // Graphs of ControlNets and IP-Adapters of the folder beside those: of the first of each shape,
-  // and of no more than Nets::kMostNets of each kind. Reads their headers. A net that cannot be
-  // declared is passed over: a request that names it is told why.
-  std::vector<GraphHandle> ControlNetGraphsOf(ModelId leader, absl::Span<const Size> buckets) const;
   // Bytes that pictures of that size hold at most that fill a lane of so many rows, beside weights,
   // executables and arena (state_bytes.h). A lane has more (RowsOfLane) only where there is room.
   int64_t StateBytes(Size bucket, int rows, int chunks = 1) const;
-  const ReadyPrompts& ready_prompts() const { return ready_prompts_; }
+  const ReadyPrompts& ready_prompts() const { return needed_.ready_prompts(); }
 
   // One image for each seed; they share their conditioning, and hold `inputs` until they have read
   // them. Gets every executable that they need (acquisition.h), so that no unit compiles or loads;
@@ -134,49 +116,13 @@ class Pipeline {
   // (Picture::ahead) while its graphs are made ready.
   std::unique_ptr<const Picture> Sketch(const SharedPlan& plan) const;
 
-  // The open files of what draws, each once for each model that reads it, and of what was read
-  // beside.
-  std::vector<std::shared_ptr<const weights::WatchedFile>> CheckpointFiles() const;
+  std::vector<std::shared_ptr<const weights::WatchedFile>> CheckpointFiles() const {
+    return models_.Files();
+  }
 
  private:
   Pipeline(ModelTable table, LoadedModels models, const ComponentModes& modes, StepRows rows,
            ReadyPrompts prompts, std::unique_ptr<AdapterSets> adapters);
-  // Graphs that a plan's adapters bring: over the model's own; null: it has no LoRAs. And those of
-  // its controls and image prompts, in order.
-  struct BroughtGraphs {
-    AdapterSets::Graphs adapted;
-    std::vector<Nets::Graphs> controls;
-    std::vector<Nets::Graphs> image_prompts;
-  };
-  absl::StatusOr<BroughtGraphs> BroughtBy(const Plan& plan, ModelGraphs::IfUnknown unknown) const;
-  absl::StatusOr<AdapterSets::Graphs> AdaptedGraphsOf(const Plan& plan,
-                                                      ModelGraphs::IfUnknown unknown) const;
-  const LoadedModel& LoadedModelOf(ModelId model) const;
-  // ControlNets of the folder that the leader can draw with, and of those one of each shape.
-  std::vector<Control> ControlsOf(ModelId leader) const;
-  std::vector<Control> ControlsOfEachShape(ModelId leader) const;
-  // Adds the net's graphs for one size.
-  void AddNetGraphs(NetGraphs& net, ModelId leader, Size bucket,
-                    std::vector<GraphHandle>& all) const;
-  absl::StatusOr<std::vector<Nets::Graphs>> ControlGraphsOf(const Plan& plan,
-                                                            ModelGraphs::IfUnknown unknown) const;
-  absl::StatusOr<std::vector<Nets::Graphs>> ImagePromptGraphsOf(
-      const Plan& plan, ModelGraphs::IfUnknown unknown) const;
-  // IP-Adapters of the folder that the leader can draw with.
-  std::vector<ImagePrompt> ImagePromptsOf(ModelId leader) const;
-  // One of each shape, as many as are kept at most.
-  std::vector<ImagePrompt> ImagePromptsOfEachShape(ModelId leader) const;
-  void AddIpAdapterGraphs(ModelId leader, std::vector<GraphHandle>& all) const;
-  absl::StatusOr<std::vector<GraphHandle>> HandlesOver(const BroughtGraphs& brought,
-                                                       const Plan& plan,
-                                                       absl::Span<const PlannedGraph> graphs,
-                                                       ModelGraphs::IfUnknown unknown) const;
-  // Models that draw, of the leader and what it hands over to.
-  std::vector<const LoadedModel*> GroupOf(ModelId leader) const;
-
-  // The models whose steps the spec asks for, in order. REQUIRES: they are there.
-  std::vector<const LoadedModel*> ModelsOf(const PictureSpec& spec) const;
-  absl::StatusOr<std::vector<PlannedStage>> StagesOf(const PictureSpec& spec) const;
   // The spec with every default filled in, and its stages.
   absl::Status ResolveSpec(const Inputs& inputs, std::vector<FieldViolation> found,
                            Plan& plan) const;
@@ -184,38 +130,21 @@ class Pipeline {
   absl::Status ResolveStages(const Inputs& inputs, Plan& plan) const;
   // Works out all that follows from the spec, the stages and the size that is executed.
   absl::Status Complete(const PictureSpec& asked, Plan& plan) const;
-  // Resolve of a request for videos: video_pipeline.cc.
+  // Resolve of a request for videos.
   absl::StatusOr<SharedPlan> ResolveVideo(const PictureSpec& asked, const Inputs& inputs,
                                           ChooseSize choose,
                                           std::vector<FieldViolation> found) const;
-  // The model of that name that draws videos, or for an empty name the first that does.
-  absl::StatusOr<const LoadedModel*> VideoModelOf(const PictureSpec& asked) const;
-  LatentSize LatentsOf(Size size) const;
-  void PlanGraphs(Plan& plan) const;
-  static void PlanFeatureCache(Plan& plan);
-  // Steps of more rows than an image has.
-  void AddSharedSteps(const StepShape& shape, Plan& plan) const;
-  // Steps of a bucket that images with feature_cache_interval take, where the server has them.
-  void AddCachingSteps(const LoadedModel& model, int chunks, StepShape shape, ModelId leader,
-                       std::vector<PlannedGraph>& graphs) const;
-  void AddSplitSteps(const StepShape& shape, Plan& plan) const;
-  // Graphs for prompts of so many chunks; nothing where the model's steps cannot be split.
-  static std::vector<PlannedGraph> SplitStepOf(const LoadedModel& model, const StepShape& shape,
-                                               int chunks);
   int64_t RequestBytes(const Plan& plan) const;
-  std::vector<std::string> UnusedParameters(const PictureSpec& asked, const Plan& plan) const;
-  static std::vector<std::string> Misuses(const Plan& plan);
   // Checks given latents. INVALID_ARGUMENT names the field.
   absl::Status CheckLatents(const Inputs& inputs, const Plan& plan) const;
-  StepShape ShapeOf(Size size, int rows) const;
-  // Rows that a step of that size has at most, when pictures of `rows` step in it.
-  int MostRows(Size size, int rows) const;
+  // Pictures of one request that step side by side, at most.
+  int SideBySide(const Plan& plan) const;
 
-  const LoadedModels models_;
-  const StepRows rows_;
-  const ReadyPrompts ready_prompts_;
+  const ServedModels models_;
+  const NeededGraphs needed_;
   const std::unique_ptr<AdapterSets> adapters_;  // null: there are none
-  Traits traits_;
+  const GraphBook book_;
+  const FolderGraphs folder_;
 };
 
 }  // namespace latentd::pipeline

@@ -3,11 +3,14 @@
 #include <google/protobuf/descriptor.h>
 #include <google/protobuf/message.h>
 
-#include <set>
 #include <string>
 #include <utility>
 
 #include "absl/algorithm/container.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "core/pipeline/spec/fields.h"
 #include "core/pipeline/spec/model_table.h"
 #include "core/pipeline/spec/validation.h"
 #include "server/generation/request_conversion.h"
@@ -17,30 +20,15 @@ namespace {
 
 namespace v1 = ::latent::v1;
 
+// Fields without a row of the table that are no file, embedding or id of a request.
+constexpr absl::string_view kOfDelivery[] = {"output", "priority"};
+
 bool IsOfEachRequest(const std::string& field) {
-  static const auto& fields = *new std::set<std::string>{"prompt",
-                                                         "prompt_2",
-                                                         "prompt_embeds",
-                                                         "pooled_prompt_embeds",
-                                                         "negative_prompt_embeds",
-                                                         "negative_pooled_prompt_embeds",
-                                                         "image",
-                                                         "mask_image",
-                                                         "padding_mask_crop",
-                                                         "preserve_unmasked",
-                                                         "differential",
-                                                         "guess_mode",
-                                                         "mask_blur",
-                                                         "latents",
-                                                         "seed",
-                                                         "seeds",
-                                                         "num_images_per_prompt",
-                                                         "previews",
-                                                         "denoising_start",
-                                                         "model",
-                                                         "request_id",
-                                                         "resumable"};
-  return fields.count(field) > 0;
+  const std::vector<pipeline::Field>& rows = pipeline::Fields();
+  const auto row = absl::c_find_if(rows, [&](const pipeline::Field& row) {
+    return row.name == field || absl::StartsWith(row.name, absl::StrCat(field, "."));
+  });
+  return row == rows.end() ? !absl::c_linear_search(kOfDelivery, field) : row->is_own;
 }
 
 // Facts of models that take whatever any takes.

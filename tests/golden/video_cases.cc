@@ -13,11 +13,11 @@
 #include "core/backends/reference/evaluate.h"
 #include "core/base/errors/status_macros.h"
 #include "core/base/files/files.h"
-#include "core/families/svd/draw_video.h"
 #include "core/image/decode.h"
 #include "core/weights/containers/checkpoint.h"
 #include "core/weights/containers/safetensors.h"
 #include "tests/golden/case_files.h"
+#include "tests/golden/draw_video.h"
 #include "tests/golden/network_runner.h"
 #include "tests/golden/synthetic_checkpoint.h"
 #include "tests/golden/video_pipeline.h"
@@ -25,9 +25,6 @@
 namespace latentd::golden {
 namespace {
 
-using families::svd::Video;
-using families::svd::VideoConfigs;
-using families::svd::VideoSpec;
 using nlohmann::json;
 
 constexpr char kVideoCheckpoint[] = "svd";
@@ -137,12 +134,11 @@ absl::StatusOr<std::vector<Measure>> RunVideo(const json& video_case, const Load
       ReadFile(absl::StrCat(options.cases, "/pictures/", video_case.value("image", ""), "-0.png"),
                kMaxImageBytes));
   ASSIGN_OR_RETURN(const image::Image image, image::Decode(file));
-  ASSIGN_OR_RETURN(
-      const Video video,
-      families::svd::DrawVideo(loaded.configs, SpecOf(video_case), image, options.precision,
-                               [&](const graph::Graph& graph, const graph::Precision& precision) {
-                                 return loaded.runner->Load(graph, precision);
-                               }));
+  ASSIGN_OR_RETURN(const Video video,
+                   DrawVideo(loaded.configs, SpecOf(video_case), image, options.precision,
+                             [&](const graph::Graph& graph, const graph::Precision& precision) {
+                               return loaded.runner->Load(graph, precision);
+                             }));
   ASSIGN_OR_RETURN(const Frames by_units, loaded.pipeline->Draw(SpecOf(video_case), file));
   return MeasuresOf(expected, video, by_units);
 }

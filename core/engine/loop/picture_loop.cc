@@ -17,14 +17,6 @@
 namespace latentd::engine {
 namespace {
 
-// The helper, if it is that which has failed. It is not waited for: one that works may be at an
-// event of the device that has failed for ever.
-std::optional<size_t> FaultyOf(const UnitInFlight& done) {
-  if (done.what.helper < 0 || !done.unit.helped->Reached()) return std::nullopt;
-  const bool helper_failed = device::IsFault(done.unit.helped->Wait());
-  return helper_failed ? std::optional<size_t>(done.what.helper) : std::nullopt;
-}
-
 // True if the device that draws is found to have failed, whether the unit is enqueued or not.
 bool IsOwnFault(const absl::Status& enqueued, const UnitsInFlight& units) {
   if (!enqueued.ok()) return device::IsFault(enqueued);
@@ -237,7 +229,7 @@ void PictureLoop::CompleteOldest(DeviceLoop& loop) {
     absl::Status completed =
         CatchOutOfMemory([&] { return TryComplete(done, i, worked, finished); });
     if (completed.ok() || IsLostPreview(done.unit.kind, completed)) continue;
-    FailForUnit(*done.pictures[i].job, std::move(completed), FaultyOf(done));
+    FailForUnit(*done.pictures[i].job, std::move(completed), FaultyHelper(done));
   }
   // Before the end is reported: graphs that the unit holds may be evicted then.
   loop.units.DropOldest();

@@ -117,6 +117,12 @@ bool IsLostPreview(batching::UnitKind kind, const absl::Status& failure) {
   return kind == batching::UnitKind::kPreview && !device::IsFault(failure);
 }
 
+std::optional<size_t> FaultyHelper(const UnitInFlight& done) {
+  if (done.what.helper < 0 || !done.unit.helped->Reached()) return std::nullopt;
+  const bool has_failed = device::IsFault(done.unit.helped->Wait());
+  return has_failed ? std::optional<size_t>(done.what.helper) : std::nullopt;
+}
+
 UnitsInFlight::UnitsInFlight(Options options, device::Device& device, ThreadWatch& loop,
                              const Clock& clock)
     : options_(std::move(options)),

@@ -69,6 +69,10 @@ void MeasureJobs(const UnitInFlight& done, absl::Duration duration,
 // True if such a failure of a unit of that kind costs a preview, and nothing more.
 bool IsLostPreview(batching::UnitKind kind, const absl::Status& failure);
 
+// The device that helped with the unit, if it is that which has failed. It is not waited for: one
+// that works may be at an event of the device that has failed for ever.
+std::optional<size_t> FaultyHelper(const UnitInFlight& done);
+
 class UnitsInFlight {
  public:
   struct Options {

@@ -34,9 +34,13 @@ constexpr size_t kMostSizes = 20;
 // Client threads build no graph and read no file.
 constexpr auto kKnown = pipeline::ModelGraphs::IfUnknown::kRefuse;
 
+const char* NounOf(const pipeline::Plan& plan) {
+  return plan.spec.video ? "a video of" : "a picture of";
+}
+
 // Stands for all graphs of a size in messages.
 compiler::GraphLabel LabelOf(const pipeline::Plan& plan) {
-  return {.component = plan.spec.video ? "a video of" : "a picture of",
+  return {.component = NounOf(plan),
           .width = plan.executed_size.width,
           .height = plan.executed_size.height,
           .rows = plan.rows,
@@ -44,11 +48,10 @@ compiler::GraphLabel LabelOf(const pipeline::Plan& plan) {
 }
 
 absl::Status TooLarge(const pipeline::Plan& plan, int64_t needed, int64_t budget) {
-  return WithMissingBytes(
-      OutOfMemoryError(absl::StrCat(plan.spec.video ? "a video of " : "a picture of ",
-                                    SizeText(plan.executed_size), " needs at least ", needed,
-                                    " bytes of memory, and the server may hold ", budget)),
-      needed, budget);
+  return WithMissingBytes(OutOfMemoryError(absl::StrCat(
+                              NounOf(plan), " ", SizeText(plan.executed_size), " needs at least ",
+                              needed, " bytes of memory, and the server may hold ", budget)),
+                          needed, budget);
 }
 
 // The same with the frames of a chunk with which it would fit.

@@ -84,6 +84,14 @@ struct RowInputs {
   bool has_words = false;
 };
 
+// A component of a family's checkpoints, and what it can be.
+struct FamilyComponent {
+  absl::string_view name;                            // in model_index.json
+  absl::string_view library;                         // the library of its class
+  absl::Span<const absl::string_view> classes = {};  // empty: whatever it is
+  bool is_required = false;                          // else an error where it is used
+};
+
 struct Family {
   absl::string_view name;   // to programs: "sdxl"
   absl::string_view title;  // to people: "Stable Diffusion XL"
@@ -92,6 +100,8 @@ struct Family {
   // True if it draws over images, and over latents that are handed over; not from noise alone.
   bool starts_from_image = false;
   const Family* hands_over_to = nullptr;  // family of its refiners; null: it has none
+  // Components that it draws with, the noise scheduler aside.
+  absl::Span<const FamilyComponent> components;
   pipeline::ModelDefaults defaults;
   int64_t sample_side = 0;  // trained at so many latents a side, where config.json does not say
   // Sizes to have ready for a model that was trained at the first of them.

@@ -7,6 +7,7 @@
 #include "core/base/errors/status_macros.h"
 #include "core/families/family/clip_text.h"
 #include "core/families/family/guidance_embedding.h"
+#include "core/families/family/image_components.h"
 
 namespace latentd::families::sd1 {
 namespace {
@@ -91,6 +92,7 @@ constexpr Size kSizes[] = {{512, 512}, {576, 448}, {448, 576}, {640, 384}, {384,
 constinit const Family kFamily = {.name = "sd1",
                                   .title = "Stable Diffusion 1 and 2",
                                   .class_prefix = "StableDiffusion",
+                                  .components = kImageComponents,
                                   .defaults = {.steps = 50,
                                                .guidance_scale = 7.5,
                                                .strength = 0.8,

@@ -8,6 +8,7 @@
 #include "core/base/errors/status_macros.h"
 #include "core/families/family/clip_text.h"
 #include "core/families/family/guidance_embedding.h"
+#include "core/families/family/image_components.h"
 
 namespace latentd::families::sdxl {
 namespace {
@@ -221,6 +222,7 @@ constexpr Family Make(bool is_refiner) {
           .class_prefix = "StableDiffusionXL",
           .starts_from_image = is_refiner,
           .hands_over_to = is_refiner ? nullptr : &kRefiner,
+          .components = kImageComponents,
           .defaults = {.steps = 50,
                        .guidance_scale = 5.0,
                        .strength = 0.3,

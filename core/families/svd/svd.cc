@@ -107,12 +107,23 @@ int SkipsNoLayer(const ModelConfigs& /*configs*/) { return 0; }
 
 constexpr Size kSizes[] = {{1024, 576}, {576, 1024}};
 
+constexpr absl::string_view kUnetClass[] = {"UNetSpatioTemporalConditionModel"};
+constexpr absl::string_view kVaeClass[] = {"AutoencoderKLTemporalDecoder"};
+constexpr absl::string_view kImageEncoderClass[] = {"CLIPVisionModelWithProjection"};
+constexpr FamilyComponent kComponents[] = {
+    {kUnet, "diffusers", kUnetClass, /*is_required=*/true},
+    {kVae, "diffusers", kVaeClass, /*is_required=*/true},
+    {kImageEncoder, "transformers", kImageEncoderClass, /*is_required=*/true},
+    {"feature_extractor", "transformers"},
+};
+
 }  // namespace
 
 constinit const Family kFamily = {.name = "svd",
                                   .title = "Stable Video Diffusion",
                                   .class_prefix = "StableVideoDiffusion",
                                   .starts_from_image = true,
+                                  .components = kComponents,
                                   .defaults = {.steps = 25, .guidance_scale = 3},
                                   .sizes = kSizes,
                                   .check = nullptr,

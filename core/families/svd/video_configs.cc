@@ -13,7 +13,6 @@ namespace {
 
 using weights::Checkpoint;
 
-constexpr char kPipelineClass[] = "StableVideoDiffusionPipeline";
 constexpr size_t kMaxPreprocessorBytes = 1 << 20;
 constexpr size_t kMostFieldsNamed = 12;
 
@@ -21,48 +20,10 @@ constexpr size_t kMostFieldsNamed = 12;
 constexpr std::array<float, 3> kClipMean = {0.48145466f, 0.4578275f, 0.40821073f};
 constexpr std::array<float, 3> kClipStd = {0.26862954f, 0.26130258f, 0.27577711f};
 
-struct Part {
-  const char* component;
-  const char* library;
-  const char* class_name;
-};
-constexpr Part kParts[] = {
-    {kUnet, "diffusers", "UNetSpatioTemporalConditionModel"},
-    {kVae, "diffusers", "AutoencoderKLTemporalDecoder"},
-    {kImageEncoder, "transformers", "CLIPVisionModelWithProjection"},
-};
-
-template <typename... Parts>
-absl::Status RefuseIndex(const Checkpoint& checkpoint, const Parts&... parts) {
-  return absl::InvalidArgumentError(absl::StrCat(checkpoint.index(), ": ", parts...));
-}
-
 template <typename... Parts>
 absl::Status RefusePart(const Checkpoint& checkpoint, const char* component,
                         const Parts&... parts) {
   return absl::InvalidArgumentError(absl::StrCat(checkpoint.ConfigName(component), ": ", parts...));
-}
-
-absl::Status CheckPart(const Checkpoint& checkpoint, const Part& part) {
-  const auto found = checkpoint.components().find(part.component);
-  if (found == checkpoint.components().end()) {
-    return RefuseIndex(checkpoint, "no ", part.component, "; Stable Video Diffusion has a ",
-                       part.class_name, " of ", part.library);
-  }
-  const weights::Component& is = found->second;
-  if (is.library == part.library && is.class_name == part.class_name) return absl::OkStatus();
-  return RefuseIndex(checkpoint, part.component, " is ", Excerpt(is.class_name), " of ",
-                     Excerpt(is.library), "; supported: ", part.class_name, " of ", part.library);
-}
-
-absl::Status CheckVideoClasses(const Checkpoint& checkpoint) {
-  const std::string& name = checkpoint.pipeline_class();
-  if (name != kPipelineClass) {
-    return RefuseIndex(checkpoint, "_class_name is ", name.empty() ? "missing" : Excerpt(name),
-                       "; supported for videos: ", kPipelineClass);
-  }
-  for (const Part& part : kParts) RETURN_IF_ERROR(CheckPart(checkpoint, part));
-  return absl::OkStatus();
 }
 
 void WarnOfFields(const std::string& file, const std::vector<std::string>& fields,
@@ -169,7 +130,6 @@ absl::Status CheckImages(const Checkpoint& checkpoint, const VideoConfigs& confi
 }  // namespace
 
 absl::StatusOr<VideoConfigs> ReadVideoConfigs(const Checkpoint& checkpoint) {
-  RETURN_IF_ERROR(CheckVideoClasses(checkpoint));
   VideoConfigs configs;
   RETURN_IF_ERROR(ReadNetworks(checkpoint, configs));
   RETURN_IF_ERROR(ReadVideoScheduler(checkpoint, configs));

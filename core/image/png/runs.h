@@ -26,10 +26,8 @@ struct Runs {
   std::array<uint32_t, 256> literals{};  // how often each byte comes outside the runs
 };
 
-inline constexpr size_t kShortestRun = 8;
-
 // Every run of a byte (distance 1) or of three (distance 3) that covers a whole piece of eight
-// bytes where the search passes by: all that are longer than 16, some from kShortestRun on.
+// bytes where the search passes by: all that are longer than 16, some from 8 on.
 //
 // A pure function of the bytes, not of where they lie.
 Runs FindRuns(absl::Span<const uint8_t> bytes);

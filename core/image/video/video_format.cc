@@ -45,11 +45,4 @@ absl::Status CheckBuiltIn(const VideoFileType& type) {
       "FORMAT_UNAVAILABLE");
 }
 
-std::optional<VideoFormat> FindVideoFormat(absl::string_view name) {
-  for (const VideoFileType& type : kTypes) {
-    if (type.name == name) return type.format;
-  }
-  return std::nullopt;
-}
-
 }  // namespace latentd::image

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
@@ -38,8 +37,5 @@ const VideoFileType& TypeOf(VideoFormat format);
 // FAILED_PRECONDITION with reason FORMAT_UNAVAILABLE, and how to build it, for a type that this
 // build does not write.
 absl::Status CheckBuiltIn(const VideoFileType& type);
-
-// By its name; nothing for another word.
-std::optional<VideoFormat> FindVideoFormat(absl::string_view name);
 
 }  // namespace latentd::image

@@ -6,12 +6,8 @@
 
 namespace latentd::pipeline {
 
-struct F8Site {
-  absl::string_view weights;     // a pattern of names, as graph::Precision::f8_weights has them
-  absl::string_view written_by;  // the operand that the linear reads and its scale is made of
-};
-
-// Linears, in the order of a transformer block. All else stays as it is in bf16:
+// Linears by the names of their weights, patterns as graph::Precision::f8_weights has them, in the
+// order of a transformer block. All else stays as it is in bf16:
 //
 //   attn2.to_k, to_v    once a prompt; what they read, the text's states, has no bound, and its
 //                       first token is fifty times as large as others
@@ -20,6 +16,6 @@ struct F8Site {
 //   embeddings of time  little work, and what all else depends on
 //   convolutions        the first, the last and shortcuts are the most sensitive layers; for the
 //                       others there is no kernel yet
-absl::Span<const F8Site> F8Linears();
+absl::Span<const absl::string_view> F8Linears();
 
 }  // namespace latentd::pipeline

@@ -19,7 +19,7 @@ namespace {
 graph::Precision F8Precision(absl::string_view component) {
   graph::Precision precision{DType::kBF16};
   if (!absl::StartsWith(component, "unet")) return precision;
-  for (const F8Site& site : F8Linears()) precision.f8_weights.emplace_back(site.weights);
+  for (const absl::string_view weights : F8Linears()) precision.f8_weights.emplace_back(weights);
   return precision;
 }
 

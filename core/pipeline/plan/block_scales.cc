@@ -1,6 +1,7 @@
 #include "core/pipeline/plan/block_scales.h"
 
 #include <cstddef>
+#include <map>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -92,14 +93,13 @@ void Apply(const std::vector<UnetBlock>& blocks, const BlockScale& scale, const 
   }
 }
 
-}  // namespace
-
+// Factors of all transformers, by the paths of their modules: "up_blocks.0.attentions.1".
 absl::StatusOr<std::map<std::string, double>> TransformerScales(
-    const Unet2dConditionConfig& unet, absl::Span<const BlockScale> scales, double otherwise,
+    const Unet2dConditionConfig& unet, absl::Span<const BlockScale> scales,
     const std::string& field, std::vector<std::string>& warnings) {
   const std::vector<UnetBlock> blocks = BlocksOf(unet);
   std::map<std::string, double> factors;
-  for (const UnetBlock& block : blocks) SetScales(block, {otherwise}, factors);
+  for (const UnetBlock& block : blocks) SetScales(block, {0}, factors);
   std::vector<FieldViolation> violations;
   for (const bool of_blocks : {false, true}) {
     for (size_t i = 0; i < scales.size(); ++i) {
@@ -111,12 +111,13 @@ absl::StatusOr<std::map<std::string, double>> TransformerScales(
   return factors;
 }
 
+}  // namespace
+
 absl::StatusOr<std::vector<double>> AttentionScales(const Unet2dConditionConfig& unet,
                                                     absl::Span<const BlockScale> scales,
                                                     const std::string& field,
                                                     std::vector<std::string>& warnings) {
-  ASSIGN_OR_RETURN(const auto factors,
-                   TransformerScales(unet, scales, /*otherwise=*/0, field, warnings));
+  ASSIGN_OR_RETURN(const auto factors, TransformerScales(unet, scales, field, warnings));
   std::vector<double> all;
   for (const networks::CrossAttention& attention : networks::CrossAttentionsOf(unet)) {
     const std::string& path = attention.path;

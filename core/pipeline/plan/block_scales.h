@@ -1,9 +1,8 @@
-// Factors by blocks (core/pipeline/spec/block_scale.h) as factors of the modules of one UNet.
+// Factors by blocks (core/pipeline/spec/block_scale.h) as factors of the attentions of one UNet.
 //
 // Thread-safe: free functions without state.
 #pragma once
 
-#include <map>
 #include <string>
 #include <vector>
 
@@ -14,18 +13,12 @@
 
 namespace latentd::pipeline {
 
-// Factors of all transformers of the UNet, by the paths of their modules:
-// "up_blocks.0.attentions.1". Of those that `scales` do not name, it is `otherwise`; of two scales
-// that name one, that of its block counts before that of "down" or "up". As
-// _maybe_expand_lora_scales of diffusers, but that a block which the UNet has not is
-// INVALID_ARGUMENT, as are more or less numbers than the block has transformers, with a violation
-// of FIELD[i] for each. A block without transformers is passed over with a warning.
-absl::StatusOr<std::map<std::string, double>> TransformerScales(
-    const networks::Unet2dConditionConfig& unet, absl::Span<const BlockScale> scales,
-    double otherwise, const std::string& field, std::vector<std::string>& warnings);
-
-// The same of the UNet's attentions to text (networks::CrossAttentionsOf), in their order; of those
-// that are not named, 0.
+// Factors of all attentions to text of the UNet (networks::CrossAttentionsOf), in their order: of
+// their transformer. Of those that `scales` do not name, it is 0; of two scales that name one, that
+// of its block counts before that of "down" or "up". As _maybe_expand_lora_scales of diffusers, but
+// that a block which the UNet has not is INVALID_ARGUMENT, as are more or less numbers than the
+// block has transformers, with a violation of FIELD[i] for each. A block without transformers is
+// passed over with a warning.
 absl::StatusOr<std::vector<double>> AttentionScales(const networks::Unet2dConditionConfig& unet,
                                                     absl::Span<const BlockScale> scales,
                                                     const std::string& field,

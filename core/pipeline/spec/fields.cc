@@ -408,6 +408,7 @@ struct Row : Field {
   Row& Default(decltype(fill) by) { return fill = by, *this; }
   Row& Unused(decltype(idle) reasons) { return idle = std::move(reasons), *this; }
   Row& Limits(const decltype(limits)& names) { return limits = names, *this; }
+  Row& Own() { return is_own = true, *this; }
 };
 
 // Named like its member.
@@ -428,8 +429,8 @@ std::vector<Field> PromptAndSize() {
   const Idle one_negative = {Unread<&ModelReads::second_prompts>, kOneTextEncoder,
                              IsOtherNegativePrompt};
   return {
-      FIELD(prompt).In(kText).Rules({IsPrompt<&P::prompt>}),
-      FIELD(prompt_2).In(kText).Rules({IsPrompt<&P::prompt_2>}).Unused({one_text_encoder}),
+      FIELD(prompt).In(kText).Rules({IsPrompt<&P::prompt>}).Own(),
+      FIELD(prompt_2).In(kText).Rules({IsPrompt<&P::prompt_2>}).Unused({one_text_encoder}).Own(),
       FIELD(negative_prompt)
           .In(kText)
           .Rules({IsPrompt<&P::negative_prompt>})
@@ -444,7 +445,7 @@ std::vector<Field> PromptAndSize() {
       FIELD(long_prompt).Unused({kNeedsPrompts}),
       FIELD(adapters).Rules({AreAdapters}),
       FIELD(controls).Rules({AreControls}),
-      FIELD(guess_mode).Rules({NeedsControls}),
+      FIELD(guess_mode).Rules({NeedsControls}).Own(),
       FIELD(ip_adapters).Rules({AreImagePrompts}),
       FIELD(bucket_policy),
   };
@@ -504,16 +505,17 @@ std::vector<Field> ImagesAndConditioning() {
   const auto is_other_target = IsOtherSize<&P::target_size>;
   const Idle only_scores_for_size = {OnlyScores, kRefinerReadsScores, is_other_target};
   return {
-      FIELD(num_images_per_prompt).In({1, kMaxImagesPerPrompt}).Limits(images),
-      FIELD(seed),
-      FIELD(seeds).Rules({CheckSeeds}).Limits(images),
+      FIELD(num_images_per_prompt).In({1, kMaxImagesPerPrompt}).Limits(images).Own(),
+      FIELD(seed).Own(),
+      FIELD(seeds).Rules({CheckSeeds}).Limits(images).Own(),
       FIELD(batch_invariant),
       Row("previews.every_n_steps", At<&P::previews_every>)
           .Rules({IsAtLeastOne})
           .Unused(
               {{NotStreamed, "they come while a stream is read"},
                {Unread<&ModelReads::previews>,
-                "the checkpoint has no vae_tiny, and the colours of its latents are not known"}}),
+                "the checkpoint has no vae_tiny, and the colours of its latents are not known"}})
+          .Own(),
       FIELD(original_size)
           .In(kTold)
           .Default(FillSize)
@@ -542,15 +544,15 @@ std::vector<Field> ImagesAndConditioning() {
           .Neutral(2.5)
           .Default(FillNeutral)
           .Unused({kNeedsRefiner, kNeedsNegativePrompt, kNeedsGuidance}),
-      FIELD(model).Rules({CheckModels}),
+      FIELD(model).Rules({CheckModels}).Own(),
       FIELD(refine).Rules({CheckStages}),
       FIELD(denoising_end).Rules({IsDenoisingEnd}).Default(FillDenoisingEnd),
-      FIELD(denoising_start).In({0, 1, Ends::kNone}),
+      FIELD(denoising_start).In({0, 1, Ends::kNone}).Own(),
       FIELD(strength).In({0, 1, Ends::kHigh}).Rules({CheckFractions}).Default(FillStrength),
-      FIELD(mask_blur).In({0, kMaxMaskBlur}).Neutral(0).Rules({NeedsMask<false>}),
-      FIELD(padding_mask_crop).In({0, kMaxMaskPadding}).Rules({NeedsMask<true>}),
-      FIELD(preserve_unmasked).Rules({NeedsMask<true>}).Unused({kKeptByCrop}),
-      FIELD(differential).Rules({NeedsMask<false>, CheckDifferential}),
+      FIELD(mask_blur).In({0, kMaxMaskBlur}).Neutral(0).Rules({NeedsMask<false>}).Own(),
+      FIELD(padding_mask_crop).In({0, kMaxMaskPadding}).Rules({NeedsMask<true>}).Own(),
+      FIELD(preserve_unmasked).Rules({NeedsMask<true>}).Unused({kKeptByCrop}).Own(),
+      FIELD(differential).Rules({NeedsMask<false>, CheckDifferential}).Own(),
   };
 }
 

@@ -67,6 +67,7 @@ struct Field {
   void (*fill)(const Field& field, PictureSpec& spec, const DefaultSources& sources) = nullptr;
   std::vector<Idle> idle = {};                 // the first that applies is reported
   std::vector<absl::string_view> limits = {};  // names of GetCapabilities's bounds for it
+  bool is_own = false;  // each request's own, for which an operator has no default
 };
 
 // All rows, in the order in which violations and warnings are reported.

@@ -21,6 +21,7 @@
 #include "core/pipeline/lanes/pinned.h"
 #include "core/pipeline/units/conditioning.h"
 #include "core/pipeline/units/image_prompts.h"
+#include "core/pipeline/units/kept_image.h"
 #include "core/pipeline/units/pixels.h"
 #include "core/pipeline/units/preview.h"
 #include "core/pipeline/units/run_graph.h"
@@ -165,31 +166,6 @@ NamedBuffers SampleInputs(Picture& picture, const Buffer& moments) {
   return inputs;
 }
 
-absl::StatusOr<Buffer> RunSample(const Picture& picture, NamedBuffers inputs, double image_scale,
-                                 double noise_scale, device::Stream& stream, PendingWork& work) {
-  device::Device& device = picture.request->sample->device();
-  ASSIGN_OR_RETURN(inputs["image_scale"], ScaleOf(device, image_scale));
-  ASSIGN_OR_RETURN(inputs["noise_scale"], ScaleOf(device, noise_scale));
-  ASSIGN_OR_RETURN(const NamedBuffers outputs,
-                   EnqueueGraph(picture.request->sample, inputs, /*to_host=*/{}, stream, work));
-  return outputs.at("latents");
-}
-
-// Keeps on the device what puts the init image back after each evaluation.
-absl::Status KeepInputs(Picture& picture, const NamedBuffers& inputs, device::Stream& stream) {
-  device::Device& device = picture.request->sample->device();
-  picture.kept = inputs;
-  picture.kept["mask"] = picture.request->mask->latents;
-  picture.kept.erase("drawn");
-  for (auto& [name, buffer] : picture.kept) {
-    const Buffer from = buffer;
-    if (from.place() == device::Place::kDevice) continue;
-    ASSIGN_OR_RETURN(buffer, device.Allocate(from.dtype(), from.shape(), device::Place::kDevice));
-    RETURN_IF_ERROR(device.Copy(from, buffer, stream));
-  }
-  return absl::OkStatus();
-}
-
 // Latents of an encoded image: drawn from a distribution first, and noised for the first step
 // unless the schedule goes on where another one ended.
 absl::Status SampleLatents(Picture& picture, device::Stream& stream, PendingWork& work) {
@@ -200,7 +176,7 @@ absl::Status SampleLatents(Picture& picture, device::Stream& stream, PendingWork
   const bool masked = request.spec().has_mask, noised = !request.spec().denoising_start;
   inputs["noise"] =
       noised || masked ? picture.generator.Normal(shape) : Buffer::Allocate(DType::kF32, shape);
-  if (masked && !Inpaints(picture)) RETURN_IF_ERROR(KeepInputs(picture, inputs, stream));
+  if (masked && !Inpaints(picture)) RETURN_IF_ERROR(KeepForSteps(picture, inputs, stream));
   std::array<double, 2> scales = {1, 0};
   if (noised) scales = {schedule.start_image_scale, schedule.start_noise_scale};
   if (BeginsWithNoise(request)) scales = {0, schedule.initial_noise_scale};
@@ -209,7 +185,7 @@ absl::Status SampleLatents(Picture& picture, device::Stream& stream, PendingWork
   return absl::OkStatus();
 }
 
-// The same with a differential mask, in the order in which diffusers' community pipeline draws: for
+// Likewise with a differential mask, in the order in which diffusers' community pipeline draws: for
 // the image and for its noise, then both once more for what is put back, of which a picture begins
 // that has all of its schedule ahead. One from denoising_start on begins with the first image, and
 // what is put back where the mask keeps that.
@@ -222,15 +198,13 @@ absl::Status SampleDifferential(Picture& picture, device::Stream& stream, Pendin
   if (noised) picture.generator.Normal(shape);
   NamedBuffers inputs = SampleInputs(picture, *request.encoded_image);
   inputs["noise"] = picture.generator.Normal(shape);
-  RETURN_IF_ERROR(KeepInputs(picture, inputs, stream));
+  RETURN_IF_ERROR(KeepForSteps(picture, inputs, stream));
   if (!noised) {
     first["noise"] = Buffer::Allocate(DType::kF32, shape);
     ASSIGN_OR_RETURN(inputs["drawn"], RunSample(picture, std::move(first), /*image_scale=*/1,
                                                 /*noise_scale=*/0, stream, work));
-    if (!schedule.steps.empty()) {
-      ASSIGN_OR_RETURN(inputs["mask"], MaskAt(*request.mask, schedule.steps.front().passed,
-                                              request.sample->device()));
-    }
+    ASSIGN_OR_RETURN(const Buffer mask, DifferentialMaskBefore(picture, /*evaluation=*/0));
+    if (mask.has_memory()) inputs["mask"] = mask;
   }
   ASSIGN_OR_RETURN(picture.latents,
                    RunSample(picture, std::move(inputs), schedule.start_image_scale,

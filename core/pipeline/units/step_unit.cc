@@ -15,6 +15,7 @@
 #include "core/pipeline/lanes/pinned.h"
 #include "core/pipeline/plan/latents_file.h"
 #include "core/pipeline/units/controls.h"
+#include "core/pipeline/units/kept_image.h"
 #include "core/pipeline/units/preview.h"
 #include "core/pipeline/units/run_graph.h"
 #include "core/pipeline/units/unit_kinds.h"
@@ -166,30 +167,6 @@ void ReadFor(ReadAround read, const Picture& picture, device::Stream& stream,
   if (!read(picture, stream, prediction).ok()) prediction = {};
 }
 
-// Puts the init image, noised for the next evaluation, back where the mask keeps it. A differential
-// mask is another one before each evaluation, and there is none behind the last.
-absl::Status KeepImage(const Picture& picture, device::Stream& stream, PendingWork& work) {
-  StepLane& lane = *picture.place->lane();
-  const auto [image_scale, noise_scale] = NextLine(picture).kept;
-  NamedBuffers inputs = picture.kept;
-  if (picture.plan().spec.differential) {
-    const std::vector<schedulers::StepCoefficients>& steps = picture.stage().schedule().steps;
-    const size_t next = picture.evaluation + 1;
-    if (next == steps.size()) return absl::OkStatus();
-    ASSIGN_OR_RETURN(inputs["mask"],
-                     MaskAt(*picture.request->mask, steps[next].passed, lane.device()));
-  }
-  ASSIGN_OR_RETURN(const Buffer drawn,
-                   lane.device().Allocate(DType::kF32, picture.latents.shape(), Place::kDevice));
-  RETURN_IF_ERROR(lane.ReadState(*picture.place, /*index=*/0, drawn, stream));
-  inputs["drawn"] = drawn;
-  ASSIGN_OR_RETURN(inputs["image_scale"], ScaleOf(lane.device(), image_scale));
-  ASSIGN_OR_RETURN(inputs["noise_scale"], ScaleOf(lane.device(), noise_scale));
-  ASSIGN_OR_RETURN(const NamedBuffers outputs,
-                   EnqueueGraph(picture.request->sample, inputs, /*to_host=*/{}, stream, work));
-  return lane.WriteLatents(*picture.place, outputs.at("latents"), stream);
-}
-
 // After a guided evaluation, while it may still decide.
 absl::Status ReadContrast(const Picture& picture, device::Stream& stream, UnitPart& part) {
   const bool asks = picture.plan().spec.guidance_stop == GuidanceStop::kAuto;
@@ -208,7 +185,7 @@ absl::Status AdvancePicture(Picture& picture, device::Stream& stream, UnitPart& 
   part.skipped_rows = picture.skipped_rows();
   part.is_shallow = picture.next_is_shallow();
   RETURN_IF_ERROR(ReadContrast(picture, stream, part));
-  if (!picture.kept.empty()) RETURN_IF_ERROR(KeepImage(picture, stream, part.work));
+  if (!picture.kept.empty()) RETURN_IF_ERROR(PutImageBack(picture, stream, part.work));
   const size_t steps = picture.stage().schedule().steps.size();
   picture.steps_done = picture.stage().planned.first_step + NextLine(picture).denoising_index + 1;
   if (++picture.evaluation < steps) return absl::OkStatus();
@@ -307,6 +284,18 @@ void NoteSplit(const StepLane::Evaluation& evaluation, const Split& split, Pictu
   if (!evaluation.split.not_split.ok()) LeaveHelpers(picture);
 }
 
+// Behind the lane's evaluation, in which the picture took part, or rested.
+void EndStep(Picture& picture, const StepLane& lane, const absl::Status& evaluated,
+             device::Stream& stream, UnitPart& part) {
+  part.waits = lane.Rests(*picture.place);
+  if (part.waits) {
+    part.prediction = {};  // it takes this step later
+    return;
+  }
+  part.status = evaluated;
+  if (part.status.ok()) part.status = AdvancePicture(picture, stream, part);
+}
+
 }  // namespace
 
 absl::Status DrawFirstLatents(Picture& picture) {
@@ -357,9 +346,7 @@ absl::Status EnqueueStep(absl::Span<Picture* const> pictures, Lanes& lanes, devi
   for (size_t i : stepping) places.push_back(&*pictures[i]->place);
   std::optional<Split> split;
   Picture& only = *pictures[stepping.front()];
-  if (helper != nullptr && pictures.size() == 1) {
-    split = SplitOf(only, *helper);
-  }
+  if (helper != nullptr && pictures.size() == 1) split = SplitOf(only, *helper);
   ASSIGN_OR_RETURN(const StepLane::Evaluation evaluation,
                    lane->Step(stream, places, split ? &*split : nullptr, depth));
   if (split) NoteSplit(evaluation, *split, only, unit.parts.front(), unit);
@@ -369,14 +356,7 @@ absl::Status EnqueueStep(absl::Span<Picture* const> pictures, Lanes& lanes, devi
   unit.too_many_rows = evaluation.too_many_rows;
   unit.first_run = evaluation.first_run;
   for (size_t i : stepping) {
-    UnitPart& part = unit.parts[i];
-    part.waits = lane->Rests(*pictures[i]->place);
-    if (part.waits) {
-      part.prediction = {};  // it takes this step later
-      continue;
-    }
-    part.status = evaluation.status;
-    if (part.status.ok()) part.status = AdvancePicture(*pictures[i], stream, part);
+    EndStep(*pictures[i], *lane, evaluation.status, stream, unit.parts[i]);
   }
   return absl::OkStatus();
 }

@@ -19,33 +19,33 @@
 namespace latentd::pipeline {
 namespace {
 
-// A unit of a video that is another than an image's.
-absl::Status EnqueueOfVideo(Picture& picture, device::Stream& stream, UnitKind kind,
-                            UnitPart& part) {
-  if (kind == UnitKind::kText) return EnqueueVideoText(picture, stream, part);
-  if (kind == UnitKind::kEncode) return EnqueueVideoEncode(picture, stream, part);
-  return EnqueueVideoDecode(picture, stream, part);
-}
+// Units that are others of an image than of a video.
+struct OwnUnits {
+  using Enqueue = absl::Status (*)(Picture& picture, device::Stream& stream, UnitPart& part);
 
-bool IsOneOfVideo(UnitKind kind) {
-  return kind == UnitKind::kText || kind == UnitKind::kEncode || kind == UnitKind::kDecode;
+  Enqueue text, encode, decode;
+  absl::Status (*complete_decode)(Picture& picture, UnitPart& part);
+};
+constexpr OwnUnits kImageUnits = {EnqueueText, EnqueueEncode, EnqueueDecode, CompleteDecode};
+constexpr OwnUnits kVideoUnits = {EnqueueVideoText, EnqueueVideoEncode, EnqueueVideoDecode,
+                                  CompleteVideoDecode};
+
+const OwnUnits& UnitsOf(const Picture& picture) {
+  return picture.video != nullptr ? kVideoUnits : kImageUnits;
 }
 
 absl::Status EnqueueNext(absl::Span<Picture* const> pictures, Lanes& lanes, device::Stream& stream,
                          const StepHelper* helper, PendingUnit& unit) {
   Picture& picture = *pictures.front();
-  if (picture.video != nullptr && IsOneOfVideo(unit.kind)) {
-    return EnqueueOfVideo(picture, stream, unit.kind, unit.parts.front());
-  }
   switch (unit.kind) {
     case UnitKind::kText:
-      return EnqueueText(picture, stream, unit.parts.front());
+      return UnitsOf(picture).text(picture, stream, unit.parts.front());
     case UnitKind::kEncode:
-      return EnqueueEncode(picture, stream, unit.parts.front());
+      return UnitsOf(picture).encode(picture, stream, unit.parts.front());
     case UnitKind::kStep:
       return EnqueueStep(pictures, lanes, stream, helper, unit);
     case UnitKind::kDecode:
-      return EnqueueDecode(picture, stream, unit.parts.front());
+      return UnitsOf(picture).decode(picture, stream, unit.parts.front());
     case UnitKind::kWait:
     case UnitKind::kDone:
     case UnitKind::kPreview:
@@ -69,10 +69,7 @@ absl::Status Complete(const PendingUnit& unit, Picture& picture, UnitPart& part)
   for (const auto& event : part.work.events) RETURN_IF_ERROR(event->Wait());
   if (part.waits) return absl::OkStatus();
   RETURN_IF_ERROR(unit.done->Wait());
-  if (unit.kind == UnitKind::kDecode) {
-    return picture.video != nullptr ? CompleteVideoDecode(picture, part)
-                                    : CompleteDecode(picture, part);
-  }
+  if (unit.kind == UnitKind::kDecode) return UnitsOf(picture).complete_decode(picture, part);
   for (const FiniteFlag& flag : part.work.flags) RETURN_IF_ERROR(flag.Check());
   if (part.contrast.has_memory()) {
     const double change = part.contrast_weight * part.contrast.as<float>().front();

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/errors/status_macros.h"
+#include "core/base/files/mapped_file.h"
 #include "core/base/text/coding.h"
 #include "core/base/text/text.h"
 #include "core/weights/checkpoint_file.h"
@@ -204,11 +205,6 @@ absl::StatusOr<SafetensorsFile> ParseMapped(const std::shared_ptr<const MappedFi
 absl::StatusOr<TensorMap> ParseSafetensorsBytes(absl::string_view bytes, const std::string& file,
                                                 const std::shared_ptr<const void>& owner) {
   ASSIGN_OR_RETURN(SafetensorsFile parsed, ParseFile(bytes, file, owner));
-  return std::move(parsed.tensors);
-}
-
-absl::StatusOr<TensorMap> ParseSafetensors(const std::shared_ptr<const MappedFile>& file) {
-  ASSIGN_OR_RETURN(SafetensorsFile parsed, ParseMapped(file));
   return std::move(parsed.tensors);
 }
 

@@ -22,15 +22,11 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "core/base/files/mapped_file.h"
 #include "core/weights/archives.h"
 #include "core/weights/containers/safetensors_header.h"
 #include "core/weights/stored_tensor.h"
 
 namespace latentd::weights {
-
-// The tensors wrap the mapping, without a copy. Reads the header's pages only.
-absl::StatusOr<TensorMap> ParseSafetensors(const std::shared_ptr<const MappedFile>& file);
 
 struct SafetensorsFile {
   TensorMap tensors;

@@ -5,11 +5,13 @@
 #include <omp.h>
 
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/synchronization/mutex.h"
 #include "core/backends/backend.h"
 #include "core/backends/cpu/cpu_backend.h"
@@ -99,33 +101,49 @@ inline absl::Duration TimeOf(const Timings& timings, Stage stage,
   return absl::ZeroDuration();
 }
 
+inline std::vector<prometheus::ClientMetric> SeriesOf(const metrics::Registry& registry,
+                                                      const metrics::Family& family) {
+  std::vector<prometheus::ClientMetric> all;
+  for (const prometheus::MetricFamily& collected : registry.Collect()) {
+    if (collected.name == family.name) absl::c_copy(collected.metric, std::back_inserter(all));
+  }
+  return all;
+}
+
 // Sum over all series of a counter or gauge whose labels have `label` among them ("": all).
 inline double MetricOf(const metrics::Registry& registry, const metrics::Family& family,
                        const std::string& label = "") {
   double sum = 0;
-  for (const prometheus::MetricFamily& collected : registry.Collect()) {
-    if (collected.name != family.name) continue;
-    for (const prometheus::ClientMetric& metric : collected.metric) {
-      bool wanted = label.empty();
-      for (const auto& with : metric.label) wanted |= with.value == label;
-      if (wanted) sum += metric.counter.value + metric.gauge.value;  // one of them is 0
-    }
+  for (const prometheus::ClientMetric& metric : SeriesOf(registry, family)) {
+    bool wanted = label.empty();
+    for (const auto& with : metric.label) wanted |= with.value == label;
+    if (wanted) sum += metric.counter.value + metric.gauge.value;  // one of them is 0
   }
   return sum;
 }
 
-// How many values a histogram has, and their sum.
+// How many values a histogram has, and their sum, over all its series.
 inline std::pair<double, double> HistogramOf(const metrics::Registry& registry,
                                              const metrics::Family& family) {
   std::pair<double, double> all;
-  for (const prometheus::MetricFamily& collected : registry.Collect()) {
-    if (collected.name != family.name) continue;
-    for (const prometheus::ClientMetric& metric : collected.metric) {
-      all.first += static_cast<double>(metric.histogram.sample_count);
-      all.second += metric.histogram.sample_sum;
-    }
+  for (const prometheus::ClientMetric& metric : SeriesOf(registry, family)) {
+    all.first += static_cast<double>(metric.histogram.sample_count);
+    all.second += metric.histogram.sample_sum;
   }
   return all;
+}
+
+// How many of them are above `bound`, one of the histogram's.
+inline double CountAbove(const metrics::Registry& registry, const metrics::Family& family,
+                         double bound) {
+  double above = 0;
+  for (const prometheus::ClientMetric& metric : SeriesOf(registry, family)) {
+    above += static_cast<double>(metric.histogram.sample_count);
+    for (const prometheus::ClientMetric::Bucket& bucket : metric.histogram.bucket) {
+      if (bucket.upper_bound == bound) above -= static_cast<double>(bucket.cumulative_count);
+    }
+  }
+  return above;
 }
 
 inline double MetricOf(Engine& engine, const metrics::Family& family,

@@ -5,11 +5,13 @@
 
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/synchronization/notification.h"
+#include "core/device/device_fault.h"
 #include "core/engine/loop/picture_loop.h"
 #include "tests/core/engine/loop_rig.h"
 #include "tests/support/separate_device.h"
@@ -254,6 +256,38 @@ TEST_F(UnitsInFlightTest, SaysThatTheSecondUnitHangsOnceTheFirstIsDone) {
   go_on.Notify();
   EXPECT_EQ(Only<Completed>(sink->WaitForEnd()).size(), 1u);
   EXPECT_FALSE(loop_->FindHangs().unit.has_value());
+}
+
+// An event of a helper. Waiting for one that is not reached would last for ever.
+class HelpersEvent : public device::Event {
+ public:
+  HelpersEvent(bool reached, absl::Status status) : reached_(reached), status_(std::move(status)) {}
+  bool Reached() const override { return reached_; }
+  absl::Status Wait() const override {
+    EXPECT_TRUE(reached_) << "is waited for";
+    return status_;
+  }
+  absl::Time time() const override { return absl::UnixEpoch(); }
+
+ private:
+  const bool reached_;
+  const absl::Status status_;
+};
+
+TEST(FaultyHelperTest, IsTheHelperWhoseWorkHasFailedWithItsDevice) {
+  UnitInFlight done;
+  const auto faulty = [&](bool reached, absl::Status status) {
+    done.unit.helped = std::make_shared<HelpersEvent>(reached, std::move(status));
+    return FaultyHelper(done);
+  };
+  done.what.helper = 2;
+  EXPECT_EQ(faulty(true, device::FaultError("gone")), 2);
+  EXPECT_EQ(faulty(true, absl::InternalError("of the unit alone")), std::nullopt);
+  EXPECT_EQ(faulty(true, absl::OkStatus()), std::nullopt);
+  // It may be at an event of the device that has failed for ever.
+  EXPECT_EQ(faulty(false, absl::OkStatus()), std::nullopt);
+  done.what.helper = -1;
+  EXPECT_EQ(faulty(true, device::FaultError("gone")), std::nullopt);
 }
 
 TEST_F(UnitsInFlightTest, WaitsForTheDeviceBeforeItGoes) {

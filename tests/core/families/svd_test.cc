@@ -10,13 +10,15 @@
 #include <vector>
 
 #include "core/base/errors/error_details.h"
-#include "core/families/svd/draw_video.h"
+#include "core/base/errors/status_macros.h"
+#include "core/families/families.h"
 #include "core/families/svd/video_configs.h"
 #include "core/families/svd/video_graphs.h"
 #include "core/families/svd/video_image.h"
 #include "core/families/svd/video_spec.h"
 #include "core/graph/split.h"
 #include "core/weights/containers/checkpoint.h"
+#include "tests/golden/draw_video.h"
 #include "tests/support/safetensors_writer.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temporary_directory.h"
@@ -24,6 +26,11 @@
 namespace latentd::families::svd {
 namespace {
 
+using golden::DrawVideo;
+using golden::LoadGraph;
+using golden::RunGraph;
+using golden::Video;
+using golden::VideoBuffers;
 using ::latentd::testing::StatusIs;
 using nlohmann::json;
 using ::testing::Each;
@@ -86,6 +93,7 @@ class VideoFolder : public ::testing::Test {
     }
     auto checkpoint = weights::Checkpoint::Open({.path = directory_.path()});
     if (!checkpoint.ok()) return checkpoint.status();
+    RETURN_IF_ERROR(FindFamily(pipeline::ModelRow{.draws_videos = true}, *checkpoint).status());
     return ReadVideoConfigs(*checkpoint);
   }
 

@@ -17,7 +17,6 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using ::testing::Pair;
 
 using Scales = std::vector<BlockScale>;
 
@@ -56,18 +55,6 @@ TEST_F(BlockScalesTest, OfABlockCountBeforeThoseOfItsSide) {
   const auto wanted = ElementsAre(0, 0, 0, 0, 0, 4, 4, 5, 5, 6, 6);
   EXPECT_THAT(Attentions({side, block}), wanted);
   EXPECT_THAT(Attentions({block, side}), wanted);
-}
-
-TEST_F(BlockScalesTest, NameTransformersByTheirModules) {
-  const auto factors = TransformerScales(IpAdapterFolder::Unet(), {{"up.block_0", {0, 2}}},
-                                         /*otherwise=*/1, "scales", warnings_);
-  ASSERT_OK(factors);
-  EXPECT_THAT(
-      *factors,
-      ElementsAre(Pair("down_blocks.1.attentions.0", 1), Pair("down_blocks.2.attentions.0", 1),
-                  Pair("mid_block.attentions.0", 1), Pair("up_blocks.0.attentions.0", 0),
-                  Pair("up_blocks.0.attentions.1", 2), Pair("up_blocks.1.attentions.0", 1),
-                  Pair("up_blocks.1.attentions.1", 1)));
 }
 
 TEST_F(BlockScalesTest, OfNoBlockOfTheUnetAreRefused) {

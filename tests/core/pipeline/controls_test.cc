@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <memory>
 #include <string>
@@ -171,6 +172,24 @@ TEST_F(ControlsTest, ThatGuessSayLessAndNothingToTheNegativePrompt) {
               Pointwise(FloatEq(), {0.0f, 0.0f, 0.0f, 0.2f, 0.6324555f, 2.0f}));
   EXPECT_THAT(ScalesOf(run, /*rows=*/1, /*residuals=*/2), Pointwise(FloatEq(), {0.2f, 2.0f}));
   EXPECT_THAT(ScalesOf({.scale = 2}, /*rows=*/2, /*residuals=*/1), ElementsAre(2, 2));
+}
+
+// Residuals of its row count nothing, which those that are not finite would not.
+TEST_F(ControlsTest, ThatGuessDoNotReadTheNegativePrompt) {
+  Controlled guessing = Spec().With("edges");
+  guessing.guess_mode = true;
+  const auto picture = Begin(guessing);
+  const auto& conditioning = picture->request->controls.front().conditioning;
+  ASSERT_TRUE(conditioning.has_value() && !conditioning->empty());
+  for (const auto& [name, rows] : *conditioning) {
+    ASSERT_EQ(rows.shape()[0], 2) << name;
+    const device::Buffer negative = rows.Rows(0, 1);
+    device::Buffer endless = device::Buffer::Allocate(negative.dtype(), negative.shape());
+    std::memset(endless.data(), 0xff, endless.bytes());  // NaN in every dtype
+    ASSERT_OK(device::Host().Copy(endless, negative, *stream_));
+  }
+  ASSERT_OK(rig_->Run(*picture));
+  EXPECT_EQ(ValuesOf(picture->latents), rig_->Latents(guessing));
 }
 
 TEST_F(ControlsTest, RestOutsideOfTheirPartOfTheEvaluations) {

@@ -433,6 +433,31 @@ TEST(IpAdapterFiles, HashTheirEncoderOnce) {
   EXPECT_EQ(catalogue.Find("a")->digest, catalogue.Find("nets/c")->digest);
 }
 
+TEST(IpAdapterFiles, HaveNoDigestOfAnEncoderThatIsReplacedMeanwhile) {
+  const IpAdapterFolder folder;
+  folder.AddEncoder();
+  folder.Add("faces", IpAdapterFolder::Base(), 1);
+  bool is_replaced = false;
+  const weights::DigestArchive archive{.find = [&](absl::string_view key) {
+    if (absl::StrContains(key, "image_encoder") && !std::exchange(is_replaced, true)) {
+      folder.AddEncoder("image_encoder", /*seed=*/10);
+    }
+    return std::optional<std::string>();
+  }};
+  adapters::Catalogue catalogue(adapters::FolderOnDisk(folder.path(), archive));
+  const Rig rig({.base = testing::kDemoBase, .adapters = &catalogue});
+  catalogue.ReadDigests(int64_t{1} << 30);
+  EXPECT_TRUE(is_replaced);
+  EXPECT_EQ(catalogue.List().front().digest, "");
+  EXPECT_OK(catalogue.Look());
+  catalogue.ReadDigests(int64_t{1} << 30);
+  adapters::Catalogue anew(adapters::FolderOnDisk(folder.path()));
+  const Rig other({.base = testing::kDemoBase, .adapters = &anew});
+  anew.ReadDigests(int64_t{1} << 30);
+  EXPECT_NE(catalogue.Find("faces")->digest, "");
+  EXPECT_EQ(catalogue.Find("faces")->digest, anew.Find("faces")->digest);
+}
+
 TEST(IpAdapterFiles, HashEachEncoderThatHasNoStamp) {
   const IpAdapterFolder folder;
   folder.AddEncoder();

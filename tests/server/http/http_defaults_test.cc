@@ -147,10 +147,28 @@ TEST_F(HttpDefaultsTest, WhatIsWrongIsNamed) {
 }
 
 TEST_F(HttpDefaultsTest, WhatIsEachRequestsOwnHasNoDefault) {
-  for (const char* text :
-       {"prompt: 'a'", "image: 'a'", "latents: 'a'", "seed: 7", "seeds: 7", "request_id: 'a'",
-        "num_images_per_prompt: 2", "model: 'base'", "resumable: true",
-        "previews { every_n_steps: 1 }", "prompt_embeds { shape: 1 }"}) {
+  for (const char* text : {"prompt: 'a'",
+                           "image: 'a'",
+                           "latents: 'a'",
+                           "seed: 7",
+                           "seeds: 7",
+                           "request_id: 'a'",
+                           "num_images_per_prompt: 2",
+                           "model: 'base'",
+                           "resumable: true",
+                           "previews { every_n_steps: 1 }",
+                           "prompt_embeds { shape: 1 }",
+                           "prompt_2: 'a'",
+                           "pooled_prompt_embeds { shape: 1 }",
+                           "negative_prompt_embeds { shape: 1 }",
+                           "negative_pooled_prompt_embeds { shape: 1 }",
+                           "mask_image: 'a'",
+                           "mask_blur: 4",
+                           "padding_mask_crop: 8",
+                           "preserve_unmasked: true",
+                           "differential: true",
+                           "guess_mode: true",
+                           "denoising_start: 0.5"}) {
     const std::string name(text, std::string(text).find_first_of(": "));
     EXPECT_THAT(ParseDefaults(text), StatusIs(absl::StatusCode::kInvalidArgument,
                                               HasSubstr(name + ": is each request's own")))

@@ -9,8 +9,11 @@
 #include <cmath>
 #include <cstddef>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "absl/synchronization/notification.h"
+#include "absl/time/time.h"
 #include "core/image/video/yuv.h"
 #include "tests/core/image/video/ebml_reader.h"
 #include "tests/core/image/video/videos.h"
@@ -202,6 +205,32 @@ TEST(Vp9Test, EncodesNoFrameAfterTheOneThatItIsToldToEndAt) {
   EXPECT_THAT(EncodeVp9({.width = 2, .height = 2}, planes, before_frame).status(),
               ::latentd::testing::StatusIs(absl::StatusCode::kCancelled, "enough"));
   EXPECT_EQ(asked, 3);
+}
+
+// Each takes memory by what the machine has free, which it does once it has had a frame.
+TEST(Vp9Test, BeginsOnceTheOneBeforeHasHadAFrame) {
+  const std::string planes(2 * 6, '\0');
+  absl::Notification second_begins;
+  std::thread second;
+  int asked = 0;
+  const auto before_frame = [&]() -> absl::Status {
+    if (asked++ == 0) {
+      second = std::thread([&] {
+        const auto begin = [&]() -> absl::Status {
+          if (!second_begins.HasBeenNotified()) second_begins.Notify();
+          return absl::OkStatus();
+        };
+        EXPECT_OK(EncodeVp9({.width = 2, .height = 2}, planes, begin));
+      });
+      EXPECT_FALSE(second_begins.WaitForNotificationWithTimeout(absl::Milliseconds(200)));
+    } else {
+      EXPECT_TRUE(second_begins.WaitForNotificationWithTimeout(absl::Minutes(1)));
+    }
+    return absl::OkStatus();
+  };
+  EXPECT_OK(EncodeVp9({.width = 2, .height = 2}, planes, before_frame));
+  EXPECT_EQ(asked, 2);
+  second.join();
 }
 
 TEST(Vp9Test, SaysThatAVideoCannotBe) {

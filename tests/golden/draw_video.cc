@@ -1,4 +1,4 @@
-#include "core/families/svd/draw_video.h"
+#include "tests/golden/draw_video.h"
 
 #include <algorithm>
 #include <cstring>
@@ -13,7 +13,7 @@
 #include "core/pipeline/spec/limits.h"
 #include "core/schedulers/schedule.h"
 
-namespace latentd::families::svd {
+namespace latentd::golden {
 namespace {
 
 using device::Buffer;
@@ -52,7 +52,7 @@ class Drawing {
         spec_(std::move(resolved)),
         dtype_(dtype),
         load_(load),
-        rows_(IsGuided(spec_) ? 2 : 1),
+        rows_(families::svd::IsGuided(spec_) ? 2 : 1),
         frames_(*spec_.num_frames),
         channels_(configs.vae.latent_channels),
         height_(spec_.height / configs.vae.downscale()),
@@ -91,7 +91,8 @@ class Drawing {
   }
 
   absl::Status EncodeLatents(const image::Image& image) {
-    ASSIGN_OR_RETURN(const Buffer pixels, VaePixels(image, spec_.width, spec_.height));
+    ASSIGN_OR_RETURN(const Buffer pixels,
+                     families::svd::VaePixels(image, spec_.width, spec_.height));
     const VideoBuffers inputs = {
         {"image", pixels},
         {"noise", noise_.Normal({1, 3, spec_.height, spec_.width})},
@@ -145,10 +146,10 @@ class Drawing {
             {"table", Tables()},
             {"negative_rows", RowNumbers(rows_, 0)},
             {"text_rows", RowNumbers(rows_, rows_ - 1)},
-            {"guidance_scale", InEveryRow(GuidanceByFrame(spec_))},
+            {"guidance_scale", InEveryRow(families::svd::GuidanceByFrame(spec_))},
             {"image_latents", InLastRow(video_.image_latents)},
             {"image_embeds", InLastRow(video_.image_embeds)},
-            {"time_ids", InEveryRow(TimeIdsOf(spec_))}};
+            {"time_ids", InEveryRow(families::svd::TimeIdsOf(spec_))}};
   }
 
   absl::Status Denoise() {
@@ -214,4 +215,4 @@ absl::StatusOr<Video> DrawVideo(const VideoConfigs& configs, const VideoSpec& sp
   return Drawing(configs, std::move(resolved), dtype, load).Run(image);
 }
 
-}  // namespace latentd::families::svd
+}  // namespace latentd::golden

@@ -1,5 +1,5 @@
-// Draws one video from an image, from the first network to the last, as diffusers'
-// StableVideoDiffusionPipeline does it.
+// Draws one video from an image without an engine, from the first network to the last, as
+// diffusers' StableVideoDiffusionPipeline does it: each run of a graph can be seen.
 #pragma once
 
 #include <functional>
@@ -15,7 +15,10 @@
 #include "core/graph/precision.h"
 #include "core/image/pixels/pixels.h"
 
-namespace latentd::families::svd {
+namespace latentd::golden {
+
+using families::svd::VideoConfigs;
+using families::svd::VideoSpec;
 
 // Inputs or outputs of a graph by name, in memory of the host.
 using VideoBuffers = std::map<std::string, device::ConstBuffer>;
@@ -44,4 +47,4 @@ absl::StatusOr<Video> DrawVideo(const VideoConfigs& configs, const VideoSpec& sp
                                 const image::Image& image, device::DType dtype,
                                 const LoadGraph& load);
 
-}  // namespace latentd::families::svd
+}  // namespace latentd::golden
