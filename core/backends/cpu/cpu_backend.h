@@ -17,6 +17,7 @@
 #include "core/backends/backend.h"
 #include "core/backends/cpu/arena.h"
 #include "core/backends/cpu/bound_kernel.h"
+#include "core/backends/cpu/bound_program.h"
 #include "core/device/host_device.h"
 
 namespace latentd::backends::cpu {
@@ -85,6 +86,7 @@ class CpuBackend : public Backend {
   device::HostDevice& device_;
   std::shared_ptr<Arena> arena_;
   Machine machine_;
+  Programs programs_;
 };
 
 }  // namespace latentd::backends::cpu

@@ -88,6 +88,7 @@ class CudaBackend : public Backend {
   const std::unique_ptr<Cudnn> cudnn_;
   const std::unique_ptr<CudaExecutable::Launcher> launcher_;
   const std::shared_ptr<Arena> arena_;
+  Programs programs_;
   const bool tf32_;
   std::unique_ptr<TrialProcess> trials_;  // null: there is none
 };
