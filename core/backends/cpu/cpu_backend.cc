@@ -126,12 +126,13 @@ absl::StatusOr<size_t> CpuBackend::MakingBytes(const graph::Graph& recipe,
 }
 
 absl::Status CpuBackend::MakeWeight(const graph::Graph& recipe,
-                                    absl::Span<const device::ConstBuffer> host_sources,
+                                    absl::Span<const device::ConstBuffer> sources,
                                     absl::string_view form, const device::Buffer& to,
                                     device::Stream& stream) {
-  std::vector<device::ConstBuffer> sources(host_sources.begin(), host_sources.end());
+  std::vector<device::ConstBuffer> readable;
+  for (const device::ConstBuffer& source : sources) readable.push_back(device_.Readable(source));
   static_cast<device::HostStream&>(stream).Push(
-      [this, &recipe, sources = std::move(sources), form = std::string(form), to] {
+      [this, &recipe, sources = std::move(readable), form = std::string(form), to] {
         const absl::Span<char> memory(static_cast<char*>(device_.AddressOf(to)), to.bytes());
         const ThreadCount threads(machine_.threads);
         return CatchOneDnn(

@@ -142,12 +142,12 @@ absl::StatusOr<size_t> CudaBackend::MakingBytes(const graph::Graph& recipe,
 }
 
 absl::Status CudaBackend::MakeWeight(const graph::Graph& recipe,
-                                     absl::Span<const device::ConstBuffer> host_sources,
+                                     absl::Span<const device::ConstBuffer> sources,
                                      absl::string_view form, const device::Buffer& to,
                                      device::Stream& stream) {
   RETURN_IF_ERROR(device_->Select());
   cudaStream_t on = static_cast<device::cuda::CudaStream&>(stream).handle();
-  return cuda::MakeWeight(recipe, host_sources, form, to, gpu(), on);
+  return cuda::MakeWeight(recipe, sources, form, to, gpu(), on);
 }
 
 int RunTrialProgram(int ordinal) {
