@@ -17,7 +17,8 @@ using Rows = std::vector<std::vector<std::string>>;
 void Append(Rows& rows, const Rows& more) { rows.insert(rows.end(), more.begin(), more.end()); }
 
 int64_t OnDevice(const v1::MemoryReport& m) {
-  return m.weights_bytes() + m.arena_bytes() + m.state_bytes() + m.executables_bytes();
+  return m.weights_bytes() + m.kept_tensors_bytes() + m.arena_bytes() + m.state_bytes() +
+         m.executables_bytes();
 }
 
 int64_t OnHost(const v1::MemoryReport& m) {
@@ -37,10 +38,15 @@ Rows WeightRows(const v1::MemoryReport& m) {
 // Predictions, beside what is held of them.
 Rows PredictedRows(const v1::MemoryReport& m) {
   const v1::MemoryPrediction& p = m.predicted();
-  return {{"weights", BytesText(m.weights_bytes()), BytesText(p.weights_bytes())},
-          {"arena", BytesText(m.arena_bytes()), BytesText(p.arena_bytes())},
-          {"state of pictures", BytesText(m.state_bytes()), BytesText(p.state_bytes())},
-          {"loaded graphs", BytesText(m.executables_bytes()), BytesText(p.executables_bytes())}};
+  Rows rows = {
+      {"weights", BytesText(m.weights_bytes()), BytesText(p.weights_bytes())},
+      {"arena", BytesText(m.arena_bytes()), BytesText(p.arena_bytes())},
+      {"state of pictures", BytesText(m.state_bytes()), BytesText(p.state_bytes())},
+      {"loaded graphs", BytesText(m.executables_bytes()), BytesText(p.executables_bytes())}};
+  if (m.kept_tensors_bytes() > 0) {
+    rows.push_back({"tensors for LoRAs", BytesText(m.kept_tensors_bytes())});
+  }
+  return rows;
 }
 
 Rows HostRows(const v1::MemoryReport& m) {

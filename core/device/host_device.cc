@@ -2,6 +2,7 @@
 
 #include <cassert>
 #include <cstring>
+#include <memory>
 #include <utility>
 
 #include "core/base/errors/out_of_memory.h"
@@ -67,6 +68,11 @@ absl::Status HostDevice::Copy(ConstBuffer from, Buffer to, Stream& stream) {
     return absl::OkStatus();
   });
   return absl::OkStatus();
+}
+
+ConstBuffer HostDevice::Readable(const ConstBuffer& buffer) const {
+  return ConstBuffer::Wrap(AddressOf(buffer), buffer.dtype(), buffer.shape(),
+                           std::make_shared<const ConstBuffer>(buffer));
 }
 
 HostDevice& Host() {

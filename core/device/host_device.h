@@ -35,6 +35,8 @@ class HostDevice : public Device {
   // device, whose memory the rest of the program must not touch.
   virtual void* AddressOf(const Buffer& buffer) const { return buffer.data(); }
   virtual const void* AddressOf(const ConstBuffer& buffer) const { return buffer.data(); }
+  // The same memory, at that address, as memory of the host.
+  ConstBuffer Readable(const ConstBuffer& buffer) const;
 };
 
 // The host itself. Lives for ever.

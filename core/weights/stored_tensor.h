@@ -61,6 +61,10 @@ struct StoredTensor {
 
   // The open file that `data` is mapped from; null: it is in memory, or its file is not watched.
   std::shared_ptr<const CheckpointFile> origin = nullptr;
+
+  // True of what a set over another one (WeightSet::Over) has from that one: further sets over it
+  // read the tensor again.
+  bool of_base = false;
 };
 
 // By name.

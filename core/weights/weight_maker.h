@@ -36,20 +36,23 @@ class WeightMaker {
   // Facts that results depend on beside recipe, sources and form, such as the instruction set.
   virtual std::string WeightFingerprint() const = 0;
 
-  // The most bytes that MakeWeight takes for a moment, beside sources and result. Makes nothing.
+  // The most bytes that MakeWeight takes for a moment, beside sources and result, of sources that
+  // are all memory of the host. Makes nothing. Depends on the recipe's text, the format and
+  // CopiedBytes of the sources alone.
   virtual absl::StatusOr<size_t> MakingBytes(const graph::Graph& recipe,
                                              absl::Span<const device::ConstBuffer> host_sources,
                                              const WeightFormat& format) const = 0;
 
   // Enqueues making the recipe's one output in that form, to `to`: memory of the device of as many
-  // bytes. `host_sources` are what the recipe's weights are, in order, of their dtypes and shapes:
-  // memory of the host, at any address. The stream's next event says what came of it, and recipe
-  // and memory must live until then. The same bytes each time.
+  // bytes. `sources` are what the recipe's weights are, in order, of their dtypes and shapes, each
+  // of them memory of the host, at any address, or of the device, whose contents are there. The
+  // stream's next event says what came of it, and recipe and memory must live until then. The same
+  // bytes each time.
   //
   // RESOURCE_EXHAUSTED: no memory; UNIMPLEMENTED: a form that it does not know, or a recipe that it
   // cannot compute; INTERNAL: `to` or the plain result does not have the form's size.
   virtual absl::Status MakeWeight(const graph::Graph& recipe,
-                                  absl::Span<const device::ConstBuffer> host_sources,
+                                  absl::Span<const device::ConstBuffer> sources,
                                   absl::string_view form, const device::Buffer& to,
                                   device::Stream& stream) = 0;
 };

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/errors/status_macros.h"
@@ -32,6 +33,14 @@ StoredTensor Rounded(const StoredTensor& doubles) {
   return {.data = std::move(floats), .file = doubles.file, .origin = doubles.origin};
 }
 
+// Marks those of `tensors` that are `base`'s too. Copies of a tensor share its digest.
+void MarkThoseOf(const Source& base, std::vector<StoredTensor>& tensors) {
+  for (StoredTensor& tensor : tensors) {
+    const auto is_it = [&](const StoredTensor& own) { return own.digest == tensor.digest; };
+    tensor.of_base = tensor.digest != nullptr && absl::c_any_of(base.from, is_it);
+  }
+}
+
 bool AreDoubles(const StoredTensor& tensor) {
   return tensor.unusable_dtype == kDoubles && tensor.data.has_memory();
 }
@@ -41,7 +50,10 @@ bool AreDoubles(const StoredTensor& tensor) {
 std::shared_ptr<const WeightSet> WeightSet::Over(std::shared_ptr<const WeightSet> base,
                                                  SourceMap overlay, std::string name) {
   auto set = std::make_shared<WeightSet>(base->store_, std::move(name));
-  for (auto& [weight, source] : overlay) set->AddSource(weight, std::move(source));
+  for (auto& [weight, source] : overlay) {
+    if (const Source* own = base->Lookup(weight)) MarkThoseOf(*own, source.from);
+    set->AddSource(weight, std::move(source));
+  }
   set->base_ = std::move(base);
   return set;
 }

@@ -33,7 +33,8 @@ class WeightSet {
   const std::string& name() const { return name_; }
 
   // Everything that `base` has, but for the names that `overlay` has ("unet/conv_in.weight"): there
-  // its sources, which may be composed of the base's (a LoRA's: W + s * B * A). It is frozen.
+  // its sources, which may be composed of the base's (a LoRA's: W + s * B * A), and of them are
+  // marked then (StoredTensor::of_base). It is frozen.
   static std::shared_ptr<const WeightSet> Over(std::shared_ptr<const WeightSet> base,
                                                SourceMap overlay, std::string name = "");
 

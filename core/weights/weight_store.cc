@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <limits>
 #include <map>
 #include <new>
 #include <set>
@@ -13,6 +14,7 @@
 #include "core/base/errors/status_macros.h"
 #include "core/device/host_device.h"
 #include "core/graph/recipes.h"
+#include "core/graph/text.h"
 #include "core/weights/checkpoint_file.h"
 
 namespace latentd::weights {
@@ -27,6 +29,10 @@ using graph::Graph;
 using graph::Node;
 using graph::Op;
 using graph::ValueId;
+
+constexpr size_t kAllBytes = std::numeric_limits<size_t>::max();
+// Recipes whose making_bytes_ are remembered: a set of LoRAs of all linears brings some twenty.
+constexpr size_t kMostKnown = 4096;
 
 // The recipe of the set's sources: of stored tensors alone.
 absl::StatusOr<Source> OverSet(const Graph& recipe, const WeightSet& set) {
@@ -68,6 +74,16 @@ bool IsStored(const Node& plain, const WeightFormat& format) {
   return format.form.empty() && plain.op == Op::kWeight;
 }
 
+// The tensor as it is, as sets without changes have it.
+absl::StatusOr<Source> Plain(const StoredTensor& tensor) {
+  return Compose(Graph({{.op = Op::kWeight,
+                         .dtype = tensor.data.dtype(),
+                         .shape = tensor.data.shape(),
+                         .name = "w0"}},
+                       {graph::Output{"result", 0}}),
+                 {Source::Of(tensor)});
+}
+
 std::vector<ConstBuffer> DataOf(const std::vector<StoredTensor>& sources) {
   std::vector<ConstBuffer> data;
   data.reserve(sources.size());
@@ -89,9 +105,12 @@ absl::Status CheckUnchanged(const std::vector<StoredTensor>& sources) {
   return absl::OkStatus();
 }
 
-// Checks that results made of the sources since CheckUnchanged are made of what their digests name.
-absl::Status CheckContents(const std::vector<StoredTensor>& sources) {
+// Checks that what was read of the sources since CheckUnchanged is what their digests name, and
+// releases their pages. Reads them.
+absl::Status FinishReading(const std::vector<StoredTensor>& sources) {
   for (const StoredTensor& source : sources) RETURN_IF_ERROR(CheckContent(source, source.data));
+  // With SDXL's VAE: 114 MiB of resident pages, and no measurable time.
+  for (const StoredTensor& source : sources) ReleasePages(source);
   return absl::OkStatus();
 }
 
@@ -155,8 +174,12 @@ absl::StatusOr<WeightRef> WeightStore::Get(const Graph& recipe, const WeightSet&
   EntryPointer entry;
   const bool is_maker = Join(key, user, &entry);
   if (is_maker) {
-    Finish(key, entry,
-           CatchAll(source.from, [&] { return Make(source, format, KeptName(archive_, name)); }));
+    const auto make = [&] { return Make(source, format, KeptName(archive_, name)); };
+    absl::StatusOr<NewResult> made = CatchAll(source.from, make);
+    if (absl::IsResourceExhausted(made.status()) && kept_tensors_.Drop(kAllBytes) > 0) {
+      made = CatchAll(source.from, make);
+    }
+    Finish(key, entry, std::move(made));
   }
   if (!entry->failure.ok()) return entry->failure;
   const ConstBuffer* result = &entry->made.result;
@@ -168,9 +191,8 @@ absl::StatusOr<WeightRef> WeightStore::Get(const Graph& recipe, const WeightSet&
 absl::StatusOr<ResultNeeds> WeightStore::NeedsOf(const Graph& recipe, const WeightSet& set,
                                                  const WeightFormat& format) const {
   ASSIGN_OR_RETURN(const Source source, OverSet(recipe, set));
-  ASSIGN_OR_RETURN(const size_t making_bytes, CatchAll(source.from, [&] {
-                     return maker_.MakingBytes(*source.make, DataOf(source.from), format);
-                   }));
+  ASSIGN_OR_RETURN(const size_t making_bytes,
+                   CatchAll(source.from, [&] { return MakingBytes(source, format); }));
   return ResultNeeds{DigestOf(NameOf(source, format.form)).ToString(),
                      WantedBytes(PlainNode(source), format), making_bytes};
 }
@@ -216,25 +238,104 @@ absl::StatusOr<Buffer> WeightStore::Copied(const ConstBuffer& from, Place to) co
   return copy;
 }
 
+absl::StatusOr<size_t> WeightStore::MakingBytes(const Source& source,
+                                                const WeightFormat& format) const {
+  const std::vector<ConstBuffer> data = DataOf(source.from);
+  const Digest key =
+      DigestOf(absl::StrCat(format.form, " ", format.bytes, " ", format.scratch_bytes, " ",
+                            CopiedBytes(data), "\n", graph::ToText(*source.make)));
+  {
+    absl::MutexLock lock(&mutex_);
+    const auto known = making_bytes_.find(key);
+    if (known != making_bytes_.end()) return known->second;
+  }
+  ASSIGN_OR_RETURN(const size_t bytes, maker_.MakingBytes(*source.make, data, format));
+  absl::MutexLock lock(&mutex_);
+  if (making_bytes_.size() >= kMostKnown) making_bytes_.clear();
+  return making_bytes_[key] = bytes;
+}
+
+absl::StatusOr<std::unique_ptr<device::Stream>> WeightStore::TakeStream() {
+  {
+    absl::MutexLock lock(&mutex_);
+    if (!idle_streams_.empty()) {
+      std::unique_ptr<device::Stream> stream = std::move(idle_streams_.back());
+      idle_streams_.pop_back();
+      return stream;
+    }
+  }
+  return maker_.device().NewStream(SystemClock());
+}
+
+absl::Status WeightStore::FinishOn(std::unique_ptr<device::Stream> stream) {
+  RETURN_IF_ERROR(stream->Synchronize());
+  absl::MutexLock lock(&mutex_);
+  idle_streams_.push_back(std::move(stream));
+  return absl::OkStatus();
+}
+
+std::optional<ConstBuffer> WeightStore::FindHeld(const StoredTensor& tensor) const {
+  const absl::StatusOr<Source> plain = Plain(tensor);
+  if (!plain.ok()) return std::nullopt;
+  const Digest key = DigestOf(NameOf(*plain, ""));
+  absl::MutexLock lock(&mutex_);
+  const auto found = entries_.find(key);
+  if (found == entries_.end() || found->second->making) return std::nullopt;
+  return found->second->made.result;
+}
+
+absl::StatusOr<ConstBuffer> WeightStore::Upload(const StoredTensor& tensor) {
+  device::Device& device = maker_.device();
+  const ConstBuffer& data = tensor.data;
+  // Not packed: what is dropped is free then, and not a hole between weights that stay.
+  ASSIGN_OR_RETURN(Buffer copy, device.Allocate(data.dtype(), data.shape(), Place::kDevice));
+  ASSIGN_OR_RETURN(const Source plain, Plain(tensor));
+  ASSIGN_OR_RETURN(std::unique_ptr<device::Stream> stream, TakeStream());
+  RETURN_IF_ERROR(maker_.MakeWeight(*plain.make, {data}, /*form=*/"", copy, *stream));
+  RETURN_IF_ERROR(FinishOn(std::move(stream)));
+  RETURN_IF_ERROR(FinishReading({tensor}));
+  kept_tensors_.Add(tensor, copy);
+  return copy;
+}
+
+std::optional<ConstBuffer> WeightStore::OnDevice(const StoredTensor& tensor) {
+  std::optional<ConstBuffer> found = kept_tensors_.Find(tensor);
+  if (!found && tensor.of_base) found = FindHeld(tensor);
+  if (found || !tensor.of_base || !kept_tensors_.HasRoomFor(tensor)) return found;
+  absl::StatusOr<ConstBuffer> copy = Upload(tensor);
+  if (copy.ok()) found = *std::move(copy);
+  return found;
+}
+
+absl::StatusOr<Buffer> WeightStore::MakeOnDevice(const Source& source, const WeightFormat& format) {
+  const Node& plain = PlainNode(source);
+  std::vector<ConstBuffer> sources;
+  std::vector<StoredTensor> read;  // on the host
+  ASSIGN_OR_RETURN(Buffer made, maker_.device().AllocatePacked(WantedDType(plain, format),
+                                                               WantedShape(plain, format)));
+  for (const StoredTensor& tensor : source.from) {
+    std::optional<ConstBuffer> there = OnDevice(tensor);
+    if (!there) read.push_back(tensor);
+    sources.push_back(there ? *std::move(there) : tensor.data);
+  }
+  ASSIGN_OR_RETURN(std::unique_ptr<device::Stream> stream, TakeStream());
+  RETURN_IF_ERROR(maker_.MakeWeight(*source.make, sources, format.form, made, *stream));
+  RETURN_IF_ERROR(FinishOn(std::move(stream)));
+  RETURN_IF_ERROR(FinishReading(read));
+  return made;
+}
+
 absl::StatusOr<WeightStore::NewResult> WeightStore::Make(const Source& source,
                                                          const WeightFormat& format,
-                                                         const std::string& name) const {
+                                                         const std::string& name) {
   const Node& plain = PlainNode(source);
   if (std::optional<ConstBuffer> kept = FindKept(plain, format, name)) {
     if (IsHost(maker_.device())) return NewResult{*std::move(kept), /*mapped=*/true};
     ASSIGN_OR_RETURN(Buffer copy, Copied(*kept, Place::kDevice));
     return NewResult{std::move(copy)};
   }
-  device::Device& device = maker_.device();
-  ASSIGN_OR_RETURN(Buffer made,
-                   device.AllocatePacked(WantedDType(plain, format), WantedShape(plain, format)));
-  ASSIGN_OR_RETURN(const auto stream, device.NewStream(SystemClock()));
-  RETURN_IF_ERROR(maker_.MakeWeight(*source.make, DataOf(source.from), format.form, made, *stream));
-  RETURN_IF_ERROR(stream->Synchronize());
-  RETURN_IF_ERROR(CheckContents(source.from));
-  // With SDXL's VAE: 114 MiB of resident pages, and no measurable time.
-  for (const StoredTensor& tensor : source.from) ReleasePages(tensor);
-  const bool keeps = archive_.keep != nullptr && (keeps_ || IsHost(device));
+  ASSIGN_OR_RETURN(Buffer made, MakeOnDevice(source, format));
+  const bool keeps = archive_.keep != nullptr && (keeps_ || IsHost(maker_.device()));
   const bool keep = keeps && !IsStored(plain, format) && made.bytes() >= archive_.least_bytes;
   return NewResult{std::move(made), /*mapped=*/false, keep};
 }

@@ -117,6 +117,7 @@ v1::MemoryReport ToProto(const engine::MemoryReport& report) {
   }
   proto.set_weights_bytes(report.weight_bytes);
   proto.set_mapped_bytes(report.mapped_bytes);
+  proto.set_kept_tensors_bytes(report.kept_tensor_bytes);
   proto.set_arena_bytes(report.arena_bytes);
   proto.set_state_bytes(report.state_bytes);
   proto.set_results_bytes(report.result_bytes);

@@ -115,6 +115,17 @@ TEST(MemoryTextTest, ADevicesMemoryAddsUpToWhatItsDriverSaysAndTheHostsIsBesideI
             "machine has left   400.0 MiB\n");
 }
 
+TEST(MemoryTextTest, TensorsKeptForLorasAreALineWhereThereAreAny) {
+  v1::MemoryReport report = ReportOfGpu();
+  report.set_kept_tensors_bytes(6 * kMiB);
+  const std::string text = MemoryText(report);
+  EXPECT_NE(text.find("loaded graphs      5.0 MiB    5.0 MiB\n"
+                      "tensors for LoRAs  6.0 MiB\n"
+                      "together           131.0 MiB  135.0 MiB\n"),
+            std::string::npos)
+      << text;
+}
+
 TEST(MemoryTextTest, ADriverThatDoesNotAnswerIsNotQuoted) {
   v1::MemoryReport report = ReportOfGpu();
   report.mutable_devices(0)->clear_total_bytes();

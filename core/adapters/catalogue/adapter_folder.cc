@@ -11,6 +11,7 @@
 #include <system_error>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/ascii.h"
@@ -19,6 +20,8 @@
 #include "core/base/errors/status_macros.h"
 #include "core/base/files/files.h"
 #include "core/base/text/text.h"
+#include "core/base/threads/split_work.h"
+#include "core/base/threads/threads.h"
 #include "core/weights/containers/safetensors.h"
 #include "core/weights/file_identity.h"
 
@@ -251,12 +254,25 @@ class Lister {
   std::vector<FoundAdapter> found_;
 };
 
+// Made once, for the file's own digest and for all sets that the tensors are part of.
+void AddDigests(weights::TensorMap& tensors) {
+  std::vector<const weights::ContentDigest*> digests;
+  for (auto& [name, tensor] : tensors) {
+    if (!tensor.data.has_memory()) continue;
+    tensor.digest = std::make_shared<const weights::ContentDigest>(tensor.data);
+    digests.push_back(tensor.digest.get());
+  }
+  SplitWorkOn(std::min(UsableCpus(), weights::kMostReaders), static_cast<int>(digests.size()),
+              [&](int i) { digests[static_cast<size_t>(i)]->Get(); });
+}
+
 absl::StatusOr<LoraFile> ReadWhole(const std::string& path) {
   ASSIGN_OR_RETURN(LoraFile file, OpenLora(path));
   file.tensors.clear();
   ASSIGN_OR_RETURN(std::string bytes, ReadFile(file.path, kMostBytes));
   const auto owner = std::make_shared<const std::string>(std::move(bytes));
   ASSIGN_OR_RETURN(file.tensors, weights::ParseSafetensorsBytes(*owner, file.path, owner));
+  AddDigests(file.tensors);
   return file;
 }
 

@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "core/backends/cpu/bound_kernel.h"
 #include "core/backends/lowering/addresses.h"
+#include "core/backends/lowering/shared_programs.h"
 #include "core/graph/graph.h"
 #include "core/graph/recipes.h"
 
@@ -17,6 +18,7 @@ namespace latentd::backends::cpu {
 struct BoundProgram : lowering::BoundProgram {
   std::vector<BoundKernel::Run> kernels;  // one for each instruction
 };
+using Programs = lowering::SharedPrograms<BoundProgram>;
 
 // Gives an algorithm for each instruction.
 using AlgorithmChoice =

@@ -106,11 +106,13 @@ absl::Status CpuBackend::CheckPlan(const graph::Graph& graph, const Plan& plan) 
 absl::StatusOr<std::unique_ptr<Executable>> CpuBackend::Load(
     std::shared_ptr<const graph::Graph> graph, const Plan& plan,
     const weights::WeightSet& weights) {
-  graph::MemoryPlan memory;
-  ASSIGN_OR_RETURN(BoundProgram bound, BindPlan(*graph, plan, machine_, memory));
-  ASSIGN_OR_RETURN(std::unique_ptr<Arena::Lease> lease, arena_->Take(memory.arena_bytes));
-  auto executable = std::make_unique<CpuExecutable>(std::move(graph), std::move(bound), memory,
-                                                    std::move(lease), machine_.threads, device_);
+  const auto bind = [this](const graph::Graph& of, const Plan& as, graph::MemoryPlan& memory) {
+    return BindPlan(of, as, machine_, memory);
+  };
+  ASSIGN_OR_RETURN(Programs::Program program, programs_.FindOrBind(graph, plan, bind));
+  ASSIGN_OR_RETURN(std::unique_ptr<Arena::Lease> lease, arena_->Take(program->memory.arena_bytes));
+  auto executable = std::make_unique<CpuExecutable>(std::move(program), std::move(lease),
+                                                    machine_.threads, device_);
   RETURN_IF_ERROR(executable->HoldWeights(weights));
   return executable;
 }
@@ -124,12 +126,13 @@ absl::StatusOr<size_t> CpuBackend::MakingBytes(const graph::Graph& recipe,
 }
 
 absl::Status CpuBackend::MakeWeight(const graph::Graph& recipe,
-                                    absl::Span<const device::ConstBuffer> host_sources,
+                                    absl::Span<const device::ConstBuffer> sources,
                                     absl::string_view form, const device::Buffer& to,
                                     device::Stream& stream) {
-  std::vector<device::ConstBuffer> sources(host_sources.begin(), host_sources.end());
+  std::vector<device::ConstBuffer> readable;
+  for (const device::ConstBuffer& source : sources) readable.push_back(device_.Readable(source));
   static_cast<device::HostStream&>(stream).Push(
-      [this, &recipe, sources = std::move(sources), form = std::string(form), to] {
+      [this, &recipe, sources = std::move(readable), form = std::string(form), to] {
         const absl::Span<char> memory(static_cast<char*>(device_.AddressOf(to)), to.bytes());
         const ThreadCount threads(machine_.threads);
         return CatchOneDnn(

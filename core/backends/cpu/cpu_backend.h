@@ -17,6 +17,7 @@
 #include "core/backends/backend.h"
 #include "core/backends/cpu/arena.h"
 #include "core/backends/cpu/bound_kernel.h"
+#include "core/backends/cpu/bound_program.h"
 #include "core/device/host_device.h"
 
 namespace latentd::backends::cpu {
@@ -70,8 +71,7 @@ class CpuBackend : public Backend {
   absl::StatusOr<size_t> MakingBytes(const graph::Graph& recipe,
                                      absl::Span<const device::ConstBuffer> host_sources,
                                      const weights::WeightFormat& format) const override;
-  absl::Status MakeWeight(const graph::Graph& recipe,
-                          absl::Span<const device::ConstBuffer> host_sources,
+  absl::Status MakeWeight(const graph::Graph& recipe, absl::Span<const device::ConstBuffer> sources,
                           absl::string_view form, const device::Buffer& to,
                           device::Stream& stream) override;
 
@@ -85,6 +85,7 @@ class CpuBackend : public Backend {
   device::HostDevice& device_;
   std::shared_ptr<Arena> arena_;
   Machine machine_;
+  Programs programs_;
 };
 
 }  // namespace latentd::backends::cpu

@@ -27,26 +27,24 @@ size_t OwnBytes(const graph::Graph& graph, const BoundProgram& bound) {
          bound.needs.size() * kInstructionBytes + primitives.size() * kPrimitiveBytes;
 }
 
-CpuExecutable::CpuExecutable(std::shared_ptr<const graph::Graph> graph, BoundProgram bound,
-                             const graph::MemoryPlan& memory, std::unique_ptr<Arena::Lease> lease,
+CpuExecutable::CpuExecutable(Programs::Program program, std::unique_ptr<Arena::Lease> lease,
                              int threads, device::HostDevice& device)
-    : graph_(std::move(graph)),
-      bound_(std::move(bound)),
+    : program_(std::move(program)),
       lease_(std::move(lease)),
       threads_(threads),
       device_(device),
-      info_{.inputs = InputPorts(*graph_),
-            .outputs = OutputPorts(*graph_),
+      info_{.inputs = InputPorts(*program_->graph),
+            .outputs = OutputPorts(*program_->graph),
             .arena_bytes = lease_->bytes(),
-            .own_bytes = OwnBytes(*graph_, bound_)},
-      addresses_(AddressesIn(lease_->base(), bound_, memory)) {}
+            .own_bytes = OwnBytes(*program_->graph, program_->bound)},
+      addresses_(AddressesIn(lease_->base(), program_->bound, program_->memory)) {}
 
 absl::Status CpuExecutable::HoldWeights(const weights::WeightSet& weights) {
   const auto address_of = [&](const device::ConstBuffer& result) {
     return device_.AddressOf(result);
   };
-  ASSIGN_OR_RETURN(held_,
-                   lowering::HoldWeights(bound_, weights, /*threads=*/1, address_of, addresses_));
+  ASSIGN_OR_RETURN(held_, lowering::HoldWeights(program_->bound, weights, /*threads=*/1, address_of,
+                                                addresses_));
   for (const weights::WeightRef& held : held_) info_.weights.push_back(held->data());
   return absl::OkStatus();
 }
@@ -61,7 +59,7 @@ absl::StatusOr<std::unique_ptr<Session>> CpuExecutable::Bind(
   for (const device::Buffer& output : outputs) {
     to.push_back(static_cast<char*>(device_.AddressOf(output)));
   }
-  return std::make_unique<CpuSession>(*this, WithPorts(addresses_, bound_.program, from, to));
+  return std::make_unique<CpuSession>(*this, WithPorts(addresses_, program(), from, to));
 }
 
 absl::Status CpuSession::Enqueue(device::Stream& stream) {
@@ -73,14 +71,14 @@ absl::Status CpuSession::Run() {
   const absl::MutexLock lock(&executable_.lease_->runs());
   const ThreadCount threads(executable_.threads_);
   return CatchOneDnn("the CPU backend", [&]() -> absl::Status {
-    for (size_t i = 0; i < executable_.bound_.kernels.size(); ++i)
+    for (size_t i = 0; i < executable_.program_->bound.kernels.size(); ++i)
       RETURN_IF_ERROR(RunInstruction(i));
     return absl::OkStatus();
   });
 }
 
 absl::Status CpuSession::RunInstruction(size_t index) {
-  return executable_.bound_.kernels[index](addresses_.FrameOf(index));
+  return executable_.program_->bound.kernels[index](addresses_.FrameOf(index));
 }
 
 }  // namespace latentd::backends::cpu

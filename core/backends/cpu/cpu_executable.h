@@ -18,10 +18,9 @@ size_t OwnBytes(const graph::Graph& graph, const BoundProgram& bound);
 
 class CpuExecutable : public Executable {
  public:
-  // HoldWeights completes it. `device` must outlive it. REQUIRES:
-  // lowering::CheckMemory(bound.values, memory) and a lease of that many bytes.
-  CpuExecutable(std::shared_ptr<const graph::Graph> graph, BoundProgram bound,
-                const graph::MemoryPlan& memory, std::unique_ptr<Arena::Lease> lease, int threads,
+  // HoldWeights completes it. `device` must outlive it. REQUIRES: the program's memory plan is one
+  // for it (lowering::CheckMemory), and a lease of that many bytes.
+  CpuExecutable(Programs::Program program, std::unique_ptr<Arena::Lease> lease, int threads,
                 device::HostDevice& device);
 
   absl::Status HoldWeights(const weights::WeightSet& weights);
@@ -32,13 +31,13 @@ class CpuExecutable : public Executable {
   absl::StatusOr<std::unique_ptr<Session>> Bind(absl::Span<const device::ConstBuffer> inputs,
                                                 absl::Span<const device::Buffer> outputs) override;
 
-  const Program& program() const { return bound_.program; }
+  const Program& program() const { return program_->bound.program; }
 
  private:
   friend class CpuSession;
 
-  const std::shared_ptr<const graph::Graph> graph_;
-  const BoundProgram bound_;
+  // Shared with executables over other weights; runs of one arena, and so of all, take turns.
+  const Programs::Program program_;
   const std::unique_ptr<Arena::Lease> lease_;
   const int threads_;
   device::HostDevice& device_;

@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "core/backends/cuda/binders/bound_kernel.h"
 #include "core/backends/lowering/addresses.h"
+#include "core/backends/lowering/shared_programs.h"
 #include "core/graph/graph.h"
 #include "core/graph/memory_plan.h"
 #include "core/graph/recipes.h"
@@ -18,6 +19,7 @@ namespace latentd::backends::cuda {
 struct BoundProgram : lowering::BoundProgram {
   std::vector<BoundKernel::Enqueue> kernels;  // one for each instruction; see BatchCopies
 };
+using Programs = lowering::SharedPrograms<BoundProgram>;
 
 // `recipes` are bound as weights. The program points into the graph's constants.
 absl::StatusOr<BoundProgram> Bind(const graph::Graph& graph, std::vector<graph::Recipe> recipes,

@@ -125,11 +125,13 @@ absl::StatusOr<std::unique_ptr<Executable>> CudaBackend::Load(
     std::shared_ptr<const graph::Graph> graph, const Plan& plan,
     const weights::WeightSet& weights) {
   RETURN_IF_ERROR(device_->Select());
-  graph::MemoryPlan memory;
-  ASSIGN_OR_RETURN(BoundProgram bound, BindPlan(*graph, plan, gpu(), memory));
-  ASSIGN_OR_RETURN(std::unique_ptr<Arena::Lease> lease, arena_->Take(memory.arena_bytes));
-  return CudaExecutable::Create(std::move(graph), std::move(bound), memory, std::move(lease),
-                                weights, *device_, *launcher_);
+  const auto bind = [this](const graph::Graph& of, const Plan& as, graph::MemoryPlan& memory) {
+    return BindPlan(of, as, gpu(), memory);
+  };
+  ASSIGN_OR_RETURN(Programs::Program program, programs_.FindOrBind(graph, plan, bind));
+  ASSIGN_OR_RETURN(std::unique_ptr<Arena::Lease> lease, arena_->Take(program->memory.arena_bytes));
+  return CudaExecutable::Create(std::move(program), std::move(lease), weights, *device_,
+                                *launcher_);
 }
 
 absl::StatusOr<size_t> CudaBackend::MakingBytes(const graph::Graph& recipe,
@@ -140,12 +142,12 @@ absl::StatusOr<size_t> CudaBackend::MakingBytes(const graph::Graph& recipe,
 }
 
 absl::Status CudaBackend::MakeWeight(const graph::Graph& recipe,
-                                     absl::Span<const device::ConstBuffer> host_sources,
+                                     absl::Span<const device::ConstBuffer> sources,
                                      absl::string_view form, const device::Buffer& to,
                                      device::Stream& stream) {
   RETURN_IF_ERROR(device_->Select());
   cudaStream_t on = static_cast<device::cuda::CudaStream&>(stream).handle();
-  return cuda::MakeWeight(recipe, host_sources, form, to, gpu(), on);
+  return cuda::MakeWeight(recipe, sources, form, to, gpu(), on);
 }
 
 int RunTrialProgram(int ordinal) {

@@ -65,8 +65,7 @@ class CudaBackend : public Backend {
   absl::StatusOr<size_t> MakingBytes(const graph::Graph& recipe,
                                      absl::Span<const device::ConstBuffer> host_sources,
                                      const weights::WeightFormat& format) const override;
-  absl::Status MakeWeight(const graph::Graph& recipe,
-                          absl::Span<const device::ConstBuffer> host_sources,
+  absl::Status MakeWeight(const graph::Graph& recipe, absl::Span<const device::ConstBuffer> sources,
                           absl::string_view form, const device::Buffer& to,
                           device::Stream& stream) override;
 
@@ -88,6 +87,7 @@ class CudaBackend : public Backend {
   const std::unique_ptr<Cudnn> cudnn_;
   const std::unique_ptr<CudaExecutable::Launcher> launcher_;
   const std::shared_ptr<Arena> arena_;
+  Programs programs_;
   const bool tf32_;
   std::unique_ptr<TrialProcess> trials_;  // null: there is none
 };

@@ -58,31 +58,29 @@ absl::StatusOr<cudaGraphExec_t> CudaExecutable::Launcher::End(const absl::Status
   return executable;
 }
 
-CudaExecutable::CudaExecutable(std::shared_ptr<const graph::Graph> graph, BoundProgram bound,
-                               const graph::MemoryPlan& memory, std::unique_ptr<Arena::Lease> lease,
+CudaExecutable::CudaExecutable(Programs::Program program, std::unique_ptr<Arena::Lease> lease,
                                device::cuda::CudaDevice& device, Launcher& launcher)
-    : graph_(std::move(graph)),
-      bound_(std::move(bound)),
+    : program_(std::move(program)),
       lease_(std::move(lease)),
       device_(device),
       launcher_(launcher),
-      info_{.inputs = InputPorts(*graph_),
-            .outputs = OutputPorts(*graph_),
+      info_{.inputs = InputPorts(*program_->graph),
+            .outputs = OutputPorts(*program_->graph),
             .arena_bytes = lease_->bytes(),
-            .own_bytes = OwnBytes(*graph_, bound_)},
-      addresses_(lowering::AddressesIn(lease_->base(), bound_, memory)) {}
+            .own_bytes = OwnBytes(*program_->graph, program_->bound)},
+      addresses_(lowering::AddressesIn(lease_->base(), program_->bound, program_->memory)) {}
 
 absl::StatusOr<std::unique_ptr<CudaExecutable>> CudaExecutable::Create(
-    std::shared_ptr<const graph::Graph> graph, BoundProgram bound, const graph::MemoryPlan& memory,
-    std::unique_ptr<Arena::Lease> lease, const weights::WeightSet& weights,
-    device::cuda::CudaDevice& device, Launcher& launcher) {
-  std::unique_ptr<CudaExecutable> executable(new CudaExecutable(
-      std::move(graph), std::move(bound), memory, std::move(lease), device, launcher));
+    Programs::Program program, std::unique_ptr<Arena::Lease> lease,
+    const weights::WeightSet& weights, device::cuda::CudaDevice& device, Launcher& launcher) {
+  std::unique_ptr<CudaExecutable> executable(
+      new CudaExecutable(std::move(program), std::move(lease), device, launcher));
   const auto address_of = [](const device::ConstBuffer& result) { return result.data(); };
   // Reading a file's pages takes the host longer than the GPU all the rest.
   const int readers = std::min(UsableCpus(), weights::kMostReaders);
-  ASSIGN_OR_RETURN(executable->held_, lowering::HoldWeights(executable->bound_, weights, readers,
-                                                            address_of, executable->addresses_));
+  ASSIGN_OR_RETURN(executable->held_,
+                   lowering::HoldWeights(executable->program_->bound, weights, readers, address_of,
+                                         executable->addresses_));
   for (const auto& held : executable->held_) executable->info_.weights.push_back(held->data());
   RETURN_IF_ERROR(executable->UploadLiterals());
   RETURN_IF_ERROR(executable->StagePorts());
@@ -97,14 +95,14 @@ absl::Status CudaExecutable::StagePorts() {
 }
 
 lowering::Addresses CudaExecutable::AddressesWith(absl::Span<char* const> ports) const {
-  return WithPorts(addresses_, bound_.program, ports.first(info_.inputs.size()),
+  return WithPorts(addresses_, program(), ports.first(info_.inputs.size()),
                    ports.subspan(info_.inputs.size()));
 }
 
 absl::Status CudaExecutable::EnqueueKernels(const lowering::Addresses& addresses,
                                             cudaStream_t stream, size_t& enqueued) const {
-  for (enqueued = 0; enqueued < bound_.kernels.size(); ++enqueued) {
-    RETURN_IF_ERROR(bound_.kernels[enqueued]({addresses.FrameOf(enqueued), stream}));
+  for (enqueued = 0; enqueued < program_->bound.kernels.size(); ++enqueued) {
+    RETURN_IF_ERROR(program_->bound.kernels[enqueued]({addresses.FrameOf(enqueued), stream}));
   }
   return absl::OkStatus();
 }
@@ -118,14 +116,14 @@ absl::StatusOr<GraphPointer> CudaExecutable::Capture(const lowering::Addresses& 
 }
 
 absl::Status CudaExecutable::UploadLiterals() {
-  const Literals literals = PlaceLiterals(bound_.program);
+  const Literals literals = PlaceLiterals(program());
   if (literals.bytes == 0) return absl::OkStatus();
   const auto bytes = static_cast<int64_t>(literals.bytes);
   ASSIGN_OR_RETURN(literals_,
                    device_.Allocate(device::DType::kU8, {bytes}, device::Place::kDevice));
   ASSIGN_OR_RETURN(const device::Buffer host,
                    device_.Allocate(device::DType::kU8, {bytes}, device::Place::kHost));
-  WriteLiterals(bound_.program, literals, reinterpret_cast<char*>(host.as<uint8_t>().data()));
+  WriteLiterals(program(), literals, reinterpret_cast<char*>(host.as<uint8_t>().data()));
   ASSIGN_OR_RETURN(const std::unique_ptr<device::Stream> stream, device_.NewStream(SystemClock()));
   RETURN_IF_ERROR(device_.Copy(host, literals_, *stream));
   RETURN_IF_ERROR(stream->Synchronize());
@@ -209,7 +207,7 @@ absl::Status CudaSession::Enqueue(device::Stream& stream) {
 
 absl::Status CudaSession::EnqueueInstruction(size_t index, device::Stream& stream) const {
   cudaStream_t on = static_cast<device::cuda::CudaStream&>(stream).handle();
-  return executable_.bound_.kernels[index]({addresses_.FrameOf(index), on});
+  return executable_.program_->bound.kernels[index]({addresses_.FrameOf(index), on});
 }
 
 }  // namespace latentd::backends::cuda

@@ -62,10 +62,11 @@ class CudaExecutable : public Executable {
   };
 
   // Takes the weights and uploads the constants. `device` and `launcher` must outlive it.
-  static absl::StatusOr<std::unique_ptr<CudaExecutable>> Create(
-      std::shared_ptr<const graph::Graph> graph, BoundProgram bound,
-      const graph::MemoryPlan& memory, std::unique_ptr<Arena::Lease> lease,
-      const weights::WeightSet& weights, device::cuda::CudaDevice& device, Launcher& launcher);
+  static absl::StatusOr<std::unique_ptr<CudaExecutable>> Create(Programs::Program program,
+                                                                std::unique_ptr<Arena::Lease> lease,
+                                                                const weights::WeightSet& weights,
+                                                                device::cuda::CudaDevice& device,
+                                                                Launcher& launcher);
 
   const ExecutableInfo& info() const override { return info_; }
   device::Device& device() const override { return device_; }
@@ -73,7 +74,7 @@ class CudaExecutable : public Executable {
   absl::StatusOr<std::unique_ptr<Session>> Bind(absl::Span<const device::ConstBuffer> inputs,
                                                 absl::Span<const device::Buffer> outputs) override;
 
-  const Program& program() const { return bound_.program; }
+  const Program& program() const { return program_->bound.program; }
 
   // True if it keeps a graph that a session captured, for the next one there.
   bool keeps_graph() const ABSL_LOCKS_EXCLUDED(kept_mutex_);
@@ -81,8 +82,7 @@ class CudaExecutable : public Executable {
  private:
   friend class CudaSession;
 
-  CudaExecutable(std::shared_ptr<const graph::Graph> graph, BoundProgram bound,
-                 const graph::MemoryPlan& memory, std::unique_ptr<Arena::Lease> lease,
+  CudaExecutable(Programs::Program program, std::unique_ptr<Arena::Lease> lease,
                  device::cuda::CudaDevice& device, Launcher& launcher);
   absl::Status UploadLiterals();
   absl::Status StagePorts();
@@ -97,8 +97,7 @@ class CudaExecutable : public Executable {
   // With that graph, if it is there.
   CapturedGraph TakeKept(std::vector<char*> ports) ABSL_LOCKS_EXCLUDED(kept_mutex_);
 
-  const std::shared_ptr<const graph::Graph> graph_;
-  const BoundProgram bound_;
+  const Programs::Program program_;
   // These go behind the lease, which waits for the device.
   std::vector<weights::WeightRef> held_;  // plain and packed
   std::unique_ptr<StagedGraph> staged_;   // null: ports that are not staged

@@ -50,6 +50,14 @@ class StreamMemory {
     return to;
   }
 
+  // The address of the source on the GPU: its own, or that of a copy. Nothing is written there.
+  absl::StatusOr<char*> OnGpu(const ConstBuffer& source) {
+    if (source.place() == device::Place::kDevice) {
+      return static_cast<char*>(const_cast<void*>(source.data()));
+    }
+    return Upload(source.data(), source.bytes());
+  }
+
  private:
   device::cuda::CudaDevice& device_;
   const cudaStream_t stream_;
@@ -82,7 +90,6 @@ absl::Status Run(const BoundRecipe& recipe, absl::Span<char* const> sources, cha
   char* literals = nullptr;
   if (!host.empty()) {
     ASSIGN_OR_RETURN(literals, memory.Upload(host.data(), host.size()));
-    RETURN_IF_ERROR(ToStatus(cudaStreamSynchronize(stream), "uploading constants"));
   }
   ASSIGN_OR_RETURN(char* const arena, memory.Take(recipe.memory.arena_bytes));
   lowering::Addresses at = WithPorts(lowering::AddressesIn(arena, recipe.bound, recipe.memory),
@@ -94,24 +101,30 @@ absl::Status Run(const BoundRecipe& recipe, absl::Span<char* const> sources, cha
   return absl::OkStatus();
 }
 
-absl::Status Evaluate(const Graph& recipe, absl::Span<const ConstBuffer> host_sources, char* to,
+absl::Status Evaluate(const Graph& recipe, absl::Span<const ConstBuffer> sources, char* to,
                       StreamMemory& memory, const Gpu& gpu, cudaStream_t stream) {
   ASSIGN_OR_RETURN(const std::unique_ptr<BoundRecipe> bound, BindRecipe(recipe, gpu));
-  std::vector<char*> sources;
-  for (const ConstBuffer& source : host_sources) {
-    ASSIGN_OR_RETURN(sources.emplace_back(), memory.Upload(source.data(), source.bytes()));
+  std::vector<char*> on_gpu;
+  for (const ConstBuffer& source : sources) {
+    ASSIGN_OR_RETURN(on_gpu.emplace_back(), memory.OnGpu(source));
   }
-  return Run(*bound, sources, to, memory, stream);
+  return Run(*bound, on_gpu, to, memory, stream);
 }
 
-absl::StatusOr<char*> MakePlain(const Graph& recipe, absl::Span<const ConstBuffer> host_sources,
+absl::StatusOr<char*> MakePlain(const Graph& recipe, absl::Span<const ConstBuffer> sources,
                                 StreamMemory& memory, const Gpu& gpu, cudaStream_t stream) {
-  if (graph::IsStored(recipe)) {
-    return memory.Upload(host_sources[0].data(), host_sources[0].bytes());
-  }
+  if (graph::IsStored(recipe)) return memory.OnGpu(sources[0]);
   ASSIGN_OR_RETURN(char* const plain, memory.Take(graph::ResultBytes(recipe)));
-  RETURN_IF_ERROR(Evaluate(recipe, host_sources, plain, memory, gpu, stream));
+  RETURN_IF_ERROR(Evaluate(recipe, sources, plain, memory, gpu, stream));
   return plain;
+}
+
+absl::Status CopyStored(const ConstBuffer& from, char* to, const Gpu& gpu, cudaStream_t stream) {
+  if (from.place() != device::Place::kDevice) {
+    return gpu.device.Upload(from.data(), to, from.bytes(), stream);
+  }
+  return ToStatus(cudaMemcpyAsync(to, from.data(), from.bytes(), cudaMemcpyDeviceToDevice, stream),
+                  "copying");
 }
 
 absl::Status CheckSize(absl::string_view form, const Node& result, size_t bytes) {
@@ -138,7 +151,7 @@ absl::StatusOr<size_t> MakingBytes(const Graph& recipe, const weights::WeightFor
   return plain + sources + bound->literals.bytes + bound->memory.arena_bytes;
 }
 
-absl::Status MakeWeight(const Graph& recipe, absl::Span<const ConstBuffer> host_sources,
+absl::Status MakeWeight(const Graph& recipe, absl::Span<const ConstBuffer> sources,
                         absl::string_view form, const device::Buffer& to, const Gpu& gpu,
                         cudaStream_t stream) {
   const Node& result = graph::ResultOf(recipe);
@@ -146,13 +159,13 @@ absl::Status MakeWeight(const Graph& recipe, absl::Span<const ConstBuffer> host_
   StreamMemory memory(gpu.device, stream);
   char* const made = static_cast<char*>(to.data());
   if (!form.empty()) {
-    ASSIGN_OR_RETURN(const char* const plain, MakePlain(recipe, host_sources, memory, gpu, stream));
+    ASSIGN_OR_RETURN(const char* const plain, MakePlain(recipe, sources, memory, gpu, stream));
     return Pack(form, result.dtype, result.shape, plain, made, stream);
   }
   if (!graph::IsStored(recipe)) {
-    return Evaluate(recipe, host_sources, made, memory, gpu, stream);
+    return Evaluate(recipe, sources, made, memory, gpu, stream);
   }
-  return gpu.device.Upload(host_sources[0].data(), made, to.bytes(), stream);
+  return CopyStored(sources[0], made, gpu, stream);
 }
 
 }  // namespace latentd::backends::cuda

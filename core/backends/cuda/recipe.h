@@ -22,8 +22,8 @@ namespace latentd::backends::cuda {
 // As CudaBackend's methods of these names.
 absl::StatusOr<size_t> MakingBytes(const graph::Graph& recipe, const weights::WeightFormat& format,
                                    const Gpu& gpu);
-absl::Status MakeWeight(const graph::Graph& recipe,
-                        absl::Span<const device::ConstBuffer> host_sources, absl::string_view form,
-                        const device::Buffer& to, const Gpu& gpu, cudaStream_t stream);
+absl::Status MakeWeight(const graph::Graph& recipe, absl::Span<const device::ConstBuffer> sources,
+                        absl::string_view form, const device::Buffer& to, const Gpu& gpu,
+                        cudaStream_t stream);
 
 }  // namespace latentd::backends::cuda

@@ -180,13 +180,14 @@ absl::StatusOr<size_t> ReferenceBackend::MakingBytes(
 }
 
 absl::Status ReferenceBackend::MakeWeight(const Graph& recipe,
-                                          absl::Span<const device::ConstBuffer> host_sources,
+                                          absl::Span<const device::ConstBuffer> sources,
                                           absl::string_view form, const device::Buffer& to,
                                           device::Stream& stream) {
   RETURN_IF_ERROR(CheckForm(form));
-  std::vector<device::ConstBuffer> sources(host_sources.begin(), host_sources.end());
+  std::vector<device::ConstBuffer> readable;
+  for (const device::ConstBuffer& one : sources) readable.push_back(device::Host().Readable(one));
   static_cast<device::HostStream&>(stream).Push(
-      [&recipe, sources = std::move(sources), to]() -> absl::Status {
+      [&recipe, sources = std::move(readable), to]() -> absl::Status {
         ASSIGN_OR_RETURN(const auto made, EvaluateRecipe(recipe, weights::Aligned(sources)));
         if (made.bytes() != to.bytes()) return absl::InternalError("a weight of another size");
         std::memcpy(to.data(), made.data(), to.bytes());

@@ -35,8 +35,7 @@ class ReferenceBackend : public Backend {
   absl::StatusOr<size_t> MakingBytes(const graph::Graph& recipe,
                                      absl::Span<const device::ConstBuffer> host_sources,
                                      const weights::WeightFormat& format) const override;
-  absl::Status MakeWeight(const graph::Graph& recipe,
-                          absl::Span<const device::ConstBuffer> host_sources,
+  absl::Status MakeWeight(const graph::Graph& recipe, absl::Span<const device::ConstBuffer> sources,
                           absl::string_view form, const device::Buffer& to,
                           device::Stream& stream) override;
 

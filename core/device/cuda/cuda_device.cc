@@ -40,6 +40,25 @@ MemoryDriver GpuMemory(int ordinal) {
   return {allocate, free};
 }
 
+// CUDA's stream-ordered pool, in which weights are made, keeps this part of a GPU's memory between
+// two of them: by itself it returns all to the driver whenever a stream is waited for.
+constexpr uint64_t kPartOfStreams = 256;
+
+absl::Status KeepMemoryOfStreams(int ordinal, int64_t memory_bytes) {
+  cudaMemPool_t of_streams = nullptr;
+  RETURN_IF_ERROR(ToStatus(cudaDeviceGetDefaultMemPool(&of_streams, ordinal), "a GPU's pool"));
+  uint64_t kept = static_cast<uint64_t>(memory_bytes) / kPartOfStreams;
+  return ToStatus(cudaMemPoolSetAttribute(of_streams, cudaMemPoolAttrReleaseThreshold, &kept),
+                  "a GPU's pool");
+}
+
+// REQUIRES: the GPU is selected.
+void TrimMemoryOfStreams(int ordinal) {
+  cudaMemPool_t of_streams = nullptr;
+  if (cudaDeviceGetDefaultMemPool(&of_streams, ordinal) != cudaSuccess) return;
+  cudaMemPoolTrimTo(of_streams, 0);
+}
+
 // Pinned memory of the host, which all GPUs can copy from and to.
 MemoryDriver PinnedMemory(int ordinal) {
   const auto allocate = [ordinal](size_t bytes, void*& memory) -> absl::Status {
@@ -112,6 +131,7 @@ absl::StatusOr<std::unique_ptr<CudaDevice>> CudaDevice::Open(int ordinal) {
   RETURN_IF_ERROR(
       ToStatus(cudaStreamCreateWithPriority(&device->fills_, cudaStreamNonBlocking, most),
                "making a stream"));
+  RETURN_IF_ERROR(KeepMemoryOfStreams(ordinal, device->properties().memory_bytes));
   RETURN_IF_ERROR(device->ReservePacked());
   return device;
 }
@@ -122,10 +142,11 @@ absl::Status CudaDevice::ReservePacked() {
   constexpr size_t kPiece = size_t{16} << 20;
   ASSIGN_OR_RETURN(auto reserved, AddressRange::Reserve(ordinal_, addresses, kPiece));
   const std::shared_ptr<AddressRange> range = std::move(reserved);
-  const auto map = [range, pool = memory_](size_t piece) {
+  const auto map = [range, pool = memory_, ordinal = ordinal_](size_t piece) {
     const absl::Status mapped = range->Map(piece);
     if (!absl::IsResourceExhausted(mapped)) return mapped;
     pool->GiveBack(Kept::kAll);
+    TrimMemoryOfStreams(ordinal);
     return range->Map(piece);
   };
   const auto unmap = [range](size_t piece) { range->Unmap(piece); };
@@ -208,13 +229,10 @@ absl::StatusOr<AvailableMemory> CudaDevice::Available() const {
   return AvailableMemory{static_cast<int64_t>(free + memory_->idle_bytes()), properties_.name};
 }
 
-// Trims CUDA's stream-ordered pool too, in which weights were made.
 void CudaDevice::GiveBack(Kept what) {
   memory_->GiveBack(what);
   pinned_->GiveBack(what);
-  cudaMemPool_t of_streams = nullptr;
-  if (!Select().ok() || cudaDeviceGetDefaultMemPool(&of_streams, ordinal_) != cudaSuccess) return;
-  cudaMemPoolTrimTo(of_streams, 0);
+  if (Select().ok()) TrimMemoryOfStreams(ordinal_);
 }
 
 DeviceMemory CudaDevice::Memory() const {

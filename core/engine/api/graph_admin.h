@@ -120,12 +120,14 @@ struct DeviceMemoryReport {
   int64_t other_bytes = 0;
 };
 
-// Weights, arena, state and executables lie on the device, all else on the host: one memory where
-// the device has none of its own.
+// Weights, kept tensors, arena, state and executables lie on the device, all else on the host: one
+// memory where the device has none of its own.
 struct MemoryReport {
   std::vector<ComponentMemory> weights;
   int64_t weight_bytes = 0;  // held now, each result counted once
   int64_t mapped_bytes = 0;  // the part of it in pages of files, which the kernel can drop
+  // Stored tensors that further sets of LoRAs are merged into; dropped before anything else is.
+  int64_t kept_tensor_bytes = 0;
   int64_t arena_bytes = 0;
   int64_t state_bytes = 0;  // pictures in flight; what copies take on the host is in it
   int64_t executable_bytes = 0;
@@ -150,7 +152,9 @@ struct MemoryReport {
   MemoryPrediction predicted;               // the configured buckets' need
   std::vector<DeviceMemoryReport> devices;  // none: the device has no memory of its own
 
-  int64_t on_device() const { return weight_bytes + arena_bytes + state_bytes + executable_bytes; }
+  int64_t on_device() const {
+    return weight_bytes + kept_tensor_bytes + arena_bytes + state_bytes + executable_bytes;
+  }
   int64_t on_host() const {
     return result_bytes + artifact_bytes + definition_bytes + waiting_image_bytes;
   }

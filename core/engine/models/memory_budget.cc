@@ -44,6 +44,17 @@ int64_t MakingBytes(const backends::MemoryNeeds& needs,
   return most;
 }
 
+// Memory that the graph takes beside the report's, with a picture's state of so many bytes.
+MemoryPrediction MoreOf(const backends::MemoryNeeds& needs,
+                        absl::Span<const weights::WeightInfo> held, const MemoryReport& report,
+                        int64_t state) {
+  return {
+      .weights = MissingWeights(needs, held),
+      .arena = std::max<int64_t>(static_cast<int64_t>(needs.arena_bytes) - report.arena_bytes, 0),
+      .state = std::max<int64_t>(state - report.state_bytes, 0),
+      .executables = static_cast<int64_t>(needs.executable_bytes)};
+}
+
 std::string Text(const MemoryPrediction& more, int64_t making) {
   return absl::StrCat("needs ", more.total() + making, " bytes more of memory (", more.weights,
                       " of weights, ", making, " while they are made, ", more.arena,
@@ -86,9 +97,7 @@ absl::Status MemoryBudget::Check(const compiler::GraphLabel& label,
                                  const MemoryReport& report, int64_t available) {
   absl::MutexLock lock(&mutex_);
   if (!open_) return absl::OkStatus();
-  const int64_t state =
-      label.width > 0 ? limits_.state_bytes({label.width, label.height, label.frames}, label.rows)
-                      : 0;
+  const int64_t state = StateOf(label);
   absl::Status fits = CheckFits(label, needs, held, report, available, state);
   const bool is_needed = !pipeline::IsDispensable(label.component, label.part, label.rows);
   if (IsConfigured(label) && (is_needed || fits.ok())) {
@@ -110,11 +119,7 @@ absl::Status MemoryBudget::CheckFits(const compiler::GraphLabel& label,
                                      absl::Span<const weights::WeightInfo> held,
                                      const MemoryReport& report, int64_t available,
                                      int64_t state) const {
-  const MemoryPrediction more = {
-      .weights = MissingWeights(needs, held),
-      .arena = std::max<int64_t>(static_cast<int64_t>(needs.arena_bytes) - report.arena_bytes, 0),
-      .state = std::max<int64_t>(state - report.state_bytes, 0),
-      .executables = static_cast<int64_t>(needs.executable_bytes)};
+  const MemoryPrediction more = MoreOf(needs, held, report, state);
   const int64_t making = MakingBytes(needs, held);
   const int64_t now = report.on_device() + report.on_host();
   const std::string wanted = absl::StrCat(label.ToText(), " ", Text(more, making));
@@ -131,6 +136,23 @@ absl::Status MemoryBudget::CheckFits(const compiler::GraphLabel& label,
         more.total() + making, available - kReserve);
   }
   return absl::OkStatus();
+}
+
+int64_t MemoryBudget::StateOf(const compiler::GraphLabel& label) const {
+  if (label.width == 0) return 0;
+  return limits_.state_bytes({label.width, label.height, label.frames}, label.rows);
+}
+
+int64_t MemoryBudget::SpareBeside(const compiler::GraphLabel& label,
+                                  const backends::MemoryNeeds& needs, const MemoryReport& report,
+                                  int64_t available) const {
+  absl::MutexLock lock(&mutex_);
+  if (!open_) return 0;
+  const MemoryPrediction more = MoreOf(needs, {}, report, StateOf(label));
+  const int64_t left =
+      std::min(limits_.bytes - report.on_device() - report.on_host(), available - kReserve) -
+      more.total() - MakingBytes(needs, {});
+  return std::max<int64_t>(left - limits_.bytes / 8, 0);
 }
 
 bool MemoryBudget::IsConfigured(const compiler::GraphLabel& label) const {

@@ -77,6 +77,12 @@ class MemoryBudget {
   absl::Status CheckLane(const compiler::GraphLabel& label, int64_t bytes,
                          const MemoryReport& report, int64_t available) ABSL_LOCKS_EXCLUDED(mutex_);
 
+  // Bytes of what serves no request that may be held beside `report` and a graph that fits beside
+  // it, none of whose weights counts as held: an eighth of the limit stays free for lanes.
+  int64_t SpareBeside(const compiler::GraphLabel& label, const backends::MemoryNeeds& needs,
+                      const MemoryReport& report, int64_t available) const
+      ABSL_LOCKS_EXCLUDED(mutex_);
+
   int64_t bytes() const ABSL_LOCKS_EXCLUDED(mutex_);
   // Prediction for the configured buckets that it was asked about, together; of graphs that
   // the server does without (pipeline::IsDispensable), those that fit.
@@ -89,6 +95,9 @@ class MemoryBudget {
                          absl::Span<const weights::WeightInfo> held, const MemoryReport& report,
                          int64_t available, int64_t state) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  // Bytes of a picture of the graph's bucket.
+  int64_t StateOf(const compiler::GraphLabel& label) const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
 
   mutable absl::Mutex mutex_;
   bool open_ ABSL_GUARDED_BY(mutex_) = false;

@@ -223,6 +223,7 @@ MemoryReport MemoryUse::Report() const {
   MemoryReport report;
   const std::vector<compiler::GraphStatus> graphs = parts_.stores.graphs.Declared();
   AddWeights(parts_.stores.weights.List(), graphs, report);
+  report.kept_tensor_bytes = static_cast<int64_t>(parts_.stores.weights.kept_tensors().bytes());
   AddGraphs(parts_.stores.graphs.totals(), report);
   AddPictures(report);
   AddProcess(report);
@@ -235,9 +236,43 @@ MemoryReport MemoryUse::Report() const {
 absl::Status MemoryUse::CheckFits(const compiler::GraphLabel& label,
                                   const backends::MemoryNeeds& needs,
                                   const compiler::Eviction& leaving) const {
-  return CheckReport(label, needs, leaving, [&](auto held, const MemoryReport& report) {
-    return parts_.budget.Check(label, needs, held, report, report.available_bytes);
-  });
+  MemoryReport last;
+  const absl::Status fits =
+      CheckReport(label, needs, leaving, [&](auto held, const MemoryReport& report) {
+        last = report;
+        return parts_.budget.Check(label, needs, held, report, report.available_bytes);
+      });
+  if (fits.ok() && leaving.weights.empty()) LetTensorsStay(label, needs, last);
+  return fits;
+}
+
+void MemoryUse::LetTensorsStay(const compiler::GraphLabel& label,
+                               const backends::MemoryNeeds& needs,
+                               const MemoryReport& report) const {
+  if (!parts_.keeps_tensors || device().SharesHostMemory()) return;
+  const int64_t spare = parts_.budget.SpareBeside(label, needs, report, report.available_bytes);
+  parts_.stores.weights.kept_tensors().SetLimit(
+      static_cast<size_t>(report.kept_tensor_bytes + spare));
+}
+
+absl::Status MemoryUse::CheckWithoutTensors(const absl::Status& refused,
+                                            absl::Span<const weights::WeightInfo> held,
+                                            MemoryReport& report, Check check) const {
+  if (report.kept_tensor_bytes == 0) return refused;
+  const int64_t part = report.kept_tensor_bytes / 8 + 1;
+  MemoryReport without = report;
+  without.available_bytes += std::exchange(without.kept_tensor_bytes, 0);
+  absl::Status fits = check(held, without);
+  if (!fits.ok()) return fits;
+  weights::KeptTensors& kept = parts_.stores.weights.kept_tensors();
+  do {
+    const auto dropped = static_cast<int64_t>(kept.Drop(static_cast<size_t>(part)));
+    if (dropped == 0) break;
+    report.kept_tensor_bytes -= dropped;
+    report.available_bytes += dropped;
+    fits = check(held, report);
+  } while (!fits.ok());
+  return fits;
 }
 
 absl::Status MemoryUse::AskLaneRoom(const pipeline::LaneMemory& lane) const {
@@ -254,6 +289,7 @@ absl::Status MemoryUse::CheckReport(const compiler::GraphLabel& label,
                                     const compiler::Eviction& leaving, Check check) const {
   MemoryReport report;
   report.weight_bytes = static_cast<int64_t>(parts_.stores.weights.bytes_held());
+  report.kept_tensor_bytes = static_cast<int64_t>(parts_.stores.weights.kept_tensors().bytes());
   AddGraphs(parts_.stores.graphs.totals(), report);
   AddPictures(report);
   compiler::Eviction leaves = leaving;
@@ -274,7 +310,8 @@ absl::Status MemoryUse::CheckReport(const compiler::GraphLabel& label,
   report.available_bytes = available.bytes;
   const std::vector<weights::WeightInfo> held = parts_.stores.weights.List();
   TakeAway(leaves, needs, held, report);
-  return check(held, report);
+  fits = check(held, report);
+  return fits.ok() ? fits : CheckWithoutTensors(fits, held, report, check);
 }
 
 void MemoryUse::Show(metrics::Registry& registry) const {
@@ -286,7 +323,10 @@ void MemoryUse::Show(metrics::Registry& registry) const {
                                  .state = report.state_bytes,
                                  .executables = report.executable_bytes};
   Set(registry, metrics::kMemoryBytes, place, held);
+  Set(registry, metrics::kMemoryBytes, {place, "kept_tensors"}, report.kept_tensor_bytes);
   Set(registry, metrics::kDeviceMemoryHeld, parts_.label, held);
+  Set(registry, metrics::kDeviceMemoryHeld, {parts_.label, "kept_tensors"},
+      report.kept_tensor_bytes);
   Set(registry, metrics::kMemoryPredicted, place, report.predicted);
   Set(registry, metrics::kMemoryBudget, {place}, report.budget_bytes);
   if (report.devices.empty()) return;

@@ -32,6 +32,7 @@ class MemoryUse {
     size_t device = 0;  // its number in the loop
     std::string label;  // its name in metrics
     MemoryBudget& budget;
+    bool keeps_tensors = false;  // for sets of LoRAs, where the device has memory of its own
   };
   explicit MemoryUse(Parts parts) : parts_(std::move(parts)) {}
 
@@ -45,15 +46,22 @@ class MemoryUse {
   absl::Status AskLaneRoom(const pipeline::LaneMemory& lane) const;
 
   // OK if the graph fits, once what `leaves` names is gone: otherwise MemoryBudget::Check's error.
+  // Where it fits as it is, memory that is left beside it is for kept tensors.
   absl::Status CheckFits(const compiler::GraphLabel& label, const backends::MemoryNeeds& needs,
                          const compiler::Eviction& leaves) const;
 
  private:
   using Check = absl::FunctionRef<absl::Status(absl::Span<const weights::WeightInfo> held,
                                                const MemoryReport& report)>;
-  // Result of `check` on held memory, once what `leaving` names is gone.
+  // Result of `check` on held memory, once what `leaving` names is gone; kept tensors are dropped
+  // where it fits without them.
   absl::Status CheckReport(const compiler::GraphLabel& label, const backends::MemoryNeeds& needs,
                            const compiler::Eviction& leaving, Check check) const;
+  absl::Status CheckWithoutTensors(const absl::Status& refused,
+                                   absl::Span<const weights::WeightInfo> held, MemoryReport& report,
+                                   Check check) const;
+  void LetTensorsStay(const compiler::GraphLabel& label, const backends::MemoryNeeds& needs,
+                      const MemoryReport& report) const;
   void AddPictures(MemoryReport& report) const;
   // Adds figures of device and host. REQUIRES: held memory has been added.
   void AddDevice(MemoryReport& report) const;

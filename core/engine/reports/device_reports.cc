@@ -135,8 +135,9 @@ MemoryReport MergeReports(absl::Span<const std::string> devices,
   }
   for (const MemoryReport& report : reports.subspan(1)) {
     for (int64_t MemoryReport::*bytes :
-         {&MemoryReport::weight_bytes, &MemoryReport::mapped_bytes, &MemoryReport::arena_bytes,
-          &MemoryReport::state_bytes, &MemoryReport::result_bytes, &MemoryReport::executable_bytes,
+         {&MemoryReport::weight_bytes, &MemoryReport::mapped_bytes,
+          &MemoryReport::kept_tensor_bytes, &MemoryReport::arena_bytes, &MemoryReport::state_bytes,
+          &MemoryReport::result_bytes, &MemoryReport::executable_bytes,
           &MemoryReport::artifact_bytes, &MemoryReport::definition_bytes,
           &MemoryReport::waiting_image_bytes, &MemoryReport::pinned_bytes,
           &MemoryReport::budget_bytes, &MemoryReport::available_bytes}) {

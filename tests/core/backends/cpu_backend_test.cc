@@ -8,6 +8,7 @@
 #include <random>
 #include <thread>
 
+#include "core/backends/cpu/cpu_executable.h"
 #include "core/graph/graph_builder.h"
 #include "core/weights/weight_store.h"
 #include "tests/conformance/op_cases.h"
@@ -158,6 +159,37 @@ TEST_F(CpuBackendTest, ComputesTheSameOrRefusesWhateverAPlanSays) {
     }
   }
   EXPECT_GT(refused, 200);
+}
+
+// Each computes with its own weights, whichever ran before.
+TEST_F(CpuBackendTest, BindsOnceForAllWeightsOfAGraphAndPlan) {
+  const GraphPointer graph = Block(8);
+  ASSERT_OK_AND_ASSIGN(const Plan plan, backend_->MakePlan(*graph));
+  weights::WeightSet others(&store_);
+  others.Add("net", testing::RandomLeaves(*graph, /*seed=*/8).weights);
+  const testing::Inputs inputs = testing::RandomLeaves(*graph, /*seed=*/6).inputs;
+  const auto run = [&](Executable& executable) {
+    return testing::ToDoubles(testing::RunExecutable(executable, inputs).value()[0]);
+  };
+  std::vector<double> wanted;
+  {
+    ASSERT_OK_AND_ASSIGN(const auto alone, backend_->Load(graph, plan, others));
+    wanted = run(*alone);
+  }
+  ASSERT_OK_AND_ASSIGN(auto first, backend_->Load(graph, plan, set_));
+  ASSERT_OK_AND_ASSIGN(const auto second, backend_->Load(graph, plan, others));
+  const auto program = [](const std::unique_ptr<Executable>& executable) {
+    return &static_cast<const CpuExecutable&>(*executable).program();
+  };
+  EXPECT_EQ(program(first), program(second));
+  const std::vector<double> of_first = run(*first);
+  EXPECT_NE(of_first, wanted);
+  EXPECT_EQ(run(*second), wanted);
+  EXPECT_EQ(run(*first), of_first);
+  ASSERT_OK_AND_ASSIGN(const auto equal, backend_->Load(Block(8), plan, set_));
+  EXPECT_NE(program(equal), program(first));  // it may point to constants of its own graph
+  first.reset();
+  EXPECT_EQ(run(*second), wanted);
 }
 
 TEST_F(CpuBackendTest, HoldsAWeightOfSeveralShapesOnceAndPackedOnly) {

@@ -14,10 +14,12 @@
 #include "core/adapters/lora/merge_loras.h"
 #include "core/backends/cpu/cpu_backend.h"
 #include "core/backends/reference/reference_backend.h"
+#include "core/base/errors/status_macros.h"
 #include "core/graph/graph_builder.h"
 #include "core/weights/weight_store.h"
 #include "tests/conformance/run_graph.h"
 #include "tests/support/on_host.h"
+#include "tests/support/separate_device.h"
 #include "tests/support/status_matchers.h"
 
 namespace latentd::backends {
@@ -405,6 +407,40 @@ TEST_P(MergedLorasTest, AreTheSameBytesInAnyOrder) {
   }
   EXPECT_NE(key({a, b}), key({a, b, c}));
   EXPECT_NE(key({Of(RandomChange(1), 0.7), b, c}), key({a, b, c}));
+}
+
+// Two sets, one after the other: the second is made of tensors that are kept for the first.
+TEST_P(MergedLorasTest, AreTheSameBytesOfTensorsThatTheDeviceKeeps) {
+  const auto first = Merge({Of(RandomChange(1), 0.8)}), second = Merge({Of(RandomChange(2), -0.5)});
+  const std::vector<double> wanted = Read(*second, kLinear);
+  store_->kept_tensors().SetLimit(1 << 20);
+  Read(*first, kLinear);
+  EXPECT_EQ(store_->kept_tensors().bytes(), 6 * 10 * sizeof(float));
+  EXPECT_EQ(Read(*second, kLinear), wanted);
+}
+
+// Memory of the device is at another address than its buffers say.
+TEST(MergedLorasApartTest, AreTheSameBytesOfTensorsThatTheDeviceKeeps) {
+  testing::SeparateDevice device;
+  const auto backend = cpu::CpuBackend::Create({.threads = 2, .device = &device}).value();
+  weights::WeightStore store(*backend);
+  auto base = std::make_shared<WeightSet>(&store, "base");
+  base->Add("unet", weights::TensorMap{{"to_q.weight", kToQ.numbers().Stored()}});
+  graph::GraphBuilder b;
+  b.Output("result", b.Weight(kLinear, kToQ.shape()));
+  const graph::Graph reads = std::move(b).Build().value();
+  const auto read = [&](unsigned seed) -> absl::StatusOr<std::vector<double>> {
+    ASSIGN_OR_RETURN(const auto merged, MergeLoras(base, {Of(RandomChange(seed))}));
+    ASSIGN_OR_RETURN(const weights::WeightRef held, store.Get(reads, *merged));
+    ASSIGN_OR_RETURN(const Buffer copy, testing::CopyToHost(device, *held));
+    return testing::ToDoubles(copy);
+  };
+  ASSERT_OK_AND_ASSIGN(const std::vector<double> wanted, read(1));
+  store.kept_tensors().SetLimit(1 << 20);
+  ASSERT_OK(read(2));
+  ASSERT_GT(store.kept_tensors().bytes(), 0u);
+  ASSERT_OK_AND_ASSIGN(const std::vector<double> of_kept, read(1));
+  EXPECT_EQ(of_kept, wanted);
 }
 
 TEST_P(MergedLorasTest, AddUp) {

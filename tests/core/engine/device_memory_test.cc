@@ -3,11 +3,19 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <filesystem>
 #include <memory>
+#include <string>
+#include <utility>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "core/base/errors/error_details.h"
+#include "core/base/errors/error_facts.h"
 #include "tests/core/engine/demo_engine.h"
+#include "tests/support/source_directory.h"
 #include "tests/support/status_matchers.h"
+#include "tests/support/temporary_directory.h"
 
 namespace latentd::engine {
 namespace {
@@ -112,6 +120,82 @@ TEST_F(DeviceMemoryTest, MetricsSayWhereBytesLie) {
   EXPECT_EQ(MetricOf(*engine, metrics::kDeviceMemoryHeld, "weights"),
             MetricOf(*engine, metrics::kMemoryBytes, "weights"));
   EXPECT_EQ(MetricOf(*engine, metrics::kPinnedMemory), OwnMemory::kPinned);
+}
+
+class KeptTensorsOfAdaptersTest : public DeviceMemoryTest {
+ protected:
+  KeptTensorsOfAdaptersTest() {
+    for (const char* name : {"kohya", "diffusers"}) {
+      const std::string file = absl::StrCat(name, ".safetensors");
+      std::filesystem::copy_file(
+          ::latentd::testing::SourcePath(absl::StrCat("tests/golden/loras/", file)),
+          folder_.File(file));
+    }
+  }
+
+  Config WithAdapters() const {
+    Config config = SmallConfig();
+    config.adapters = folder_.path();
+    return config;
+  }
+
+  static GenerateSpec With(const std::string& adapter, GenerateSpec spec = SmallSpec()) {
+    spec.picture.adapters = {{adapter, 0.8}};
+    return spec;
+  }
+
+  static std::string Draw(Engine& engine, GenerateSpec spec) {
+    const std::vector<Image> images = Only<Image>(RunOn(engine, std::move(spec)));
+    return images.size() == 1 ? images.front().bytes : "";
+  }
+
+  static int64_t KeptBy(Engine& engine) { return engine.graphs().memory().kept_tensor_bytes; }
+
+  const ::latentd::testing::TemporaryDirectory folder_;
+};
+
+TEST_F(KeptTensorsOfAdaptersTest, StayForTheNextSetAndAreCounted) {
+  const auto engine = Engine(WithAdapters());
+  ASSERT_OK(engine->Load());
+  ASSERT_NE(Draw(*engine, SmallSpec()), "");
+  EXPECT_EQ(KeptBy(*engine), 0);
+  ASSERT_NE(Draw(*engine, With("kohya")), "");
+  const int64_t kept = KeptBy(*engine);
+  EXPECT_GT(kept, 0);
+  const std::string drawn = Draw(*engine, With("diffusers"));
+  EXPECT_GE(KeptBy(*engine), kept);
+  engine->RefreshMetrics();
+  for (const metrics::Family* family : {&metrics::kMemoryBytes, &metrics::kDeviceMemoryHeld}) {
+    EXPECT_EQ(MetricOf(*engine, *family, "kept_tensors"), KeptBy(*engine));
+  }
+  // The host reads the files anew.
+  LocalEngine on_host(WithAdapters(), *backends::cpu::CpuBackend::Create({}), SystemClock());
+  ASSERT_OK(on_host.Load());
+  EXPECT_EQ(Draw(on_host, With("diffusers")), drawn);
+  EXPECT_EQ(KeptBy(on_host), 0);
+}
+
+TEST_F(KeptTensorsOfAdaptersTest, LeaveForAGraphThatFitsWithoutThem) {
+  const auto engine = Engine(WithAdapters());
+  ASSERT_OK(engine->Load());
+  ASSERT_NE(Draw(*engine, With("kohya")), "");
+  const int64_t before = KeptBy(*engine);
+  ASSERT_GT(before, 0);
+  const GenerateSpec cold = SpecOf({96, 64}, BucketPolicy::kColdOk);
+  // Nothing fits: they would leave in vain.
+  device_.left = MemoryBudget::kReserve;
+  ASSERT_EQ(Only<Failed>(RunOn(*engine, cold)).size(), 1u);
+  EXPECT_EQ(KeptBy(*engine), before);
+  // Each graph of the size that does not fit lacks one byte.
+  for (int graphs = 0; graphs < 20; ++graphs) {
+    const auto failed = Only<Failed>(RunOn(*engine, cold));
+    if (failed.empty()) break;
+    const std::vector<ErrorFact> facts = GetFacts(failed[0].status);
+    ASSERT_EQ(facts.size(), 2u) << failed[0].status;
+    device_.left = MemoryBudget::kReserve + std::stoll(facts[0].value) - 1;
+  }
+  EXPECT_LT(KeptBy(*engine), before);
+  EXPECT_EQ(Only<Completed>(RunOn(*engine, cold)).size(), 1u);
 }
 
 // One memory, of which the report does not make two.

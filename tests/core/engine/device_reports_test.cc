@@ -54,6 +54,7 @@ TEST(DeviceReportsTest, MemoryIsTheSumButForWhatIsTheProcesss) {
   MemoryReport one;
   one.weights = {{"base", "unet", 5, 1, {"base"}}};
   one.weight_bytes = 5;
+  one.kept_tensor_bytes = 6;
   one.resident_bytes = one.host_available_bytes = 7;
   one.pinned_bytes = 2;
   one.budget_bytes = 9;
@@ -63,6 +64,7 @@ TEST(DeviceReportsTest, MemoryIsTheSumButForWhatIsTheProcesss) {
   other.weights.push_back({"", "vae", 3, 0, {"refiner"}});
   const MemoryReport all = MergeReports(kDevices, {one, other});
   EXPECT_EQ(all.weight_bytes, 10);
+  EXPECT_EQ(all.kept_tensor_bytes, 12);
   EXPECT_EQ(all.pinned_bytes, 4);
   EXPECT_EQ(all.budget_bytes, 18);
   EXPECT_EQ(all.resident_bytes, 7);

@@ -77,6 +77,21 @@ TEST_F(MemoryBudgetTest, RefusesWhatDoesNotFitAndSaysHowMuchIsMissing) {
               ElementsAre(ErrorFact{"needed_bytes", "401"}, ErrorFact{"available_bytes", "400"}));
 }
 
+// 600 of 1000 are held, a picture takes 20, and 125 stay free for lanes.
+TEST_F(MemoryBudgetTest, SparesWhatIsLeftBesideAGraphAndAnEighth) {
+  const auto spare = [&](const backends::MemoryNeeds& needs, int64_t available = kPlenty) {
+    return budget_.SpareBeside(step_, needs, report_, available);
+  };
+  EXPECT_EQ(spare({}), 255);
+  EXPECT_EQ(spare({.arena_bytes = 110, .executable_bytes = 20, .weights = {{"x", 30}}}), 195);
+  EXPECT_EQ(spare({.weights = {{"x", 30}}, .making = {{"x", 40}}}), 185);
+  EXPECT_EQ(spare({.executable_bytes = 300}), 0);
+  EXPECT_EQ(spare({}, MemoryBudget::kReserve + 200), 55);
+  report_.kept_tensor_bytes = 100;
+  EXPECT_EQ(spare({}), 155);
+  EXPECT_EQ(MemoryBudget().SpareBeside(step_, {}, report_, kPlenty), 0);
+}
+
 // Weights are made one at a time: the one that takes most beside its result decides.
 TEST_F(MemoryBudgetTest, CountsWhatMakingAWeightTakesForAMoment) {
   // 600 + 20 + 200 of weights.

@@ -31,26 +31,32 @@ class FunctionMaker : public WeightMaker {
   std::string WeightFingerprint() const override { return "functions"; }
   absl::StatusOr<size_t> MakingBytes(const graph::Graph&, absl::Span<const device::ConstBuffer>,
                                      const WeightFormat& format) const override {
+    ++predictions;
     return format.scratch_bytes;
   }
 
-  absl::Status MakeWeight(const graph::Graph& recipe,
-                          absl::Span<const device::ConstBuffer> host_sources,
+  absl::Status MakeWeight(const graph::Graph& recipe, absl::Span<const device::ConstBuffer> sources,
                           absl::string_view form, const device::Buffer& to,
                           device::Stream& stream) override {
-    static_cast<device::HostStream&>(stream).Push(
-        [this, &recipe, sources = std::vector(host_sources.begin(), host_sources.end()),
-         form = std::string(form), to]() -> absl::Status {
-          ASSIGN_OR_RETURN(const device::ConstBuffer made, Made(recipe, sources, form));
-          if (made.bytes() != to.bytes()) return absl::InternalError("another size");
-          std::memcpy(device_.AddressOf(to), made.data(), made.bytes());
-          return absl::OkStatus();
-        });
+    std::vector<device::ConstBuffer> readable;
+    for (const device::ConstBuffer& source : sources) {
+      (source.place() == device::Place::kDevice ? device_bytes : host_bytes) += source.bytes();
+      readable.push_back(device_.Readable(source));
+    }
+    static_cast<device::HostStream&>(stream).Push([this, &recipe, sources = std::move(readable),
+                                                   form = std::string(form), to]() -> absl::Status {
+      ASSIGN_OR_RETURN(const device::ConstBuffer made, Made(recipe, sources, form));
+      if (made.bytes() != to.bytes()) return absl::InternalError("another size");
+      std::memcpy(device_.AddressOf(to), made.data(), made.bytes());
+      return absl::OkStatus();
+    });
     return absl::OkStatus();
   }
 
   std::map<std::string, Packer> packers;  // by form
   std::atomic<int> evaluations = 0;
+  std::atomic<size_t> host_bytes = 0, device_bytes = 0;  // bytes of sources, by where they were
+  mutable std::atomic<int> predictions = 0;              // calls of MakingBytes
 
  private:
   absl::StatusOr<device::ConstBuffer> Made(const graph::Graph& recipe,

@@ -147,6 +147,7 @@ TEST_F(AdminServiceTest, TheMemoryReportIsTheEnginesAndSaysWhatClientsHold) {
   report.weights = {{"", "text_encoder_2", 10, 4, {"base", "refiner"}}};
   report.weight_bytes = 1;
   report.mapped_bytes = 2;
+  report.kept_tensor_bytes = 17;
   report.arena_bytes = 3;
   report.state_bytes = 4;
   report.result_bytes = 13;
@@ -185,7 +186,7 @@ TEST_F(AdminServiceTest, TheMemoryReportIsTheEnginesAndSaysWhatClientsHold) {
       "clients { kind: \"received_requests\" limit_bytes: 300 } "
       "clients { kind: \"read_requests\" limit_bytes: 200 } "
       "clients { kind: \"decoded_images\" } clients { kind: \"video_encoders\" } "
-      "clients { kind: \"log\" limit_bytes: 4194304 }");
+      "clients { kind: \"log\" limit_bytes: 4194304 } kept_tensors_bytes: 17");
 }
 
 TEST_F(AdminServiceTest, WithoutMemoryOfItsOwnThereIsNoDeviceInTheReport) {

@@ -407,6 +407,20 @@ TEST(AdapterFolderTest, TheFileBesideIsPartOfTheStamp) {
   EXPECT_EQ(folder.stamp(path).value(), alone);
 }
 
+// All sets that the tensors are part of share them.
+TEST(AdapterFolderTest, TensorsThatAreReadWholeHaveTheirDigests) {
+  const testing::TemporaryDirectory directory;
+  testing::WriteSafetensors(directory.File("film.safetensors"), LoraOf(1));
+  ASSERT_OK_AND_ASSIGN(const LoraFile film,
+                       FolderOnDisk(directory.path()).read(directory.File("film.safetensors")));
+  EXPECT_THAT(film.tensors, SizeIs(2));
+  for (const auto& [name, tensor] : film.tensors) {
+    ASSERT_NE(tensor.digest, nullptr) << name;
+    EXPECT_EQ(tensor.digest->Get(), weights::ContentDigest(tensor.data).Get()) << name;
+    EXPECT_EQ(tensor.origin, nullptr);
+  }
+}
+
 TEST(AdapterFolderTest, LinksThatLeadNowhereOrBackAreListedOnceAndWithWhy) {
   const testing::TemporaryDirectory root;
   const std::string folder = root.path();

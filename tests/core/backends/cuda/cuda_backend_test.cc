@@ -129,6 +129,42 @@ TEST_F(CudaBackendGpuTest, ComputesTheSameBytesAgain) {
   EXPECT_EQ(testing::ToDoubles(first[0]), testing::ToDoubles(again[0]));
 }
 
+// A set over the base: its weight is made of the file's tensor, then of the one that is kept.
+TEST_F(CudaBackendGpuTest, ComputesTheSameBytesOfTensorsThatItKeeps) {
+  weights::WeightStore store(*backend_);
+  auto base = std::make_shared<weights::WeightSet>(&store, "base");
+  base->Add("net", leaves_.weights);
+  graph::GraphBuilder b;
+  b.Output("sum", b.Add(b.Weight("w", {64, 64}), b.Weight("delta", {64, 64})));
+  const graph::Graph sum = std::move(b).Build().value();
+  const weights::TensorMap others = testing::RandomLeaves(*graph_, /*seed=*/4).weights;
+  ASSERT_OK_AND_ASSIGN(const weights::Source own, base->Find("net/w"));
+  ASSERT_OK_AND_ASSIGN(const weights::Source changed,
+                       weights::Compose(sum, {own, weights::Source::Of(others.at("w"))}));
+  const auto set = weights::WeightSet::Over(base, {{"net/w", changed}});
+  const auto run = [&] {
+    return testing::ToDoubles(
+        testing::RunGraph(*backend_, graph_, *set, leaves_.inputs).value()[0]);
+  };
+  const std::vector<double> wanted = run();
+  store.kept_tensors().SetLimit(1 << 20);
+  EXPECT_EQ(run(), wanted);
+  EXPECT_EQ(store.kept_tensors().bytes(), 64 * 64 * sizeof(float));
+  EXPECT_EQ(run(), wanted);
+}
+
+TEST_F(CudaBackendGpuTest, BindsOnceForAllWeightsOfAGraphAndPlan) {
+  weights::WeightStore store(*backend_);
+  weights::WeightSet one(&store), other(&store);
+  one.Add("net", leaves_.weights);
+  other.Add("net", testing::RandomLeaves(*graph_, /*seed=*/4).weights);
+  ASSERT_OK_AND_ASSIGN(const Plan plan, backend_->MakePlan(*graph_));
+  ASSERT_OK_AND_ASSIGN(const auto first, backend_->Load(graph_, plan, one));
+  ASSERT_OK_AND_ASSIGN(const auto second, backend_->Load(graph_, plan, other));
+  EXPECT_EQ(&static_cast<const CudaExecutable&>(*first).program(),
+            &static_cast<const CudaExecutable&>(*second).program());
+}
+
 TEST_F(CudaBackendGpuTest, TheArenaIsAsLargeAsTheLargestGraphThatIsLoaded) {
   weights::WeightStore store(*backend_);
   weights::WeightSet set(&store);
