@@ -60,7 +60,8 @@ class PlacementTest : public SeveralDevicesTest {
     return Only<Image>(RunOn(engine, SmallSpec())).front().bytes;
   }
   std::vector<std::string> DevicesOf(const std::string& model) {
-    for (const ModelStatus& status : *engine_->graphs().ListModels()) {
+    const std::vector<ModelStatus> models = engine_->graphs().ListModels().value();
+    for (const ModelStatus& status : models) {
       if (status.name == model) return status.devices;
     }
     ADD_FAILURE() << "no model " << model;
