@@ -134,6 +134,7 @@ absl::Status CheckMemory(const std::vector<Source>& sources, const LoadOptions& 
     if (source.model.is_pinned()) pinned.push_back(&source);
   }
   RETURN_IF_ERROR(CheckMemoryOf(at_start, options, available));
+  if (!options.devices.empty()) return absl::OkStatus();  // another device may have the room
   for (const Source* source : on_demand) {
     SourcePointers beside = pinned;
     beside.push_back(source);
