@@ -89,6 +89,21 @@ std::string EmbedsText(const v1::ModelInfo& model) {
   return absl::StrCat("embeddings have ", model.prompt_embeds_width(), " numbers a token", pooled);
 }
 
+// "full, high (guidance_stop auto), fast (guidance_stop auto, feature_cache_interval 3)".
+std::string EffortsText(const v1::ModelInfo& model) {
+  const auto append = [](std::string* out, const v1::EffortSettings& settings) {
+    std::vector<std::string> parts;
+    const bool stops = settings.guidance_stop() == v1::GUIDANCE_STOP_AUTO;
+    if (stops) parts.emplace_back("guidance_stop auto");
+    const int interval = settings.feature_cache_interval();
+    if (interval > 1) parts.push_back(absl::StrCat("feature_cache_interval ", interval));
+    const auto* value = v1::Effort_descriptor()->FindValueByNumber(settings.effort());
+    absl::StrAppend(out, value == nullptr ? "another" : ChoiceOf(*value));
+    if (!parts.empty()) absl::StrAppend(out, " (", absl::StrJoin(parts, ", "), ")");
+  };
+  return absl::StrCat("efforts ", absl::StrJoin(model.efforts(), ", ", append));
+}
+
 void Print(const v1::GetCapabilitiesResponse& c, const std::string& server) {
   Row("server", absl::StrCat(server, ", latentd ", c.version(), ", backend ", c.backend()));
   for (const v1::ModelInfo& model : c.models()) {
@@ -99,6 +114,7 @@ void Print(const v1::GetCapabilitiesResponse& c, const std::string& server) {
                      model.preset().empty() ? "" : absl::StrCat(" (preset ", model.preset(), ")"),
                      model.inpaints() ? "; an inpainting model: needs --image and --mask" : ""));
     Row("", EmbedsText(model));
+    if (model.efforts_size() > 0) Row("", EffortsText(model));  // older servers have none
     if (!model.prediction_type().empty()) {
       Row("", absl::StrCat("predicts ", model.prediction_type(), ", by ",
                            model.prediction_decided_by()));

@@ -80,6 +80,9 @@ static_assert(NumberOf(prompts::LongPrompt::kTruncate) == v1::LONG_PROMPT_TRUNCA
 static_assert(NumberOf(prompts::LongPrompt::kChunk) == v1::LONG_PROMPT_CHUNK);
 static_assert(NumberOf(pipeline::GuidanceStop::kNever) == v1::GUIDANCE_STOP_NEVER);
 static_assert(NumberOf(pipeline::GuidanceStop::kAuto) == v1::GUIDANCE_STOP_AUTO);
+static_assert(NumberOf(pipeline::Effort::kFull) == v1::EFFORT_FULL);
+static_assert(NumberOf(pipeline::Effort::kHigh) == v1::EFFORT_HIGH);
+static_assert(NumberOf(pipeline::Effort::kFast) == v1::EFFORT_FAST);
 
 using AdapterList = std::vector<pipeline::Adapter>;
 using ControlList = std::vector<pipeline::Control>;

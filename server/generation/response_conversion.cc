@@ -79,7 +79,22 @@ v1::ModelLora ToProto(const pipeline::AppliedLora& lora) {
   return proto;
 }
 
-v1::ModelInfo ToProto(const engine::ModelInfo& model) {
+// The settings of each effort; none caches features for longer than `most`.
+void AddEfforts(const pipeline::ModelDefaults& defaults, int most, v1::ModelInfo& proto) {
+  using pipeline::Effort, pipeline::GuidanceStop;
+  for (const auto& [effort, number] :
+       {std::pair(Effort::kFull, v1::EFFORT_FULL), std::pair(Effort::kHigh, v1::EFFORT_HIGH),
+        std::pair(Effort::kFast, v1::EFFORT_FAST)}) {
+    const pipeline::EffortSettings& settings = defaults.of(effort);
+    const bool stops = settings.guidance_stop == GuidanceStop::kAuto;
+    v1::EffortSettings& added = *proto.add_efforts();
+    added.set_effort(number);
+    added.set_guidance_stop(stops ? v1::GUIDANCE_STOP_AUTO : v1::GUIDANCE_STOP_NEVER);
+    added.set_feature_cache_interval(std::min(settings.feature_cache_interval, most));
+  }
+}
+
+v1::ModelInfo ToProto(const engine::ModelInfo& model, int most_feature_cache_interval) {
   v1::ModelInfo proto;
   proto.set_component(model.component);
   proto.set_name(engine::NameOf(model));
@@ -89,6 +104,7 @@ v1::ModelInfo ToProto(const engine::ModelInfo& model) {
   proto.set_default_guidance_scale(model.defaults.guidance_scale);
   proto.set_default_strength(model.defaults.strength);
   proto.set_inpaints(model.inpaints);
+  AddEfforts(model.defaults, most_feature_cache_interval, proto);
   proto.set_prompt_embeds_width(model.prompt_embeds_width);
   proto.set_pooled_prompt_embeds_width(model.pooled_prompt_embeds_width);
   proto.set_default_mask_strength(model.defaults.mask_strength);
@@ -210,7 +226,7 @@ v1::GetCapabilitiesResponse ToProto(const engine::Capabilities& capabilities,
     if (model.draws_videos) {
       of_videos.insert(model.component);
     } else {
-      *proto.add_models() = ToProto(model);
+      *proto.add_models() = ToProto(model, capabilities.max_feature_cache_interval);
     }
   }
   for (const pipeline::AdapterFacts& adapter : capabilities.adapters) {

@@ -184,8 +184,8 @@ TEST(RequestOptionsTest, EveryKindOfFieldIsSet) {
       RequestOf({"--negative-prompt=no", "--guidance-scale", "4.5", "--seed=18446744073709551615",
                  "--seeds=1,2,3", "--sigmas=3,1.5", "--refine", "--use-karras-sigmas=false",
                  "--original-size=512x384", "--crops-coords-top-left=16,32", "--model=refiner",
-                 "--guidance-interval=0.25,1", "--guidance-stop=auto",
-                 "--feature-cache-interval=3"}));
+                 "--guidance-interval=0.25,1", "--guidance-stop=auto", "--feature-cache-interval=3",
+                 "--effort=fast"}));
   EXPECT_EQ(request.negative_prompt(), "no");
   EXPECT_EQ(request.guidance_scale(), 4.5);
   EXPECT_EQ(request.seed(), 18446744073709551615u);
@@ -202,6 +202,7 @@ TEST(RequestOptionsTest, EveryKindOfFieldIsSet) {
   EXPECT_EQ(request.guidance_interval().stop(), 1);
   EXPECT_EQ(request.guidance_stop(), v1::GUIDANCE_STOP_AUTO);
   EXPECT_EQ(request.feature_cache_interval(), 3);
+  EXPECT_EQ(request.effort(), v1::EFFORT_FAST);
   EXPECT_EQ(request.model(), "refiner");
 }
 

@@ -78,6 +78,17 @@ class HttpTest(SharedServerTestCase):
                          ("openai.generations", "http", 200, "OK", 2))
         self.assertNotIn(PROMPT, json.dumps(line))
 
+    def test_a_quality_is_an_effort(self):
+        less = self.draw("/v1/images/generations", self.small(quality="low"))
+        self.assertEqual(less["quality"], "low")
+        self.assertEqual(less["latentd"]["parameters"]["effort"], "EFFORT_FAST")
+        self.assertEqual(less["latentd"]["parameters"]["guidance_stop"], "GUIDANCE_STOP_AUTO")
+        self.assertIn("--feature-cache", less["latentd"]["warnings"][0])
+        fields = self.draw("/v1/images/generations", self.small(quality="hd", effort="full", guidance_stop="auto"))
+        self.assertEqual(fields["data"][0]["b64_json"], less["data"][0]["b64_json"])
+        plain = self.draw("/v1/images/generations", self.small(quality="auto"))
+        self.assertNotIn("effort", plain["latentd"]["parameters"])
+
     def test_a_size_between_buckets_is_cut_out(self):
         answer = self.draw("/v1/images/generations", self.small(size="72x64", response_format="url"))
         head, _, picture = answer["data"][0]["url"].partition(",")

@@ -95,8 +95,9 @@ class PageTest(BrowserTestCase):
 
     def test_parameters_of_a_picture_are_drawn_again(self):
         page = self.ready()
-        first = self.draw(page, seed="", negative_prompt="people", guidance_scale=3, scheduler="euler")
-        self.fill(page, prompt="another", negative_prompt="", guidance_scale="", scheduler="")
+        first = self.draw(page, seed="", negative_prompt="people", guidance_scale=3, scheduler="euler", effort="high")
+        self.assertIn("Guidance stop: auto", png.read(first)[3]["parameters"])
+        self.fill(page, prompt="another", negative_prompt="", guidance_scale="", scheduler="", effort="")
         self.click(page, "reuse")
         page.run("document.getElementById('draw').click()")
         self.wait_for_end(page)

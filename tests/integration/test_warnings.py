@@ -38,6 +38,8 @@ class WarningsTest(unittest.TestCase):
              "guidance_interval has no effect: it needs a guidance_scale"),
             ({"guidance_scale": 1, "guidance_stop": "GUIDANCE_STOP_AUTO"},
              "guidance_stop has no effect: it needs a guidance_scale"),
+            ({"guidance_scale": 1, "effort": "EFFORT_HIGH"}, "effort has no effect: there is no guidance"),
+            ({"effort": "EFFORT_FAST"}, "effort fast stands for feature_cache_interval 3, for which this server has no graphs"),
             ({"guidance_interval": {"start": 0.5, "stop": 0.51}}, "guidance_scale has no effect: guidance_interval has none"),
             ({"guidance_scale": 1, "negative_prompt": "blue"}, "negative_prompt has no effect: it needs a guidance_scale"),
             ({"negative_prompt_2": "blue"}, "negative_prompt_2 has no effect: this checkpoint takes zeros"),

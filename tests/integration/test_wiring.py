@@ -406,6 +406,32 @@ class FlagsTest(WiringTestCase):
         self.assertTrue(any("feature_cache_interval has no effect" in warning for warning in warnings), warnings)
         self.assertNotIn("Feature cache interval", png.read(few.images[0].data)[3]["parameters"])
 
+    def test_an_effort_is_the_picture_of_its_fields(self):
+        steps = {"num_inference_steps": 10}
+        auto = {"guidance_stop": "GUIDANCE_STOP_AUTO", **steps}
+        cached = {"feature_cache_interval": 3, **auto}
+
+        def efforts(api):
+            return [(one.guidance_stop, one.feature_cache_interval) for one in api.capabilities().models[0].efforts]
+
+        _, without = self.start()
+        self.assertEqual(efforts(without), [(1, 1), (2, 1), (2, 1)])
+        high = without.generate(without.request(effort="EFFORT_FAST", **steps))
+        self.assertIn("--feature-cache", high.completed.warnings[0])
+        self.assertEqual(high.images[0].data, self.picture(without, **auto))
+        _, api = self.start("--feature-cache", "--forbid-compile-after-ready")
+        self.assertEqual(efforts(api), [(1, 1), (2, 1), (2, 3)])
+        fast = api.generate(api.request(effort="EFFORT_FAST", **steps))
+        self.assertEqual(list(fast.completed.warnings), [])
+        self.assertEqual(fast.images[0].data, self.picture(api, **cached))
+        self.assertNotEqual(fast.images[0].data, high.images[0].data)
+        self.assertIn("Feature cache interval: 3", png.read(fast.images[0].data)[3]["parameters"])
+        used = fast.completed.parameters
+        self.assertEqual((used.effort, used.guidance_stop, used.feature_cache_interval), (3, 2, 3))
+        self.assertEqual(api.generate(used).images[0].data, fast.images[0].data)
+        self.assertEqual(self.picture(api, effort="EFFORT_HIGH", **steps), high.images[0].data)
+        self.assertEqual(self.picture(api, effort="EFFORT_FULL", **steps), self.picture(without, **steps))
+
     def test_cache_max_bytes_bounds_the_directory(self):
         cache = self.folder / "cache"
         bound = 1 << 20

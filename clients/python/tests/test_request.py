@@ -111,12 +111,12 @@ class FieldTest(unittest.TestCase):
             "prompt": "a star", "width": 64, "num_inference_steps": 3.0, "guidance_scale": 5, "seed": 2**64 - 1, "refine": True,
             "seeds": (1, 2), "bucket_policy": "snap", "prompt_syntax": "PROMPT_SYNTAX_A1111", "previews": 5,
             "guidance_interval": (0.1, 0.7), "timesteps": numpy.array([999.0, 500.0]), "clip_skip": numpy.int64(2),
-            "output": {"format": "jpeg", "quality": 80}, "image": b"picture"})
+            "effort": "fast", "output": {"format": "jpeg", "quality": 80}, "image": b"picture"})
         self.assertEqual(request, messages.GenerateRequest(
             prompt="a star", width=64, num_inference_steps=3, guidance_scale=5.0, seed=2**64 - 1, refine=True, seeds=[1, 2],
             bucket_policy=messages.BUCKET_POLICY_SNAP, prompt_syntax=messages.PROMPT_SYNTAX_A1111,
             previews=messages.Previews(every_n_steps=5), guidance_interval=messages.GuidanceInterval(start=0.1, stop=0.7),
-            timesteps=[999.0, 500.0], clip_skip=2, output=messages.Output(format=messages.FORMAT_JPEG, quality=80),
+            timesteps=[999.0, 500.0], clip_skip=2, effort=messages.EFFORT_FAST, output=messages.Output(format=messages.FORMAT_JPEG, quality=80),
             image=b"picture"))
 
     def test_what_is_none_is_not_set(self):

@@ -163,6 +163,33 @@ schedulers::Overrides WithSettings(const schedulers::Overrides& asked, const Pre
   return taken;
 }
 
+// As FillDefaults, with all of an effort's settings.
+void FillFields(const Traits& traits, adapters::Catalogue* catalogue, const LoadedModel* starts,
+                const Size* image_size, Plan& plan) {
+  if (starts != nullptr && catalogue != nullptr && !plan.spec.output_embeds) {
+    plan.preset = PresetOf(*catalogue, *starts, plan.spec, plan.warnings);
+  }
+  if (plan.preset == nullptr) {
+    plan.spec = WithDefaults(std::move(plan.spec), traits, image_size);
+    return;
+  }
+  const bool is_told = starts->configs().embeds_guidance();
+  const ModelDefaults defaults = WithPreset(starts->row().defaults, plan.preset, is_told);
+  const schedulers::Overrides asked = plan.spec.scheduler;
+  plan.spec = WithDefaults(std::move(plan.spec), traits, image_size, &defaults);
+  plan.spec.scheduler = WithSettings(asked, *plan.preset, *starts, plan.warnings);
+}
+
+// Takes an effort's interval back: without it an image is as good, and later.
+void LeaveOutFeatureCache(Plan& plan) {
+  std::optional<int>& interval = plan.spec.feature_cache_interval;
+  if (interval.value_or(1) == 1) return;
+  plan.warnings.push_back(absl::StrCat("effort fast stands for feature_cache_interval ", *interval,
+                                       ", for which this server has no graphs (--feature-cache): "
+                                       "drawn with 1, which is as good, and slower"));
+  interval = 1;
+}
+
 }  // namespace
 
 absl::Status ResolveAdapters(adapters::Catalogue* catalogue, const LoadedModel& model,
@@ -180,18 +207,9 @@ absl::Status ResolveAdapters(adapters::Catalogue* catalogue, const LoadedModel& 
 
 void FillDefaults(const Traits& traits, adapters::Catalogue* catalogue, const LoadedModel* starts,
                   const Size* image_size, Plan& plan) {
-  if (starts != nullptr && catalogue != nullptr && !plan.spec.output_embeds) {
-    plan.preset = PresetOf(*catalogue, *starts, plan.spec, plan.warnings);
-  }
-  if (plan.preset == nullptr) {
-    plan.spec = WithDefaults(std::move(plan.spec), traits, image_size);
-    return;
-  }
-  const bool is_told = starts->configs().embeds_guidance();
-  const ModelDefaults defaults = WithPreset(starts->row().defaults, plan.preset, is_told);
-  const schedulers::Overrides asked = plan.spec.scheduler;
-  plan.spec = WithDefaults(std::move(plan.spec), traits, image_size, &defaults);
-  plan.spec.scheduler = WithSettings(asked, *plan.preset, *starts, plan.warnings);
+  const bool asks_interval = plan.spec.feature_cache_interval.has_value();
+  FillFields(traits, catalogue, starts, image_size, plan);
+  if (!asks_interval && !traits.feature_cache) LeaveOutFeatureCache(plan);
 }
 
 int PathRanksFor(const LoadedModel& model, const PictureSpec& spec) {

@@ -27,8 +27,9 @@ absl::Status ResolveAdapters(adapters::Catalogue* catalogue, const LoadedModel& 
 // model does. Of several adapters with presets the first one's counts, and the plan warns of
 // others; one that cannot be used brings none, and ResolveAdapters says why. The preset's scheduler
 // and its settings become the request's, where that names no other; one without such settings keeps
-// its own. `catalogue` and `starts`, the model, may be null: there is none. `image_size`: of the
-// init image; null: there is none.
+// its own. Of an effort, settings that this server has no graphs for are left out, and the plan
+// warns of it. `catalogue` and `starts`, the model, may be null: there is none. `image_size`: of
+// the init image; null: there is none.
 void FillDefaults(const Traits& traits, adapters::Catalogue* catalogue, const LoadedModel* starts,
                   const Size* image_size, Plan& plan);
 

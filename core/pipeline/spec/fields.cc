@@ -293,6 +293,14 @@ void FillEta(const Field&, P& spec, const Sources& from) {
   spec.eta = spec.scheduler.name.empty() ? from.model.eta : 0;
 }
 
+void FillGuidanceStop(const Field&, P& spec, const Sources& from) {
+  if (spec.effort) spec.guidance_stop = from.model.of(*spec.effort).guidance_stop;
+}
+
+void FillFeatureCache(const Field&, P& spec, const Sources& from) {
+  if (spec.effort) spec.feature_cache_interval = from.model.of(*spec.effort).feature_cache_interval;
+}
+
 void FillDenoisingEnd(const Field&, P& spec, const Sources& from) {
   if (spec.refine) spec.denoising_end = from.model.denoising_end;
 }
@@ -317,6 +325,11 @@ bool Unread(const Uses& uses) {
 
 bool NoScores(const Uses& uses) { return !uses.AnyModel(&ModelReads::aesthetic_scores); }
 bool OnlyScores(const Uses& uses) { return uses.EveryModel(&ModelReads::aesthetic_scores); }
+
+bool SavesNothing(const Uses& uses) {
+  const bool may_stop = uses.guidance && uses.resolved.guidance_stop == GuidanceStop::kAuto;
+  return !may_stop && !uses.AnyModel(&ModelReads::cached_steps);
+}
 
 bool NoGuidedSteps(const Uses& uses) {
   return uses.guidance && !uses.AnyModel(&ModelReads::guided_steps);
@@ -477,11 +490,13 @@ std::vector<Field> Denoising() {
           .Rules({IsInterval})
           .Default(FillNeutral)
           .Unused({kNeedsNegativePrompt, kNeedsGuidance}),
-      FIELD(guidance_stop).Unused({kNeedsNegativePrompt, kNeedsGuidance}),
+      FIELD(effort).Unused({{SavesNothing, "there is no guidance to stop, and no step to cache"}}),
+      FIELD(guidance_stop).Default(FillGuidanceStop).Unused({kNeedsNegativePrompt, kNeedsGuidance}),
       FIELD(feature_cache_interval)
           .In({1, kMaxFeatureCacheInterval})
           .Neutral(1)
           .Rules({CachesFeatures})
+          .Default(FillFeatureCache)
           .Unused({{GivesEmbeds, "embeddings are encoded without a step of the UNet"},
                    {Unread<&ModelReads::deep_features>,
                     "the UNet has one resolution, all of which each evaluation computes"},

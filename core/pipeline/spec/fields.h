@@ -30,8 +30,9 @@ using Member =
                  std::optional<bool>*, std::optional<int>*, std::optional<uint64_t>*,
                  std::optional<double>*, std::vector<uint64_t>*, std::vector<double>*,
                  std::optional<Size>*, std::optional<Offset>*, std::optional<GuidanceInterval>*,
-                 GuidanceStop*, BucketPolicy*, prompts::Syntax*, prompts::LongPrompt*,
-                 std::vector<Adapter>*, std::vector<Control>*, std::vector<ImagePrompt>*>;
+                 std::optional<GuidanceStop>*, std::optional<Effort>*, BucketPolicy*,
+                 prompts::Syntax*, prompts::LongPrompt*, std::vector<Adapter>*,
+                 std::vector<Control>*, std::vector<ImagePrompt>*>;
 
 // Values that a number may have, NaN never: also of each side of a size, and of a text's bytes.
 struct Range {

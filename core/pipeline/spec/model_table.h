@@ -2,6 +2,7 @@
 // its names never change, so that an id means the same model in every thread, and names are few.
 #pragma once
 
+#include <array>
 #include <optional>
 #include <string>
 #include <vector>
@@ -22,6 +23,14 @@ struct ModelId {
   bool operator==(const ModelId&) const = default;
 };
 
+// Settings that an Effort stands for.
+struct EffortSettings {
+  GuidanceStop guidance_stop = GuidanceStop::kNever;
+  int feature_cache_interval = 1;
+
+  bool operator==(const EffortSettings&) const = default;
+};
+
 // Taken where a request leaves the field out; diffusers' own.
 struct ModelDefaults {
   int steps = 50;
@@ -33,6 +42,11 @@ struct ModelDefaults {
   double mask_strength = 1;
   double denoising_end = 0.8;  // the part after which it hands over
   int clip_skip_a1111 = 1;     // skips no layer that would be read
+  // By Effort; each does what the one before leaves out, too (docs/performance.md has the losses).
+  std::array<EffortSettings, 3> efforts = {
+      {{}, {GuidanceStop::kAuto}, {GuidanceStop::kAuto, /*feature_cache_interval=*/3}}};
+
+  const EffortSettings& of(Effort effort) const { return efforts[static_cast<size_t>(effort)]; }
 };
 
 // The place of a model's weights while no request wants it.

@@ -49,6 +49,10 @@ struct GuidanceInterval {
 // (core/pipeline/units/guidance_watch.h).
 enum class GuidanceStop : uint8_t { kNever, kAuto };
 
+// A level of how much of an image's arithmetic is done: names for settings of the fields that leave
+// some of it out (ModelDefaults::efforts).
+enum class Effort : uint8_t { kFull, kHigh, kFast };
+
 using batching::BucketPolicy;
 
 struct PictureSpec {
@@ -74,8 +78,10 @@ struct PictureSpec {
   std::optional<int> clip_skip_a1111;  // in place of clip_skip; of the negative prompt too
   // All steps; those outside have no guidance, and one row.
   std::optional<GuidanceInterval> guidance_interval;
-  GuidanceStop guidance_stop = GuidanceStop::kNever;
-  // Evaluations from one that computes all of the UNet to the next (PlanShallow); 1: each does.
+  std::optional<Effort> effort;               // its settings are the next two's, where absent
+  std::optional<GuidanceStop> guidance_stop;  // absent, without an effort: never
+  // Evaluations from one that computes all of the UNet to the next (PlanShallow); 1: each does, as
+  // where it is absent without an effort.
   std::optional<int> feature_cache_interval;
   schedulers::Overrides scheduler;  // over the checkpoint's scheduler_config.json
   std::vector<double> timesteps;  // a schedule of one's own instead of num_inference_steps; at most

@@ -134,6 +134,9 @@ constexpr Preset kPresets[] = {
 
 constexpr absl::string_view kNone = "none";
 
+// Checkpoints that draw in fewer steps change too much from one to the next for cached features.
+constexpr int kLeastCachedSteps = 20;
+
 // True if a file's name has the words of a preset's; of a number, "4step".
 bool Speaks(absl::string_view file, const Preset& preset) {
   const std::pair<absl::string_view, absl::string_view> words =
@@ -222,6 +225,9 @@ ModelDefaults WithPreset(ModelDefaults defaults, const Preset* preset, bool is_t
   const double least = std::min(1.0, 1.0 / preset->steps);
   defaults.strength = std::max(defaults.strength, least);
   defaults.mask_strength = std::max(defaults.mask_strength, least);
+  if (preset->steps < kLeastCachedSteps) {
+    for (EffortSettings& settings : defaults.efforts) settings.feature_cache_interval = 1;
+  }
   return defaults;
 }
 

@@ -16,6 +16,9 @@ bool AsksForMore(const Field& field, const PictureSpec& asked) {
     } else if constexpr (std::is_same_v<T, std::optional<int>> ||
                          std::is_same_v<T, std::optional<double>>) {
       return value && value != field.neutral;
+    } else if constexpr (std::is_same_v<T, std::optional<GuidanceStop>> ||
+                         std::is_same_v<T, std::optional<Effort>>) {
+      return value && value != typename T::value_type();
     } else {
       return IsSet(field, asked);
     }

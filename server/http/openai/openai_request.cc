@@ -33,6 +33,13 @@ constexpr std::pair<absl::string_view, absl::string_view> kOtherNames[] = {
     {"denoising_strength", "strength"},
 };
 
+// Names of `quality`, and the effort of each; none: the server's default.
+constexpr std::pair<absl::string_view, v1::Effort> kQualities[] = {
+    {"auto", v1::EFFORT_UNSPECIFIED}, {"standard", v1::EFFORT_UNSPECIFIED},
+    {"low", v1::EFFORT_FAST},         {"medium", v1::EFFORT_HIGH},
+    {"high", v1::EFFORT_FULL},        {"hd", v1::EFFORT_FULL},
+};
+
 // Fields that change no picture, and are not looked at.
 const std::set<std::string>& WithoutEffect() {
   static const auto& names = *new std::set<std::string>{
@@ -162,14 +169,12 @@ class ImagesReader {
   }
 
   void ReadQuality(const json& value) {
-    static const auto& known =
-        *new std::set<std::string>{"auto", "low", "medium", "high", "standard", "hd"};
     form_.quality = TextOf(value);
-    if (known.count(form_.quality) > 0) return;
-    builder_.Refuse("quality",
-                    absl::StrCat("must be auto, low, medium, high, standard or hd (all of "
-                                 "them without effect), is ",
-                                 Excerpt(value)));
+    for (const auto& [name, effort] : kQualities) {
+      if (form_.quality == name) return void(by_quality_ = effort);
+    }
+    builder_.Refuse("quality", absl::StrCat("must be auto, low, medium, high, standard or hd, is ",
+                                            Excerpt(value)));
   }
 
   void ReadStream(const json& value) {
@@ -202,6 +207,8 @@ class ImagesReader {
 
   void SetDefaults() {
     v1::GenerateRequest& request = builder_.request();
+    const bool has_quality = by_quality_ != v1::EFFORT_UNSPECIFIED;
+    if (has_quality && !builder_.IsSet("effort")) request.set_effort(by_quality_);
     builder_.SetDefaults();
     const bool has_policy = request.bucket_policy() != v1::BUCKET_POLICY_UNSPECIFIED;
     if (!has_policy) request.set_bucket_policy(v1::BUCKET_POLICY_SNAP);
@@ -242,6 +249,7 @@ class ImagesReader {
   RequestBuilder builder_;
   ImagesForm& form_;
   int default_steps_ = kDefaultSteps;
+  v1::Effort by_quality_ = v1::EFFORT_UNSPECIFIED;
   std::optional<int> compression_;
 };
 

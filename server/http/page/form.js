@@ -2,7 +2,8 @@
 import {$, fillSelect, sizeText} from "./elements.js";
 import {dataUrl, initImage, setInitImage} from "./init_image.js";
 
-const TEXTS = ["prompt", "negative_prompt", "size", "n", "steps", "guidance_scale", "scheduler", "seed", "adapters", "model", "strength"];
+const TEXTS = ["prompt", "negative_prompt", "size", "n", "steps", "guidance_scale", "scheduler", "seed", "adapters", "model", "strength",
+  "effort"];
 const PREVIEWS = 8;
 let capabilities = null;
 
@@ -19,6 +20,8 @@ function fillModel() {
   fillSelect($("size"), names, keeps ? last : sizeText(model.default_size ?? capabilities.default_size));
   $("steps").placeholder = model.default_steps || model.default_timesteps?.length || "";
   $("guidance_scale").placeholder = model.default_guidance_scale ?? 0;
+  const efforts = (model.efforts ?? []).map(({effort}) => effort.replace("EFFORT_", "").toLowerCase());
+  fillSelect($("effort"), [["", "default"], ...efforts.map((name) => [name, name])], $("effort").value);
   const adapters = (capabilities.adapters ?? []).filter(({kind, models}) => kind === "ADAPTER_KIND_LORA" && models?.includes(model.component));
   $("adapters-label").hidden = !adapters.length;
   fillSelect($("adapter-names"), adapters.map(({name, base_model: of}) => [name, of ?? ""]));

@@ -26,6 +26,7 @@ bool GoesWith(const latent::v1::GenerateRequest& request, absl::string_view fiel
   if (field == "timesteps" || field == "sigmas") {
     return !has_schedule && !request.has_num_inference_steps();
   }
+  if (field == "guidance_stop" || field == "feature_cache_interval") return !request.has_effort();
   return field != "refine" || !request.has_image();
 }
 

@@ -15,8 +15,8 @@ class RequestBuilder : public FieldBuilder {
       : FieldBuilder(request), defaults_(defaults), request_(request) {}
 
   // Sets the fields of `defaults` that the request has not, where they go with those that it has:
-  // strength with an image alone, refine without one, steps with no schedule of its own. To be
-  // called once the client's are set.
+  // strength with an image alone, refine without one, steps with no schedule of its own, what an
+  // effort sets without one. To be called once the client's are set.
   void SetDefaults();
 
   latent::v1::GenerateRequest& request() { return request_; }

@@ -308,6 +308,26 @@ TEST_P(FeatureCacheTest, EveryIntervalIsAnotherPicture) {
   EXPECT_EQ(pictures[0], rig_->Latents(Spec(1)));
 }
 
+TEST_P(FeatureCacheTest, AnEffortIsThePictureOfItsFields) {
+  PictureSpec fast = Spec(0);
+  fast.guidance_scale = 1.1;  // stops
+  fast.effort = Effort::kFast;
+  PictureSpec fields = fast;
+  fields.effort.reset();
+  const std::vector<float> full = rig_->Latents(fields);
+  fields.guidance_stop = GuidanceStop::kAuto;
+  const std::vector<float> high = rig_->Latents(fields);
+  fields.feature_cache_interval = 3;
+  const std::vector<float> by_fields = rig_->Latents(fields);
+  EXPECT_NE(by_fields, high);
+  EXPECT_NE(high, full);
+  EXPECT_EQ(rig_->Latents(fast), by_fields);
+  fast.effort = Effort::kHigh;
+  EXPECT_EQ(rig_->Latents(fast), high);
+  fast.effort = Effort::kFull;
+  EXPECT_EQ(rig_->Latents(fast), full);
+}
+
 TEST_P(FeatureCacheTest, TheyHaveLanesOfTheirOwn) {
   const auto cached = rig_->BeginSteps(Spec(2)), other = rig_->BeginSteps(Spec(5));
   const auto plain = rig_->BeginSteps(Spec(0));
@@ -376,6 +396,15 @@ TEST_P(FeatureCacheTest, AServerWithoutItsGraphsRefusesIt) {
   EXPECT_THAT(violations(2, without), ElementsAre(AllOf(HasSubstr("feature_cache_interval: "),
                                                         HasSubstr("--feature-cache"))));
   EXPECT_THAT(violations(1, without), IsEmpty());
+  PictureSpec fast = Spec(0);
+  fast.effort = Effort::kFast;
+  const auto drawn = without.Resolve(fast).value();
+  EXPECT_THAT(drawn->warnings,
+              ElementsAre(AllOf(HasSubstr("effort fast"), HasSubstr("--feature-cache"))));
+  EXPECT_EQ(drawn->spec.feature_cache_interval, 1);
+  EXPECT_EQ(drawn->spec.guidance_stop, GuidanceStop::kAuto);
+  EXPECT_THAT(without.Resolve(drawn->spec).value()->warnings, IsEmpty());  // as it is sent again
+  EXPECT_THAT(rig_->Resolve(fast).value()->warnings, IsEmpty());
   EXPECT_THAT(violations(2, *rig_), IsEmpty());
   PictureSpec none = Spec(1);
   for (int interval : {0, 11}) {

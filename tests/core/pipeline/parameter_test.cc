@@ -246,6 +246,7 @@ std::vector<Row> DenoisingRows() {
                s.num_inference_steps = 5;
              }),
        [](Asked& s) { s.guidance_stop = GuidanceStop::kAuto; }},
+      {"effort", InSteps(6), [](Asked& s) { s.effort = Effort::kFast; }},
       {"feature_cache_interval", InSteps(6), [](Asked& s) { s.feature_cache_interval = 2; }},
       {"eta", WithScheduler("ddim"), [](Asked& s) { s.eta = 0.7; }},
       {"clip_skip", Plain(), [](Asked& s) { s.clip_skip = 1; }},

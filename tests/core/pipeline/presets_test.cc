@@ -199,6 +199,15 @@ TEST(PresetPipelineTest, ImageToImageRunsOneStepAtLeast) {
             0.3);
 }
 
+TEST(WithPresetTest, FewStepsCacheNoFeatures) {
+  const auto settings = [](absl::string_view name) {
+    return WithPreset({}, &Get(name), /*is_told_guidance=*/false).of(Effort::kFast);
+  };
+  EXPECT_EQ(settings("pony"), (EffortSettings{GuidanceStop::kAuto, 3}));
+  EXPECT_EQ(settings("hyper-12-cfg"), (EffortSettings{GuidanceStop::kAuto, 1}));
+  EXPECT_EQ(settings("lightning-4"), (EffortSettings{GuidanceStop::kAuto, 1}));
+}
+
 TEST(PresetPipelineTest, AGridThatIsNotTrailingIsSaid) {
   const Rig rig({.base = kDemoBase, .preset = "lightning-4"});
   PictureSpec asked = Bare();

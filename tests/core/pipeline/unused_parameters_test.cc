@@ -76,6 +76,8 @@ const Change kRescale = [](PictureSpec& spec) { spec.guidance_rescale = 0.7; };
 const Change kInterval = [](PictureSpec& s) { s.guidance_interval = GuidanceInterval{0, 0.5}; };
 const Change kStop = [](PictureSpec& spec) { spec.guidance_stop = GuidanceStop::kAuto; };
 const Change kCache = [](PictureSpec& spec) { spec.feature_cache_interval = 2; };
+const Change kHigh = [](PictureSpec& spec) { spec.effort = Effort::kHigh; };
+const Change kFast = [](PictureSpec& spec) { spec.effort = Effort::kFast; };
 const Change kOnlyEncodes = [](PictureSpec& spec) {
   spec.output_embeds = HostTensor::Type::kFloat32;
 };
@@ -124,6 +126,12 @@ const std::vector<Case> kCases = {
      {kBase},
      kStop,
      {kBase}},
+    {"effort has no effect: there is no guidance", Unguided(kHigh), {kBase}, kHigh, {kBase}},
+    {"effort has no effect: there is no guidance",
+     Unguided(kFast),
+     {kBase},
+     Unguided(kFast),
+     {kCaches}},
     {"feature_cache_interval has no effect: the first three tenths of the evaluations and the last "
      "two compute all of the UNet",
      kCache,

@@ -5,7 +5,9 @@
 
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/pipeline/spec/limits.h"
@@ -312,6 +314,25 @@ TEST(WithDefaultsTest, TakesDiffusersDefaults) {
   EXPECT_EQ(spec.original_size, (Size{256, 256}));
   EXPECT_EQ(spec.strength, std::nullopt);
   EXPECT_EQ(spec.seeds.size(), 1u);
+}
+
+TEST(WithDefaultsTest, AnEffortSetsWhatTheRequestDoesNot) {
+  const auto settings = [](const PictureSpec& spec) {
+    const PictureSpec resolved = WithDefaults(spec, DemoTraits(), nullptr);
+    return std::pair(resolved.guidance_stop, resolved.feature_cache_interval);
+  };
+  using Settings = std::pair<std::optional<GuidanceStop>, std::optional<int>>;
+  EXPECT_EQ(settings({}), Settings());
+  EXPECT_EQ(settings({.effort = Effort::kFull}), Settings(GuidanceStop::kNever, 1));
+  EXPECT_EQ(settings({.effort = Effort::kHigh}), Settings(GuidanceStop::kAuto, 1));
+  EXPECT_EQ(settings({.effort = Effort::kFast}), Settings(GuidanceStop::kAuto, 3));
+  PictureSpec own{.effort = Effort::kFast, .feature_cache_interval = 5};
+  EXPECT_EQ(settings(own), Settings(GuidanceStop::kAuto, 5));
+  own.guidance_stop = GuidanceStop::kNever;
+  own.feature_cache_interval = 1;
+  EXPECT_EQ(settings(own), Settings(GuidanceStop::kNever, 1));
+  own = {.effort = Effort::kFull, .guidance_stop = GuidanceStop::kAuto};
+  EXPECT_EQ(settings(own), Settings(GuidanceStop::kAuto, 1));
 }
 
 TEST(WithDefaultsTest, CountsSeedsUpFromTheFirst) {

@@ -116,6 +116,21 @@ TEST_F(HttpDefaultsTest, FieldsThatDoNotGoWithARequestAreLeftOut) {
   EXPECT_EQ(OpenAi(R"({"prompt": "a", "timesteps": [9]})").timesteps_size(), 1);
 }
 
+TEST_F(HttpDefaultsTest, ARequestsEffortIsAllOfIt) {
+  SetDefaults("guidance_stop: GUIDANCE_STOP_AUTO feature_cache_interval: 2");
+  EXPECT_TRUE(OpenAi(R"({"prompt": "a"})").has_guidance_stop());
+  EXPECT_EQ(OpenAi(R"({"prompt": "a", "guidance_stop": "never"})").feature_cache_interval(), 2);
+  for (const char* full :
+       {R"({"prompt": "a", "effort": "full"})", R"({"prompt": "a", "quality": "high"})"}) {
+    const v1::GenerateRequest request = OpenAi(full);
+    EXPECT_EQ(request.effort(), v1::EFFORT_FULL);
+    EXPECT_FALSE(request.has_guidance_stop() || request.has_feature_cache_interval());
+  }
+  SetDefaults("effort: EFFORT_HIGH");
+  EXPECT_EQ(OpenAi(R"({"prompt": "a"})").effort(), v1::EFFORT_HIGH);
+  EXPECT_EQ(OpenAi(R"({"prompt": "a", "quality": "low"})").effort(), v1::EFFORT_FAST);
+}
+
 // As many partials come as were asked for.
 TEST_F(HttpDefaultsTest, PartialsGoByTheSteps) {
   SetDefaults("num_inference_steps: 4");

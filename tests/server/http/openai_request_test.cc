@@ -59,6 +59,23 @@ TEST_F(OpenAiRequestTest, WhatStockClientsSend) {
   EXPECT_EQ(form_.quality, "hd");
 }
 
+TEST_F(OpenAiRequestTest, AQualityIsAnEffort) {
+  const auto effort = [&](absl::string_view fields) {
+    EXPECT_OK(Read(absl::StrCat(R"({"prompt": "a", )", fields, "}")));
+    return request_.effort();
+  };
+  EXPECT_EQ(effort(R"("quality": "low")"), v1::EFFORT_FAST);
+  EXPECT_EQ(effort(R"("quality": "medium")"), v1::EFFORT_HIGH);
+  EXPECT_EQ(effort(R"("quality": "high")"), v1::EFFORT_FULL);
+  EXPECT_EQ(effort(R"("quality": "hd")"), v1::EFFORT_FULL);
+  EXPECT_EQ(effort(R"("quality": "low", "effort": "full")"), v1::EFFORT_FULL);
+  EXPECT_EQ(effort(R"("effort": "fast", "quality": "hd")"), v1::EFFORT_FAST);
+  for (const char* none : {R"("quality": "auto")", R"("quality": "standard")", R"("n": 1)"}) {
+    EXPECT_EQ(effort(none), v1::EFFORT_UNSPECIFIED);
+    EXPECT_FALSE(request_.has_effort());
+  }
+}
+
 TEST_F(OpenAiRequestTest, NothingIsSetThatIsNotSaid) {
   ASSERT_OK(Read(R"({"prompt": "a star", "n": null, "size": "auto", "seed": -1})"));
   v1::GenerateRequest expected;
