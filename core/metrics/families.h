@@ -23,7 +23,10 @@ inline constexpr Label kMethod{"method",
                                "sdapi.txt2img,sdapi.img2img,hf"};
 inline constexpr Label kMemoryKind{"kind", "weights,arena,state,executables"};
 inline constexpr Label kHeldKind{
-    "kind", "weights,arena,state,results,executables,artifacts,graph_definitions,waiting_images"};
+    "kind",
+    "weights,kept_tensors,arena,state,results,executables,artifacts,graph_definitions,"
+    "waiting_images"};
+inline constexpr Label kDeviceKind{"kind", "weights,kept_tensors,arena,state,executables"};
 inline constexpr Label kClientKind{"kind",
                                    "received_requests,read_requests,decoded_images,"
                                    "video_encoders,video_files,log"};
@@ -203,7 +206,7 @@ inline constexpr Family kDeviceMemoryHeld{
     "latentd_device_memory_held_bytes",
     "What latentd_memory_bytes has of these kinds for the device, wherever it lies.",
     Type::kGauge,
-    {kDeviceLabel, kMemoryKind}};
+    {kDeviceLabel, kDeviceKind}};
 inline constexpr Family kPinnedMemory{
     "latentd_pinned_memory_bytes",
     "Memory of the host that is pinned for copies to and from the device; some of it counts as "
