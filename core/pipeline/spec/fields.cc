@@ -7,6 +7,7 @@
 #include "core/base/text/text.h"
 #include "core/pipeline/spec/adapter_rules.h"
 #include "core/pipeline/spec/components.h"
+#include "core/pipeline/spec/field_defaults.h"
 #include "core/pipeline/spec/limits.h"
 #include "core/pipeline/spec/mask_rules.h"
 #include "core/pipeline/spec/unused_parameters.h"
@@ -249,66 +250,6 @@ void CheckFractions(const Field& field, const AskedSpec& asked, Violations& foun
     found.Add(field.name, "leaves no step to run: ", steps, " steps x ", *strength,
               " is less than 1");
   }
-}
-
-// Defaults.
-
-using Sources = DefaultSources;
-
-// The neutral value; no crop, all steps.
-void FillNeutral(const Field& field, P& spec, const Sources&) {
-  VisitField(field, spec, [&]<typename T>(T& value) {
-    if constexpr (std::is_same_v<T, std::optional<double>>) {
-      value = field.neutral;
-    } else if constexpr (requires { value.emplace(); }) {
-      value.emplace();
-    }
-  });
-}
-
-void FillSize(const Field& field, P& spec, const Sources&) {
-  *std::get<std::optional<Size>*>(field.member(spec)) = Size{*spec.width, *spec.height};
-}
-
-void FillWidth(const Field&, P& spec, const Sources& from) { spec.width = from.size.width; }
-void FillHeight(const Field&, P& spec, const Sources& from) { spec.height = from.size.height; }
-
-void FillSteps(const Field&, P& spec, const Sources& from) {
-  if (HasSteps(spec)) return;
-  // Timesteps are for the model's own scheduler: another one need not take them.
-  if (spec.scheduler.name.empty() && !spec.refine) {
-    spec.timesteps.assign(from.model.timesteps.begin(), from.model.timesteps.end());
-  }
-  if (spec.timesteps.empty()) spec.num_inference_steps = from.model.steps;
-}
-
-void FillGuidance(const Field&, P& spec, const Sources& from) {
-  // With a differential mask diffusers' pipelines have image-to-image's.
-  const bool inpaints = spec.has_mask && !spec.differential;
-  spec.guidance_scale = inpaints ? from.model.mask_guidance_scale : from.model.guidance_scale;
-}
-
-// A model's eta is for its own scheduler.
-void FillEta(const Field&, P& spec, const Sources& from) {
-  spec.eta = spec.scheduler.name.empty() ? from.model.eta : 0;
-}
-
-void FillGuidanceStop(const Field&, P& spec, const Sources& from) {
-  if (spec.effort) spec.guidance_stop = from.model.of(*spec.effort).guidance_stop;
-}
-
-void FillFeatureCache(const Field&, P& spec, const Sources& from) {
-  if (spec.effort) spec.feature_cache_interval = from.model.of(*spec.effort).feature_cache_interval;
-}
-
-void FillDenoisingEnd(const Field&, P& spec, const Sources& from) {
-  if (spec.refine) spec.denoising_end = from.model.denoising_end;
-}
-
-void FillStrength(const Field&, P& spec, const Sources& from) {
-  if (!spec.has_image || spec.denoising_start) return;
-  spec.strength = spec.has_mask ? from.model.mask_strength : from.model.strength;
-  if (spec.differential) spec.strength = 1;  // the mask says how much
 }
 
 // Reasons for which a field has no effect.
