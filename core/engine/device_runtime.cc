@@ -276,7 +276,7 @@ void DeviceRuntime::ShowWarm(const std::vector<BucketGraphs::BucketState>& state
     if (!state.configured) continue;
     if (state.of.model != table.first().id) continue;
     // Others alone count, where they have the model.
-    const bool is_warm = state.warm || !table.first().is_placed;
+    const bool is_warm = state.warm || (!table.first().is_placed && parts_.has_first_model());
     registry_.GetGauge(metrics::kBucketWarm, {SizeText(state.bucket.size)}).Set(is_warm ? 1 : 0);
   }
 }

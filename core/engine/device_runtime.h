@@ -56,6 +56,8 @@ class DeviceRuntime {
     std::string progress_label = {};          // likewise in Progress
     // Called by GiveUp, from any thread. May be empty.
     std::function<void()> give_up = {};
+    // True if a device that has not failed has the first model from the start on.
+    std::function<bool()> has_first_model;
   };
   // `device` is its number for the board and the loop.
   DeviceRuntime(Config config, size_t device, std::unique_ptr<backends::Backend> backend,
@@ -124,10 +126,11 @@ class DeviceRuntime {
   // Once it is given up. Waits for nothing.
   void Retire();
   bool is_open() const { return open_; }
-  // True: the model has no weights here before a request comes for it. The first model for a name
-  // that there is not. REQUIRES: is_open().
-  bool IsOnDemand(absl::string_view model) const {
-    return models_.pipeline->table().FindOrFirst(model).is_on_demand();
+  // The model that starts images of the request; the first where it has none of that name.
+  // REQUIRES: is_open().
+  const pipeline::ModelRow& ModelFor(const pipeline::PictureSpec& spec) const {
+    const pipeline::ModelTable& table = models_.pipeline->table();
+    return spec.video ? table.FindForVideo(spec.model) : table.FindOrFirst(spec.model);
   }
 
  private:

@@ -156,7 +156,8 @@ LocalEngine::Runtimes LocalEngine::RuntimesOf(const Config& config, std::vector<
                              .adapters = catalogue_.get(),
                              .label = labels_[i],
                              .progress_label = devices.size() > 1 ? labels_[i] : "",
-                             .give_up = std::move(devices[i].give_up)}));
+                             .give_up = std::move(devices[i].give_up),
+                             .has_first_model = [this] { return HasFirstModel(); }}));
   }
   return runtimes;
 }
@@ -186,6 +187,12 @@ void LocalEngine::OnDeviceFault(const absl::Status& fault, size_t device) {
   CatchOutOfMemory([&] { retiring_.Add([this, device] { Retire(device); }); }).IgnoreError();
 }
 
+bool LocalEngine::HasFirstModel() const {
+  return absl::c_any_of(devices_, [](const auto& device) {
+    return device->is_open() && !device->is_lost() && device->ModelFor({}).is_placed;
+  });
+}
+
 bool LocalEngine::AllLost() const {
   return absl::c_all_of(devices_, [](const auto& device) { return device->is_lost(); });
 }
@@ -210,7 +217,7 @@ void LocalEngine::MoveColdOf(size_t device) {
 }
 
 void LocalEngine::MoveCold(const std::shared_ptr<Job>& job, pipeline::SharedInputs inputs) {
-  for (const size_t device : FreeFirst()) {
+  for (const size_t device : CandidatesFor(job->spec)) {
     if (loop_.MoveTo(device, *job)) return devices_[device]->Prepare(job, std::move(inputs));
   }
   if (loop_.IsWanted(*job)) loop_.Reject(*job, DeviceLostError());
@@ -364,10 +371,19 @@ absl::StatusOr<uint64_t> LocalEngine::Admit(GenerateSpec spec, std::shared_ptr<E
 }
 
 std::vector<size_t> LocalEngine::CandidatesFor(const GenerateSpec& spec) const {
+  const auto last = [&](size_t device) {
+    const pipeline::ModelRow& model = devices_[device]->ModelFor(spec.picture);
+    return std::pair{model.is_on_demand(), !model.has_room};
+  };
   std::vector<size_t> devices = FreeFirst();
-  absl::c_stable_partition(
-      devices, [&](size_t device) { return !devices_[device]->IsOnDemand(spec.picture.model); });
+  absl::c_stable_sort(devices, [&](size_t a, size_t b) { return last(a) < last(b); });
   return devices;
+}
+
+// A model is not loaded where it has to make room, if another device has it ready.
+bool LocalEngine::AsksOthers(const pipeline::Plan& plan) const {
+  return placement_ != pipeline::Placement::kAll || plan.adapters != 0 ||
+         plan.stages.front().model->row().is_on_demand();
 }
 
 absl::StatusOr<LocalEngine::Offers> LocalEngine::FindOffers(const GenerateSpec& spec) {
@@ -380,10 +396,7 @@ absl::StatusOr<LocalEngine::Offers> LocalEngine::FindOffers(const GenerateSpec& 
     const bool is_ready = !offer->pictures.empty();
     if (is_ready && !offers.all.empty() && offers.all.front().pictures.empty()) offers.all.clear();
     if (is_ready || offers.all.empty()) offers.all.push_back(*std::move(offer));
-    // A model on demand is not loaded where it has to make room, if another device has it.
-    const bool on_demand =
-        devices_[device]->IsOnDemand(spec.picture.model) || offers.plan->adapters != 0;
-    if (!is_ready && !on_demand) break;
+    if (!is_ready && !AsksOthers(*offers.plan)) break;
   }
   if (offers.all.empty()) return refused.ok() ? DeviceFaultError() : refused;
   return offers;

@@ -110,11 +110,16 @@ class LocalEngine : public Engine {
   void MoveColdOf(size_t device);
   void MoveCold(const std::shared_ptr<Job>& job, pipeline::SharedInputs inputs);
   bool AllLost() const;
+  // True if a device that has not failed has the first model from the start on.
+  bool HasFirstModel() const;
+  // True: other devices are asked too before one makes graphs of the plan ready.
+  bool AsksOthers(const pipeline::Plan& plan) const;
   // The first device that has not failed; if all have, the first with models.
   const DeviceRuntime& First() const;
   // Devices that have not failed, in the order in which they will have done what is foreseen.
   std::vector<size_t> FreeFirst() const;
-  // The same, those before the others that have the request's model from the start on.
+  // The same: first those that have the request's model from the start on, last those that have no
+  // room for it.
   std::vector<size_t> CandidatesFor(const GenerateSpec& spec) const;
   absl::StatusOr<uint64_t> Admit(GenerateSpec spec, std::shared_ptr<EventSink> sink);
   // Offers of all devices that have its graphs ready, the first of CandidatesFor first; or of that

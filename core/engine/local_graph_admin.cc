@@ -84,18 +84,6 @@ bool AreAllNamed(const pipeline::Pipeline& pipeline, pipeline::ModelId leader,
   });
 }
 
-// Models whose graphs are loaded on the device: those of the selector, or all that it has.
-std::vector<std::string> UsersToLoad(const Device& device, const GraphSelector& selector) {
-  if (!selector.models.empty()) return selector.models;
-  const pipeline::ModelTable& table = device.models.pipeline->table();
-  if (!selector.ids.empty()) return table.Names();
-  std::vector<std::string> users;
-  for (const pipeline::ModelRow& row : table.rows()) {
-    if (!row.is_on_demand()) users.push_back(row.name);
-  }
-  return users;
-}
-
 // Counts graphs of the model's own, of the buckets of its leader.
 ModelStatus StatusOf(const Device& device, const pipeline::ModelRow& model) {
   ModelStatus status{.name = model.name,
@@ -224,7 +212,7 @@ absl::StatusOr<WarmOutcome> LocalGraphAdmin::Warm(
       WarmProgress told = of_device;
       here = of_device.total;
       told.done += before;
-      told.total = before + here * static_cast<int>(left.end() - next);  // the others have as many
+      told.total = before + here * static_cast<int>(left.end() - next);  // as if all had as many
       told.entry.status = OfDevice(names_[i], told.entry.status);
       return progress(told);
     };
@@ -265,6 +253,23 @@ absl::StatusOr<WarmOutcome> LocalGraphAdmin::WarmOn(
   return ended.counts;
 }
 
+bool LocalGraphAdmin::IsElsewhere(size_t device, pipeline::ModelId model) const {
+  const auto has = [&](size_t i) { return devices_[i].models.pipeline->table()[model].is_placed; };
+  return !has(device) && absl::c_any_of(Left(), has);
+}
+
+std::vector<std::string> LocalGraphAdmin::UsersToLoad(size_t device,
+                                                      const GraphSelector& selector) const {
+  std::vector<std::string> users;
+  for (const pipeline::ModelRow& row : devices_[device].models.pipeline->table().rows()) {
+    const bool is_wanted = selector.models.empty()
+                               ? !selector.ids.empty() || !row.is_on_demand()
+                               : absl::c_linear_search(selector.models, row.name);
+    if (is_wanted && !IsElsewhere(device, row.id)) users.push_back(row.name);
+  }
+  return users;
+}
+
 std::vector<ModelBucket> LocalGraphAdmin::BucketsToWarm(size_t device,
                                                         const GraphSelector& selector) const {
   const BucketGraphs& buckets = devices_[device].buckets();
@@ -277,14 +282,14 @@ std::vector<ModelBucket> LocalGraphAdmin::BucketsToWarm(size_t device,
   if (selector.all || selector.only_models()) {
     all = buckets.buckets();
     std::erase_if(all, [&](const ModelBucket& bucket) {
-      return leaders.empty() ? !table[bucket.model].is_placed
-                             : !leaders.contains(bucket.model.value);
+      return !leaders.empty() && !leaders.contains(bucket.model.value);
     });
   }
   if (leaders.empty()) leaders.insert(table.first().id.value);
   for (const pipeline::Size size : selector.buckets) {
     for (const int leader : leaders) all.push_back({{leader}, size});
   }
+  std::erase_if(all, [&](const ModelBucket& bucket) { return IsElsewhere(device, bucket.model); });
   return all;
 }
 
@@ -400,17 +405,17 @@ absl::StatusOr<std::vector<EntryResult>> LocalGraphAdmin::Save(const GraphSelect
 
 absl::StatusOr<std::vector<EntryResult>> LocalGraphAdmin::Load(const GraphSelector& selector) {
   ASSIGN_OR_RETURN(Graphs graphs, Selected(selector));
+  std::map<const Device*, std::vector<std::string>> users;
   for (const size_t device : Left()) {
-    const std::vector<std::string> users = UsersToLoad(devices_[device], selector);
+    const std::vector<std::string>& here = users[&devices_[device]] = UsersToLoad(device, selector);
     std::erase_if(graphs[device], [&](const compiler::GraphStatus& info) {
       return !info.users.empty() && absl::c_none_of(info.users, [&](const std::string& user) {
-        return absl::c_linear_search(users, user);
+        return absl::c_linear_search(here, user);
       });
     });
   }
   return ForEach(graphs, [&](const Device& device, const std::string& id) {
-    const std::vector<std::string> users = UsersToLoad(device, selector);
-    return device.preparer.Run([&] { return device.stores.graphs.Load(id, users); });
+    return device.preparer.Run([&] { return device.stores.graphs.Load(id, users.at(&device)); });
   });
 }
 
@@ -472,19 +477,27 @@ absl::StatusOr<EntryResult> LocalGraphAdmin::Import(std::string file) {
   return MergeResults(names_, results).front();
 }
 
+// As on the device that has most of it.
+ModelStatus LocalGraphAdmin::StatusOnAll(const pipeline::ModelRow& model) const {
+  ModelStatus all;
+  for (const size_t i : Left()) {
+    ModelStatus here = StatusOf(devices_[i], model);
+    here.devices = std::move(all.devices);
+    if (here.loaded && names_.size() > 1) here.devices.push_back(names_[i]);
+    here.pinned |= all.pinned;
+    here.loaded |= all.loaded;
+    here.last_use = std::max(here.last_use, all.last_use);
+    if (!all.name.empty()) here.graphs_ready = std::max(here.graphs_ready, all.graphs_ready);
+    all = std::move(here);
+  }
+  return all;
+}
+
 absl::StatusOr<std::vector<ModelStatus>> LocalGraphAdmin::ListModels() const {
   RETURN_IF_ERROR(CheckOpen());
   std::vector<ModelStatus> models;
   for (const pipeline::LoadedModel* model : First().models.pipeline->Models()) {
-    ModelStatus most;
-    std::vector<std::string> loaded;
-    for (const size_t i : Left()) {
-      ModelStatus here = StatusOf(devices_[i], model->row());
-      if (here.loaded && names_.size() > 1) loaded.push_back(names_[i]);
-      if (most.name.empty() || here.graphs_ready > most.graphs_ready) most = std::move(here);
-    }
-    most.devices = std::move(loaded);
-    models.push_back(std::move(most));
+    models.push_back(StatusOnAll(model->row()));
   }
   return models;
 }

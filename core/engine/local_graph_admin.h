@@ -91,8 +91,12 @@ class LocalGraphAdmin : public GraphAdmin {
   // Each for one device only.
   absl::StatusOr<Graphs> SelectedToCopy(const GraphSelector& selector) const;
 
+  // True: the device has not the model from the start on, and another one has
+  // (ModelRow::is_placed).
+  bool IsElsewhere(size_t device, pipeline::ModelId model) const;
   // The models that the selector names, or whose graphs it names, or that are loaded without being
-  // asked for.
+  // asked for; none that is elsewhere, as in the next.
+  std::vector<std::string> UsersToLoad(size_t device, const GraphSelector& selector) const;
   // The buckets that the selector names or means, of the models that it names; of the first model,
   // where it names none.
   std::vector<ModelBucket> BucketsToWarm(size_t device, const GraphSelector& selector) const;
@@ -100,6 +104,8 @@ class LocalGraphAdmin : public GraphAdmin {
   absl::Status AddNamed(size_t device, const GraphSelector& selector, GraphHandles& graphs) const;
   absl::StatusOr<WarmOutcome> WarmOn(size_t device, const GraphSelector& selector, bool dry_run,
                                      const std::function<bool(const WarmProgress&)>& progress);
+
+  ModelStatus StatusOnAll(const pipeline::ModelRow& model) const;
 
   using Change = absl::FunctionRef<absl::Status(const Device& device, const std::string& id)>;
   std::vector<EntryResult> ForEach(const Graphs& graphs, Change change) const;

@@ -134,7 +134,7 @@ absl::Status CheckMemory(const std::vector<Source>& sources, const LoadOptions& 
     if (source.model.is_pinned()) pinned.push_back(&source);
   }
   RETURN_IF_ERROR(CheckMemoryOf(at_start, options, available));
-  if (!options.devices.empty()) return absl::OkStatus();  // another device may have the room
+  if (!options.devices.empty()) return absl::OkStatus();  // Place has looked at those on demand
   for (const Source* source : on_demand) {
     SourcePointers beside = pinned;
     beside.push_back(source);
@@ -148,55 +148,92 @@ absl::Status CheckMemory(const std::vector<Source>& sources, const LoadOptions& 
   return absl::OkStatus();
 }
 
-// Models that are not loaded on demand anyway, each with those that it hands over to.
-struct Placeable {
-  std::vector<ModelId> leaders;
-  std::vector<PlacedModel> needs;  // one for each leader
+// A model with those that it hands over to, as they are placed.
+struct Led {
+  const Source* leader;
+  int64_t bytes = 0;            // sum of weights
+  std::vector<size_t> devices;  // have it from the start on
 };
 
-absl::StatusOr<Placeable> FindPlaceable(const std::vector<Source>& sources,
-                                        const LoadOptions& options) {
-  Placeable all;
+// Finds where models are that are not loaded on demand anyway.
+absl::StatusOr<std::vector<Led>> FindPlaces(const std::vector<Source>& sources,
+                                            const LoadOptions& options) {
+  std::vector<Led> all;
   for (const Source& leader : sources) {
-    if (leader.model.leader != leader.model.id || leader.model.is_on_demand()) continue;
+    if (leader.model.leader != leader.model.id) continue;
     SourcePointers led;
     for (const Source& source : sources) {
       if (source.model.leader == leader.model.id) led.push_back(&source);
     }
     ASSIGN_OR_RETURN(const int64_t bytes, BytesOf(led, options));
-    all.leaders.push_back(leader.model.id);
-    all.needs.push_back({bytes, leader.model.residency == Residency::kPinned});
+    all.push_back({&leader, bytes});
   }
+  std::vector<Led*> placed;
+  std::vector<PlacedModel> needs;
+  for (Led& led : all) {
+    if (led.leader->model.is_on_demand()) continue;
+    placed.push_back(&led);
+    needs.push_back({led.bytes, led.leader->model.is_pinned()});
+  }
+  std::vector<std::vector<size_t>> places = PlaceModels(needs, options.devices);
+  for (size_t i = 0; i < placed.size(); ++i) placed[i]->devices = std::move(places[i]);
   return all;
 }
 
-void TellPlace(const ModelRow& model, int64_t bytes, absl::Span<const size_t> devices,
-               const LoadOptions& options) {
-  if (devices.empty()) {
+void TellPlace(const Led& led, const LoadOptions& options) {
+  const ModelRow& model = led.leader->model;
+  if (model.is_on_demand()) return;
+  const std::string what =
+      absl::StrCat("model ", model.name, ", with ", led.bytes, " bytes of weights, ");
+  if (led.devices.empty()) {
     if (!options.warn) return;
-    options.warn(absl::StrCat("--placement=budget: model ", model.name, ", with ", bytes,
-                              " bytes of weights, has room on no device beside the others: it is "
-                              "loaded on demand"));
+    options.warn(absl::StrCat("--placement=budget: ", what,
+                              "has room on no device beside the "
+                              "others: it is loaded on demand"));
     return;
   }
   if (!options.note) return;
-  options.note(absl::StrCat("model ", model.name, ", with ", bytes, " bytes of weights, is on ",
-                            absl::StrJoin(devices, ", ", [&](std::string* text, size_t device) {
-                              absl::StrAppend(text, options.devices[device].name);
-                            })));
+  options.note(
+      absl::StrCat(what, "is on ", absl::StrJoin(led.devices, ", ", [&](auto* text, size_t device) {
+                     absl::StrAppend(text, options.devices[device].name);
+                   })));
 }
 
-// Says of each model of the table whether this device has it.
+// Bytes that each device has beside what is pinned there.
+std::vector<int64_t> RoomBesidePinned(const std::vector<Led>& all, const LoadOptions& options) {
+  std::vector<int64_t> rooms;
+  for (const DeviceRoom& device : options.devices) rooms.push_back(device.bytes);
+  for (const Led& led : all) {
+    if (!led.leader->model.is_pinned()) continue;
+    for (const size_t device : led.devices) rooms[device] -= led.bytes;
+  }
+  return rooms;
+}
+
+absl::Status CheckHasRoom(const Led& led, absl::Span<const int64_t> rooms) {
+  const int64_t most = *absl::c_max_element(rooms);
+  if (!led.devices.empty() || led.bytes <= most) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      absl::StrCat("--", led.leader->model.flag, ": the weights need ", led.bytes,
+                   " bytes of memory, and beside what is pinned no device has more than ", most));
+}
+
+// Says of each model of the table whether this device has it, and whether it could. An error names
+// one that no device could have.
 absl::Status Place(const std::vector<Source>& sources, const LoadOptions& options,
                    ModelTable& table) {
   if (options.devices.empty()) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const Placeable all, FindPlaceable(sources, options));
-  const std::vector<std::vector<size_t>> places = PlaceModels(all.needs, options.devices);
-  for (size_t i = 0; i < places.size(); ++i) {
-    TellPlace(table[all.leaders[i]], all.needs[i].weight_bytes, places[i], options);
-    if (absl::c_linear_search(places[i], options.device)) continue;
+  ASSIGN_OR_RETURN(const std::vector<Led> all, FindPlaces(sources, options));
+  const std::vector<int64_t> rooms = RoomBesidePinned(all, options);
+  for (const Led& led : all) {
+    RETURN_IF_ERROR(CheckHasRoom(led, rooms));
+    TellPlace(led, options);
     for (const ModelRow& row : table.rows()) {
-      if (row.leader == all.leaders[i]) table[row.id].is_placed = false;
+      if (row.leader != led.leader->model.id) continue;
+      ModelRow& placed = table[row.id];
+      if (led.devices.empty()) placed.residency = Residency::kOnDemand;
+      placed.is_placed = led.devices.empty() || absl::c_linear_search(led.devices, options.device);
+      placed.has_room = !placed.is_on_demand() || led.bytes <= rooms[options.device];
     }
   }
   return absl::OkStatus();

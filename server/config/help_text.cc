@@ -66,9 +66,9 @@ What to serve
   --split=WHEN            of several --devices, whether two share the steps of one picture with guidance, a row each, so
                           that it is drawn sooner: never (default), auto (while one has nothing else to do, and that
                           makes steps shorter) or always. Its bytes may differ a little by that
-  --placement=HOW         of several --devices, which models each has from the start on: all (default), or as many as its
-                          --memory has room for (budget): each model is on one device first, then on more while there is
-                          room; requests go where their model is
+  --placement=HOW         of several --devices, which of the ready and pinned models each has from the start on: all
+                          (default), or as many as its --memory has room for (budget): each model is on one device
+                          first, then on more while there is room; requests go where their model is
   --components=LIST       how components run that are not compiled: vae_encoder=off,text_encoder=reference. Of
                           text_encoder, text_encoder_2, unet_base, unet_refiner, vae_decoder, vae_encoder, vae_tiny,
                           image_encoder (of --video), each is compiled, reference (op by op, slow) or off (what needs it is refused; without

@@ -89,6 +89,7 @@ struct ModelRow {
   ModelId leader = {};
   Residency residency = Residency::kReady;
   bool is_placed = true;      // false: others of the server's devices have it (placement.h)
+  bool has_room = true;       // false: not here, beside what is pinned, but on other devices
   bool draws_videos = false;  // draws them of an image, and nothing else
   // Frames of a video that are decoded together where a request does not say; 0: all.
   int decode_chunk = 0;
@@ -125,6 +126,8 @@ class ModelTable {
   const ModelRow& first() const { return rows_.front(); }
   // As Find; the first where there is no such model.
   const ModelRow& FindOrFirst(absl::string_view name) const;
+  // Likewise the one that starts a video, where no name is given: the first that draws them.
+  const ModelRow& FindForVideo(absl::string_view name) const;
   // In the order of their ids.
   const std::vector<ModelRow>& rows() const { return rows_; }
   // Models that start pictures, each with those that it may hand over to.

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -153,20 +154,64 @@ TEST_F(PlacementTest, APinnedModelIsPinnedWhereItIs) {
   ASSERT_NO_FATAL_FAILURE(MakeAndLoad(config));
   EXPECT_THAT(DevicesOf("other"), ElementsAre("device 0"));  // before base
   EXPECT_THAT(DevicesOf("base"), ElementsAre("device 1"));
-  EXPECT_EQ(Draw("base"), DrawAlone(SmallConfig().base));
-  EXPECT_THAT(DevicesOf("other"), ElementsAre("device 0"));
+  const std::vector<ModelStatus> models = engine_->graphs().ListModels().value();
+  for (const ModelStatus& status : models) {
+    EXPECT_EQ(status.pinned, status.name == "other") << status.name;
+  }
 }
 
-TEST_F(PlacementTest, WarmingAllLoadsOnEachDeviceWhatItHas) {
+TEST_F(PlacementTest, AnOperatorLoadsModelsWhereTheyAre) {
   Config config = TwoModels(Placement::kBudget);
   config.memory_bytes = BytesForOne();
   ASSERT_NO_FATAL_FAILURE(MakeAndLoad(config));
   const auto go_on = [](const WarmProgress&) { return true; };
-  ASSERT_OK_AND_ASSIGN(const WarmOutcome warmed,
-                       engine_->graphs().Warm({.all = true}, /*dry_run=*/false, go_on));
-  EXPECT_EQ(warmed.failed, 0);
-  EXPECT_THAT(DevicesOf("base"), ElementsAre("device 0"));
-  EXPECT_THAT(DevicesOf("other"), ElementsAre("device 1"));
+  for (const GraphSelector& selector :
+       {GraphSelector{.all = true}, GraphSelector{.models = {"other"}},
+        GraphSelector{.models = {"base"}}, GraphSelector{.buckets = {{64, 64}}}}) {
+    ASSERT_OK_AND_ASSIGN(const WarmOutcome warmed,
+                         engine_->graphs().Warm(selector, /*dry_run=*/false, go_on));
+    EXPECT_EQ(warmed.failed, 0);
+    ASSERT_OK(engine_->graphs().Load(selector));
+    EXPECT_THAT(DevicesOf("base"), ElementsAre("device 0"));
+    EXPECT_THAT(DevicesOf("other"), ElementsAre("device 1"));
+  }
+}
+
+// A device that the model does not fit on is asked last, though it is free first.
+TEST_F(PlacementTest, AModelOnDemandIsLoadedWhereItHasRoomBesideWhatIsPinned) {
+  Config config = TwoModels(Placement::kBudget);
+  config.models[0].residency = Residency::kPinned;
+  const std::string third = directory_.File("third");
+  testing::MakeCheckpointStoredIn(third, testing::kDemoBase, device::DType::kF16);
+  config.models.push_back(
+      {.name = "third", .checkpoint = third, .residency = Residency::kOnDemand});
+  config.memory_bytes = BytesForOne();
+  ASSERT_NO_FATAL_FAILURE(MakeAndLoad(config));
+  EXPECT_FALSE(Draw("third").empty());
+  EXPECT_EQ(devices_[0].runs, 0);
+  EXPECT_GT(devices_[1].runs, 0);
+}
+
+TEST_F(PlacementTest, AModelThatNoDeviceHasRoomForEndsTheStart) {
+  Config config = TwoModels(Placement::kBudget);
+  config.memory_bytes = int64_t{16} << 20;
+  ASSERT_NO_FATAL_FAILURE(Make(config));
+  const absl::Status loaded = engine_->Load();
+  EXPECT_TRUE(absl::IsResourceExhausted(loaded)) << loaded;
+  EXPECT_THAT(loaded.message(), HasSubstr("--base: the weights need "));
+  EXPECT_THAT(loaded.message(), HasSubstr("no device has more than 16777216"));
+}
+
+TEST_F(PlacementTest, ABucketIsColdOnceTheOnlyDeviceOfTheFirstModelHasFailed) {
+  Config config = TwoModels(Placement::kBudget);
+  config.memory_bytes = BytesForOne();
+  ASSERT_NO_FATAL_FAILURE(MakeAndLoad(config));
+  EXPECT_EQ(Count(metrics::kBucketWarm, "64x64"), 1);
+  devices_[0].on_run.work = [] { return device::FaultError("the test's fault"); };
+  EXPECT_THAT(Only<Failed>(RunOn(*engine_, SpecFor("base"))), SizeIs(1));
+  while (Count(metrics::kDeviceFaulted) == 0) std::this_thread::yield();
+  engine_->RefreshMetrics();
+  EXPECT_EQ(Count(metrics::kBucketWarm, "64x64"), 0);
 }
 
 }  // namespace

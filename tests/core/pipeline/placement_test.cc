@@ -47,6 +47,11 @@ TEST(PlacementTest, PinnedOnesComeFirstAndAreSomewhereInAnyCase) {
   EXPECT_THAT(PlaceModels({{200, true}}, Devices({100, 100})), ElementsAre(ElementsAre(0)));
 }
 
+TEST(PlacementTest, EachModelHasADeviceBeforeAnyHasTwo) {
+  EXPECT_THAT(PlaceModels({{40}, {40}, {40}, {35}}, Devices({100, 100})),
+              ElementsAre(ElementsAre(0), ElementsAre(1), ElementsAre(0), ElementsAre(1)));
+}
+
 TEST(PlacementTest, RoomThatIsLeftGoesToModelsInTurn) {
   EXPECT_THAT(PlaceModels({{30}, {30}, {30}}, Devices({100, 100})),
               ElementsAre(ElementsAre(0, 1), ElementsAre(1), ElementsAre(0)));
