@@ -21,7 +21,7 @@ function(latentd_library name)
 endfunction()
 
 # latentd_separate(file...): in the current directory, files with a name in their unnamed namespace that another one of their target
-# has too. Trees with sanitizers compile several files as one (CMAKE_UNITY_BUILD in CMakePresets.json), which takes half the
+# has too. The presets compile several files as one (CMAKE_UNITY_BUILD in CMakePresets.json), which takes half the
 # time; these they compile alone. Names that differ are the other way to mend what the compiler calls a redefinition there.
 function(latentd_separate)
   foreach(file ${ARGN})
