@@ -228,6 +228,7 @@ Eviction InstanceCache::EvictionOf(MayLeave may_leave) const {
   }
   for (const void* weight : kept) gone.weights.erase(weight);
   gone.arena_bytes = static_cast<int64_t>(arena - arena_left);
+  gone.only_asked = true;
   return gone;
 }
 

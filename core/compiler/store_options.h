@@ -29,6 +29,7 @@ struct Eviction {
   int64_t executable_bytes = 0;
   int64_t artifact_bytes = 0;
   bool with_users = false;  // and what its users hold beside it, if they are gone too
+  bool only_asked = false;  // nothing is about to be taken where it fits then
 };
 
 struct StoreOptions {

@@ -8,16 +8,13 @@
 #include "core/base/errors/status_macros.h"
 
 namespace latentd::device {
-namespace {
 
 // Small sizes share: powers of two up to 1 MiB, multiples of 2 MiB beyond.
-size_t RoundedUp(size_t bytes) {
+size_t MemoryPool::RoundedUp(size_t bytes) {
   constexpr size_t kLeast = 512, kSmall = size_t{1} << 20, kStep = size_t{2} << 20;
   if (bytes <= kSmall) return std::bit_ceil(std::max(bytes, kLeast));
   return (bytes + kStep - 1) / kStep * kStep;
 }
-
-}  // namespace
 
 MemoryPool::~MemoryPool() { GiveBack(Kept::kAll); }
 

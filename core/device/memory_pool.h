@@ -34,6 +34,9 @@ class MemoryPool : public std::enable_shared_from_this<MemoryPool> {
   ~MemoryPool();
   MemoryPool(const MemoryPool&) = delete;
 
+  // Bytes that Take takes for so many.
+  static size_t RoundedUp(size_t bytes);
+
   // At least `bytes`, with whatever is in it. It goes back to the pool with the last copy, which
   // keeps the pool alive; REQUIRES then that nothing that was enqueued uses it. RESOURCE_EXHAUSTED
   // with reason OUT_OF_MEMORY: there is none, nor any to give back.

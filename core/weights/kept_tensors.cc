@@ -1,38 +1,37 @@
 #include "core/weights/kept_tensors.h"
 
+#include <algorithm>
 #include <iterator>
 #include <memory>
 #include <utility>
 
+#include "core/device/memory_pool.h"
+
 namespace latentd::weights {
 
 using device::ConstBuffer;
+using device::MemoryPool;
 
 void KeptTensors::SetLimit(size_t bytes) {
   List leaving;
   absl::MutexLock lock(&mutex_);
   limit_ = bytes;
-  if (bytes_ > limit_) leaving = TakeOldest(bytes_ - limit_);
+  while (bytes_ > limit_) TakeOldest(leaving);
 }
 
 size_t KeptTensors::Drop(size_t bytes) {
   List leaving;
   absl::MutexLock lock(&mutex_);
   const size_t before = bytes_;
-  leaving = TakeOldest(bytes);
+  while (before - bytes_ < bytes && !list_.empty()) TakeOldest(leaving);
+  limit_ = std::min(limit_, bytes_);
   return before - bytes_;
 }
 
-KeptTensors::List KeptTensors::TakeOldest(size_t bytes) {
-  List taken;
-  for (size_t freed = 0; freed < bytes && !list_.empty();) {
-    const size_t its = list_.back().copy.bytes();
-    freed += its;
-    bytes_ -= its;
-    places_.erase(list_.back().content);
-    taken.splice(taken.end(), list_, std::prev(list_.end()));
-  }
-  return taken;
+void KeptTensors::TakeOldest(List& taken) {
+  bytes_ -= list_.back().bytes;
+  places_.erase(list_.back().content);
+  taken.splice(taken.end(), list_, std::prev(list_.end()));
 }
 
 size_t KeptTensors::bytes() const {
@@ -47,23 +46,30 @@ std::optional<ConstBuffer> KeptTensors::Find(const StoredTensor& tensor) {
   const auto found = places_.find(content);
   if (found == places_.end()) return std::nullopt;
   list_.splice(list_.begin(), list_, found->second);
+  found->second->last_use = wanting_;
   const ConstBuffer& copy = found->second->copy;
   // Equal bytes of another type are the same memory.
   return ConstBuffer::Wrap(copy.data(), tensor.data.dtype(), tensor.data.shape(),
                            std::make_shared<const ConstBuffer>(copy), copy.place());
 }
 
-bool KeptTensors::HasRoomFor(const StoredTensor& tensor) const {
+bool KeptTensors::MakeRoomFor(const StoredTensor& tensor) {
+  const size_t bytes = MemoryPool::RoundedUp(tensor.data.bytes());
+  List leaving;
   absl::MutexLock lock(&mutex_);
-  return Fits(tensor.data.bytes());
+  if (bytes > limit_) return false;
+  wanting_ += bytes;
+  while (!Fits(bytes) && (wanting_ - list_.back().last_use) / 2 > limit_) TakeOldest(leaving);
+  return Fits(bytes);
 }
 
 void KeptTensors::Add(const StoredTensor& tensor, ConstBuffer copy) {
   const Digest& content = tensor.digest->Get();
+  const size_t bytes = MemoryPool::RoundedUp(copy.bytes());
   absl::MutexLock lock(&mutex_);
-  if (!Fits(copy.bytes()) || places_.contains(content)) return;
-  bytes_ += copy.bytes();
-  list_.push_front({content, std::move(copy)});
+  if (!Fits(bytes) || places_.contains(content)) return;
+  bytes_ += bytes;
+  list_.push_front({content, std::move(copy), bytes, wanting_});
   places_.emplace(content, list_.begin());
 }
 

@@ -4,7 +4,11 @@
 //
 // Nothing is kept beyond a limit, which is 0 at first. What is kept serves no request, so it is
 // dropped, least recently used first, before anything that does. One that does not fit drops no
-// other: sets read all tensors of a model in turn, and each would drop the one that is read next.
+// other that is still in use: sets read all tensors of a model in turn, and each would drop the one
+// that is read next. One that was not read while room for twice the limit was asked for is of a
+// model that left, and gives way.
+//
+// Bytes are those that a GPU's pool takes for a tensor (device::MemoryPool::RoundedUp).
 //
 // Thread-safe.
 #pragma once
@@ -33,17 +37,21 @@ class KeptTensors {
   // Drops what is beyond it.
   void SetLimit(size_t bytes) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Drops tensors of so many bytes, or all; returns the bytes that were dropped. Their memory is
-  // free once nothing is made of them any more.
+  // Drops tensors of so many bytes, or all, and keeps no more than what is left until a limit is
+  // set: a load that goes on would bring them back. Returns the bytes that were dropped. Their
+  // memory is free once nothing is made of them any more.
   size_t Drop(size_t bytes) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Keeps no more than now until a limit is set: there is no memory for more.
+  void StopGrowing() ABSL_LOCKS_EXCLUDED(mutex_) { Drop(0); }
 
   size_t bytes() const ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Memory of the device that holds the tensor; nullopt: it is not kept. A use of it.
   std::optional<device::ConstBuffer> Find(const StoredTensor& tensor) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // False: the tensor is beyond the limit.
-  bool HasRoomFor(const StoredTensor& tensor) const ABSL_LOCKS_EXCLUDED(mutex_);
+  // False: the tensor, which is not kept, is beyond the limit. Drops those that give way to it.
+  bool MakeRoomFor(const StoredTensor& tensor) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Keeps `copy`, which has the tensor's content and is on the device, where there is room.
   void Add(const StoredTensor& tensor, device::ConstBuffer copy) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -52,19 +60,22 @@ class KeptTensors {
   struct Kept {
     Digest content;
     device::ConstBuffer copy;
+    size_t bytes = 0;
+    size_t last_use = 0;  // wanting_ then
   };
   using List = std::list<Kept>;
 
   bool Fits(size_t bytes) const ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
     return bytes <= limit_ && bytes_ <= limit_ - bytes;
   }
-  // Takes out the oldest ones of so many bytes, for the caller to free without the lock.
-  List TakeOldest(size_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Moves the oldest one to `taken`, for the caller to free without the lock.
+  void TakeOldest(List& taken) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   mutable absl::Mutex mutex_;
   size_t limit_ ABSL_GUARDED_BY(mutex_) = 0;
   size_t bytes_ ABSL_GUARDED_BY(mutex_) = 0;
-  List list_ ABSL_GUARDED_BY(mutex_);  // the one used last first
+  size_t wanting_ ABSL_GUARDED_BY(mutex_) = 0;  // bytes of all that room was asked for
+  List list_ ABSL_GUARDED_BY(mutex_);           // the one used last first
   absl::flat_hash_map<Digest, List::iterator> places_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -175,9 +175,11 @@ absl::StatusOr<WeightRef> WeightStore::Get(const Graph& recipe, const WeightSet&
   const bool is_maker = Join(key, user, &entry);
   if (is_maker) {
     const auto make = [&] { return Make(source, format, KeptName(archive_, name)); };
+    bool dropped = kept_tensors_.bytes() > 0;  // another thread may do it meanwhile
     absl::StatusOr<NewResult> made = CatchAll(source.from, make);
-    if (absl::IsResourceExhausted(made.status()) && kept_tensors_.Drop(kAllBytes) > 0) {
-      made = CatchAll(source.from, make);
+    if (absl::IsResourceExhausted(made.status())) {
+      dropped |= kept_tensors_.Drop(kAllBytes) > 0;
+      if (dropped) made = CatchAll(source.from, make);
     }
     Finish(key, entry, std::move(made));
   }
@@ -301,8 +303,9 @@ absl::StatusOr<ConstBuffer> WeightStore::Upload(const StoredTensor& tensor) {
 std::optional<ConstBuffer> WeightStore::OnDevice(const StoredTensor& tensor) {
   std::optional<ConstBuffer> found = kept_tensors_.Find(tensor);
   if (!found && tensor.of_base) found = FindHeld(tensor);
-  if (found || !tensor.of_base || !kept_tensors_.HasRoomFor(tensor)) return found;
+  if (found || !tensor.of_base || !kept_tensors_.MakeRoomFor(tensor)) return found;
   absl::StatusOr<ConstBuffer> copy = Upload(tensor);
+  if (absl::IsResourceExhausted(copy.status())) kept_tensors_.StopGrowing();
   if (copy.ok()) found = *std::move(copy);
   return found;
 }

@@ -14,7 +14,7 @@
 // mapped.
 //
 // Tensors of a base that sets stand over (StoredTensor::of_base) are kept on the device beside the
-// results, as far as KeepTensors allows, and further sets' results are made of these, with nothing
+// results, as far as KeptTensors allows, and further sets' results are made of these, with nothing
 // read, hashed or uploaded; where a tensor as it is is a result that is held, that one is read.
 //
 // Nothing that is held is memory of a checkpoint's file: what is written to the file shows in no

@@ -35,6 +35,7 @@ class StreamMemory {
     void* memory = nullptr;
     cudaError_t error = cudaMallocAsync(&memory, bytes, stream_);
     if (error == cudaErrorMemoryAllocation) {
+      cudaGetLastError();  // or the next launch would be told of it
       device_.Trim();
       error = cudaMallocAsync(&memory, bytes, stream_);
     }

@@ -27,19 +27,6 @@ absl::Status ToldStatus(cudaError_t error, absl::string_view what) {
   return ToStatus(error, what);
 }
 
-// By whatever thread asks.
-MemoryDriver GpuMemory(int ordinal) {
-  const auto allocate = [ordinal](size_t bytes, void*& memory) -> absl::Status {
-    RETURN_IF_ERROR(SelectGpu(ordinal));
-    return ToldStatus(cudaMalloc(&memory, bytes), "GPU memory");
-  };
-  // At the end of the process CUDA may be gone, and its memory with it.
-  const auto free = [ordinal](void* memory) {
-    if (SelectToGiveBack(ordinal)) cudaFree(memory);
-  };
-  return {allocate, free};
-}
-
 // CUDA's stream-ordered pool, in which weights are made, keeps this part of a GPU's memory between
 // two of them: by itself it returns all to the driver whenever a stream is waited for.
 constexpr uint64_t kPartOfStreams = 256;
@@ -57,6 +44,36 @@ void TrimMemoryOfStreams(int ordinal) {
   cudaMemPool_t of_streams = nullptr;
   if (cudaDeviceGetDefaultMemPool(&of_streams, ordinal) != cudaSuccess) return;
   cudaMemPoolTrimTo(of_streams, 0);
+}
+
+// Bytes that the pool keeps, and nothing uses; 0 where the driver does not answer.
+size_t IdleMemoryOfStreams(int ordinal) {
+  cudaMemPool_t of_streams = nullptr;
+  uint64_t used = 0, reserved = 0;
+  if (cudaDeviceGetDefaultMemPool(&of_streams, ordinal) != cudaSuccess ||
+      cudaMemPoolGetAttribute(of_streams, cudaMemPoolAttrUsedMemCurrent, &used) != cudaSuccess ||
+      cudaMemPoolGetAttribute(of_streams, cudaMemPoolAttrReservedMemCurrent, &reserved) !=
+          cudaSuccess) {
+    cudaGetLastError();
+    return 0;
+  }
+  return std::max(reserved, used) - used;
+}
+
+// By whatever thread asks.
+MemoryDriver GpuMemory(int ordinal) {
+  const auto allocate = [ordinal](size_t bytes, void*& memory) -> absl::Status {
+    RETURN_IF_ERROR(SelectGpu(ordinal));
+    const absl::Status taken = ToldStatus(cudaMalloc(&memory, bytes), "GPU memory");
+    if (!absl::IsResourceExhausted(taken)) return taken;
+    TrimMemoryOfStreams(ordinal);
+    return ToldStatus(cudaMalloc(&memory, bytes), "GPU memory");
+  };
+  // At the end of the process CUDA may be gone, and its memory with it.
+  const auto free = [ordinal](void* memory) {
+    if (SelectToGiveBack(ordinal)) cudaFree(memory);
+  };
+  return {allocate, free};
 }
 
 // Pinned memory of the host, which all GPUs can copy from and to.
@@ -226,7 +243,13 @@ absl::Status CudaDevice::AskDriver(size_t& free, size_t& total) const {
 absl::StatusOr<AvailableMemory> CudaDevice::Available() const {
   size_t free = 0, total = 0;
   RETURN_IF_ERROR(AskDriver(free, total));
-  return AvailableMemory{static_cast<int64_t>(free + memory_->idle_bytes()), properties_.name};
+  const size_t idle = memory_->idle_bytes() + IdleMemoryOfStreams(ordinal_);
+  return AvailableMemory{static_cast<int64_t>(free + idle), properties_.name};
+}
+
+void CudaDevice::Trim() {
+  memory_->GiveBack(Kept::kAll);
+  if (Select().ok()) TrimMemoryOfStreams(ordinal_);
 }
 
 void CudaDevice::GiveBack(Kept what) {
@@ -236,13 +259,17 @@ void CudaDevice::GiveBack(Kept what) {
 }
 
 DeviceMemory CudaDevice::Memory() const {
-  size_t free = 0, total = 0;
-  if (!AskDriver(free, total).ok()) free = total = 0;
+  size_t free = 0, total = 0, of_streams = 0;
+  if (AskDriver(free, total).ok()) {
+    of_streams = IdleMemoryOfStreams(ordinal_);
+  } else {
+    free = total = 0;
+  }
   const size_t used = packed_->used_bytes();  // first: there may be more when the other is asked
   const size_t holes = std::max(packed_->mapped_bytes(), used) - used;
   return {.total = static_cast<int64_t>(total),
           .free = static_cast<int64_t>(free),
-          .idle = static_cast<int64_t>(memory_->idle_bytes() + holes),
+          .idle = static_cast<int64_t>(memory_->idle_bytes() + of_streams + holes),
           .pinned = static_cast<int64_t>(pinned_->used_bytes() + pinned_->idle_bytes())};
 }
 

@@ -37,11 +37,12 @@ class CudaDevice : public Device {
   // One behind the other in pieces of 16 MiB, which go back to CUDA when nothing lies in them.
   absl::StatusOr<Buffer> AllocatePacked(DType dtype, Shape shape) override;
   absl::StatusOr<std::unique_ptr<Stream>> NewStream(const Clock& clock) override;
-  // The driver's free memory and the pool's idle memory; not the holes between what is packed,
-  // which only more of that can fill. 0 where the driver does not answer.
+  // The driver's free memory and the idle memory of the pool and of CUDA's own for streams; not the
+  // holes between what is packed, which only more of that can fill. A fault, or INTERNAL, where the
+  // driver does not answer.
   absl::StatusOr<AvailableMemory> Available() const override;
   bool SharesHostMemory() const override { return false; }
-  // Idle memory includes the holes between packed blocks.
+  // Idle memory includes that of CUDA's pool for streams, and the holes between packed blocks.
   DeviceMemory Memory() const override;
   void GiveBack(Kept what) override;
   // No other GPU reaches what is packed, which is weights.
@@ -57,8 +58,9 @@ class CudaDevice : public Device {
   // Selects the GPU: needed on each thread before it calls CUDA.
   absl::Status Select() const;
 
-  // Gives the pool's idle memory back to CUDA: for code that asks CUDA itself and gets none.
-  void Trim() { memory_->GiveBack(Kept::kAll); }
+  // Gives idle memory of the pool and of CUDA's own for streams back: for code that asks CUDA
+  // itself and gets none.
+  void Trim();
 
   int ordinal() const { return ordinal_; }
 

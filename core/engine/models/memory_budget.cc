@@ -144,15 +144,16 @@ int64_t MemoryBudget::StateOf(const compiler::GraphLabel& label) const {
 }
 
 int64_t MemoryBudget::SpareBeside(const compiler::GraphLabel& label,
-                                  const backends::MemoryNeeds& needs, const MemoryReport& report,
-                                  int64_t available) const {
+                                  const backends::MemoryNeeds& needs,
+                                  absl::Span<const weights::WeightInfo> held,
+                                  const MemoryReport& report, int64_t available) const {
   absl::MutexLock lock(&mutex_);
   if (!open_) return 0;
-  const MemoryPrediction more = MoreOf(needs, {}, report, StateOf(label));
+  const MemoryPrediction more = MoreOf(needs, held, report, StateOf(label));
   const int64_t left =
       std::min(limits_.bytes - report.on_device() - report.on_host(), available - kReserve) -
-      more.total() - MakingBytes(needs, {});
-  return std::max<int64_t>(left - limits_.bytes / 8, 0);
+      more.total() - MakingBytes(needs, held);
+  return left - limits_.bytes / 8;
 }
 
 bool MemoryBudget::IsConfigured(const compiler::GraphLabel& label) const {

@@ -77,11 +77,12 @@ class MemoryBudget {
   absl::Status CheckLane(const compiler::GraphLabel& label, int64_t bytes,
                          const MemoryReport& report, int64_t available) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Bytes of what serves no request that may be held beside `report` and a graph that fits beside
-  // it, none of whose weights counts as held: an eighth of the limit stays free for lanes.
+  // Bytes more of what serves no request that may be held beside `report`, and of it the weights by
+  // key, and a graph that fits beside it: an eighth of the limit stays free for lanes. Below 0: so
+  // many are held too many.
   int64_t SpareBeside(const compiler::GraphLabel& label, const backends::MemoryNeeds& needs,
-                      const MemoryReport& report, int64_t available) const
-      ABSL_LOCKS_EXCLUDED(mutex_);
+                      absl::Span<const weights::WeightInfo> held, const MemoryReport& report,
+                      int64_t available) const ABSL_LOCKS_EXCLUDED(mutex_);
 
   int64_t bytes() const ABSL_LOCKS_EXCLUDED(mutex_);
   // Prediction for the configured buckets that it was asked about, together; of graphs that

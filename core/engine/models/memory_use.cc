@@ -242,37 +242,32 @@ absl::Status MemoryUse::CheckFits(const compiler::GraphLabel& label,
         last = report;
         return parts_.budget.Check(label, needs, held, report, report.available_bytes);
       });
-  if (fits.ok() && leaving.weights.empty()) LetTensorsStay(label, needs, last);
+  if (fits.ok() && !leaving.only_asked) LimitTensors(label, needs, last);
   return fits;
 }
 
-void MemoryUse::LetTensorsStay(const compiler::GraphLabel& label,
-                               const backends::MemoryNeeds& needs,
-                               const MemoryReport& report) const {
+void MemoryUse::LimitTensors(const compiler::GraphLabel& label, const backends::MemoryNeeds& needs,
+                             const MemoryReport& report) const {
   if (!parts_.keeps_tensors || device().SharesHostMemory()) return;
-  const int64_t spare = parts_.budget.SpareBeside(label, needs, report, report.available_bytes);
-  parts_.stores.weights.kept_tensors().SetLimit(
-      static_cast<size_t>(report.kept_tensor_bytes + spare));
+  weights::WeightStore& store = parts_.stores.weights;
+  const int64_t available = report.available_bytes;
+  int64_t spare = parts_.budget.SpareBeside(label, needs, {}, report, available);
+  // As CheckReport: only where it lacks is it worth to find those of its weights that are held.
+  if (spare < 0) spare = parts_.budget.SpareBeside(label, needs, store.List(), report, available);
+  const int64_t limit = std::max<int64_t>(report.kept_tensor_bytes + spare, 0);
+  store.kept_tensors().SetLimit(static_cast<size_t>(limit));
 }
 
-absl::Status MemoryUse::CheckWithoutTensors(const absl::Status& refused,
-                                            absl::Span<const weights::WeightInfo> held,
-                                            MemoryReport& report, Check check) const {
-  if (report.kept_tensor_bytes == 0) return refused;
-  const int64_t part = report.kept_tensor_bytes / 8 + 1;
-  MemoryReport without = report;
-  without.available_bytes += std::exchange(without.kept_tensor_bytes, 0);
-  absl::Status fits = check(held, without);
-  if (!fits.ok()) return fits;
+void MemoryUse::DropTensors(absl::Span<const weights::WeightInfo> held, MemoryReport& report,
+                            Check check) const {
   weights::KeptTensors& kept = parts_.stores.weights.kept_tensors();
+  const int64_t part = report.kept_tensor_bytes / 8 + 1;
+  int64_t dropped = 0;
   do {
-    const auto dropped = static_cast<int64_t>(kept.Drop(static_cast<size_t>(part)));
-    if (dropped == 0) break;
+    dropped = static_cast<int64_t>(kept.Drop(static_cast<size_t>(part)));
     report.kept_tensor_bytes -= dropped;
     report.available_bytes += dropped;
-    fits = check(held, report);
-  } while (!fits.ok());
-  return fits;
+  } while (dropped > 0 && !check(held, report).ok());
 }
 
 absl::Status MemoryUse::AskLaneRoom(const pipeline::LaneMemory& lane) const {
@@ -311,7 +306,12 @@ absl::Status MemoryUse::CheckReport(const compiler::GraphLabel& label,
   const std::vector<weights::WeightInfo> held = parts_.stores.weights.List();
   TakeAway(leaves, needs, held, report);
   fits = check(held, report);
-  return fits.ok() ? fits : CheckWithoutTensors(fits, held, report, check);
+  if (fits.ok() || report.kept_tensor_bytes == 0) return fits;
+  MemoryReport without = report;
+  without.available_bytes += std::exchange(without.kept_tensor_bytes, 0);
+  fits = check(held, without);
+  if (fits.ok() && !leaving.only_asked) DropTensors(held, report, check);
+  return fits;
 }
 
 void MemoryUse::Show(metrics::Registry& registry) const {

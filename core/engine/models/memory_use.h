@@ -46,22 +46,23 @@ class MemoryUse {
   absl::Status AskLaneRoom(const pipeline::LaneMemory& lane) const;
 
   // OK if the graph fits, once what `leaves` names is gone: otherwise MemoryBudget::Check's error.
-  // Where it fits as it is, memory that is left beside it is for kept tensors.
+  // Unless that is only asked, memory that is left beside it is for kept tensors.
   absl::Status CheckFits(const compiler::GraphLabel& label, const backends::MemoryNeeds& needs,
                          const compiler::Eviction& leaves) const;
 
  private:
   using Check = absl::FunctionRef<absl::Status(absl::Span<const weights::WeightInfo> held,
                                                const MemoryReport& report)>;
-  // Result of `check` on held memory, once what `leaving` names is gone; kept tensors are dropped
-  // where it fits without them.
+  // Result of `check` on held memory, once what `leaving` names is gone, and kept tensors where it
+  // fits only without: unless that is only asked, so many are dropped.
   absl::Status CheckReport(const compiler::GraphLabel& label, const backends::MemoryNeeds& needs,
                            const compiler::Eviction& leaving, Check check) const;
-  absl::Status CheckWithoutTensors(const absl::Status& refused,
-                                   absl::Span<const weights::WeightInfo> held, MemoryReport& report,
-                                   Check check) const;
-  void LetTensorsStay(const compiler::GraphLabel& label, const backends::MemoryNeeds& needs,
-                      const MemoryReport& report) const;
+  // Drops kept tensors until `check` says OK, or none is left.
+  void DropTensors(absl::Span<const weights::WeightInfo> held, MemoryReport& report,
+                   Check check) const;
+  // Sets the limit of kept tensors to what there may be beside the report and the graph.
+  void LimitTensors(const compiler::GraphLabel& label, const backends::MemoryNeeds& needs,
+                    const MemoryReport& report) const;
   void AddPictures(MemoryReport& report) const;
   // Adds figures of device and host. REQUIRES: held memory has been added.
   void AddDevice(MemoryReport& report) const;

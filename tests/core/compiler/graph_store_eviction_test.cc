@@ -214,7 +214,9 @@ TEST_F(GraphStoreEvictionTest, TellsBeforehandWhetherThereIsRoom) {
   ASSERT_OK(process->Get(a));
   EXPECT_OK(process->CheckRoom(b, 0));  // its needs are unknown
   EXPECT_FALSE(process->Get(b).ok());
+  EXPECT_FALSE(last_.only_asked);
   EXPECT_THAT(process->CheckRoom(b, 0), StatusIs(absl::StatusCode::kResourceExhausted, "no room"));
+  EXPECT_TRUE(last_.only_asked);
   EXPECT_OK(process->CheckRoom(b, process->MarkWanted({b})));
   EXPECT_EQ(Evictions(process), 0);
   EXPECT_EQ(StateOf(process, a), GraphState::kReady);
@@ -238,6 +240,7 @@ TEST_F(GraphStoreEvictionTest, TellsWhetherThereWillBeRoomOnceNothingIsInUse) {
   EXPECT_OK(process->CheckRoomOnceIdle(label, needs, kept));
   EXPECT_EQ(last_.executable_bytes, static_cast<int64_t>(backend.own_bytes));
   EXPECT_TRUE(last_.with_users);
+  EXPECT_TRUE(last_.only_asked);
   needs.executable_bytes *= 2;
   EXPECT_FALSE(process->CheckRoomOnceIdle(label, needs, kept).ok());
   EXPECT_OK(process->CheckRoomOnceIdle(label, needs, none));

@@ -80,16 +80,24 @@ TEST_F(MemoryBudgetTest, RefusesWhatDoesNotFitAndSaysHowMuchIsMissing) {
 // 600 of 1000 are held, a picture takes 20, and 125 stay free for lanes.
 TEST_F(MemoryBudgetTest, SparesWhatIsLeftBesideAGraphAndAnEighth) {
   const auto spare = [&](const backends::MemoryNeeds& needs, int64_t available = kPlenty) {
-    return budget_.SpareBeside(step_, needs, report_, available);
+    return budget_.SpareBeside(step_, needs, {}, report_, available);
   };
   EXPECT_EQ(spare({}), 255);
   EXPECT_EQ(spare({.arena_bytes = 110, .executable_bytes = 20, .weights = {{"x", 30}}}), 195);
   EXPECT_EQ(spare({.weights = {{"x", 30}}, .making = {{"x", 40}}}), 185);
-  EXPECT_EQ(spare({.executable_bytes = 300}), 0);
+  EXPECT_EQ(spare({.executable_bytes = 300}), -45);
   EXPECT_EQ(spare({}, MemoryBudget::kReserve + 200), 55);
+  EXPECT_EQ(spare({}, MemoryBudget::kReserve + 100), -45);
   report_.kept_tensor_bytes = 100;
   EXPECT_EQ(spare({}), 155);
-  EXPECT_EQ(MemoryBudget().SpareBeside(step_, {}, report_, kPlenty), 0);
+  EXPECT_EQ(MemoryBudget().SpareBeside(step_, {}, {}, report_, kPlenty), 0);
+}
+
+TEST_F(MemoryBudgetTest, SparesNothingForWeightsThatAreHeld) {
+  const backends::MemoryNeeds needs = {.weights = {{"x", 500}, {"y", 30}},
+                                       .making = {{"x", 400}, {"y", 20}}};
+  EXPECT_EQ(budget_.SpareBeside(step_, needs, {}, report_, kPlenty), 255 - 930);
+  EXPECT_EQ(budget_.SpareBeside(step_, needs, held_, report_, kPlenty), 255 - 50);
 }
 
 // Weights are made one at a time: the one that takes most beside its result decides.

@@ -54,6 +54,7 @@ class FunctionMaker : public WeightMaker {
   }
 
   std::map<std::string, Packer> packers;  // by form
+  std::function<void()> once;             // run before the next weight is made; may be empty
   std::atomic<int> evaluations = 0;
   std::atomic<size_t> host_bytes = 0, device_bytes = 0;  // bytes of sources, by where they were
   mutable std::atomic<int> predictions = 0;              // calls of MakingBytes
@@ -62,6 +63,7 @@ class FunctionMaker : public WeightMaker {
   absl::StatusOr<device::ConstBuffer> Made(const graph::Graph& recipe,
                                            absl::Span<const device::ConstBuffer> sources,
                                            const std::string& form) {
+    if (once) std::exchange(once, nullptr)();
     device::ConstBuffer made = sources[0];
     if (recipe.size() > 1) {
       ++evaluations;

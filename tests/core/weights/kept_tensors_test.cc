@@ -43,6 +43,7 @@ using SetPointer = std::shared_ptr<const WeightSet>;
 
 constexpr size_t kPlenty = 1 << 20;
 constexpr size_t kTensor = 16;  // bytes of each of the base's tensors
+constexpr size_t kKept = 512;   // bytes that a GPU's pool takes for it
 
 // Counts what it is asked for, and has as much memory as a test says.
 class CountingDevice : public testing::SeparateDevice {
@@ -50,6 +51,8 @@ class CountingDevice : public testing::SeparateDevice {
   absl::StatusOr<device::Buffer> Allocate(DType dtype, device::Shape shape,
                                           device::Place place) override {
     if (place == device::Place::kDevice && allocations() >= most) {
+      ++refusals;
+      if (refused) std::exchange(refused, nullptr)();
       return OutOfMemoryError("no memory of the device");
     }
     return SeparateDevice::Allocate(dtype, std::move(shape), place);
@@ -59,8 +62,9 @@ class CountingDevice : public testing::SeparateDevice {
     return SeparateDevice::NewStream(clock);
   }
 
-  size_t most = kPlenty;  // allocations at a time
-  std::atomic<int> streams = 0;
+  size_t most = kPlenty;          // allocations at a time
+  std::function<void()> refused;  // run once, when an allocation is refused; may be empty
+  std::atomic<int> refusals = 0, streams = 0;
 };
 
 Graph ReadsUnet(const std::string& name) {
@@ -90,12 +94,20 @@ absl::StatusOr<device::ConstBuffer> AddAll(const Graph&,
 class KeptTensorsTest : public ::testing::Test {
  protected:
   KeptTensorsTest() {
-    testing::WriteSafetensors(base_path_,
-                              {FilledTensor("a", {2, 2}, 1), FilledTensor("b", {2, 2}, 2)});
-    auto set = std::make_shared<WeightSet>(&store_, "base");
-    set->Add("unet", *ReadSafetensors(base_path_));
-    base_ = set;
+    Write(base_path_, 1);
+    base_ = Open(base_path_);
     kept_.SetLimit(kPlenty);
+  }
+
+  // A model whose two weights are filled with `value` and one more.
+  static void Write(const std::string& path, float value) {
+    testing::WriteSafetensors(
+        path, {FilledTensor("a", {2, 2}, value), FilledTensor("b", {2, 2}, value + 1)});
+  }
+  SetPointer Open(const std::string& path) {
+    auto set = std::make_shared<WeightSet>(&store_, "base");
+    set->Add("unet", *ReadSafetensors(path));
+    return set;
   }
 
   // A set that adds so much to both weights.
@@ -115,10 +127,10 @@ class KeptTensorsTest : public ::testing::Test {
     return {readable.as<float>().begin(), readable.as<float>().end()};
   }
 
-  // Makes both weights of a set, and expects that they are right.
-  void Make(float delta) {
+  // Makes both weights of a set over the base of that value, and expects that they are right.
+  void Make(float delta, float of_base = 1) {
     const SetPointer set = With(delta);
-    for (const auto& [name, value] : {std::pair("a", 1.0f), std::pair("b", 2.0f)}) {
+    for (const auto& [name, value] : {std::pair("a", of_base), std::pair("b", of_base + 1)}) {
       ASSERT_OK_AND_ASSIGN(const WeightRef held, store_.Get(ReadsUnet(name), *set));
       EXPECT_THAT(Read(held), Each(value + delta));
     }
@@ -135,11 +147,11 @@ class KeptTensorsTest : public ::testing::Test {
 
 TEST_F(KeptTensorsTest, FurtherSetsAreMadeOfThem) {
   Make(10);
-  EXPECT_EQ(kept_.bytes(), 2 * kTensor);
+  EXPECT_EQ(kept_.bytes(), 2 * kKept);
   EXPECT_EQ(maker_.host_bytes, 4 * kTensor);  // the base's, and the first set's delta twice
   EXPECT_EQ(maker_.device_bytes, 2 * kTensor);
   Make(20);
-  EXPECT_EQ(kept_.bytes(), 2 * kTensor);
+  EXPECT_EQ(kept_.bytes(), 2 * kKept);
   EXPECT_EQ(maker_.host_bytes, 6 * kTensor);
   EXPECT_EQ(maker_.device_bytes, 4 * kTensor);
 }
@@ -167,14 +179,14 @@ TEST_F(KeptTensorsTest, OneThatIsHeldAsAWeightIsReadThereAndNotKeptAgain) {
   ASSERT_OK_AND_ASSIGN(const WeightRef held, store_.Get(ReadsUnet("a"), *base_));
   const size_t read = maker_.host_bytes;
   Make(10);
-  EXPECT_EQ(kept_.bytes(), kTensor);                 // b
+  EXPECT_EQ(kept_.bytes(), kKept);                   // b
   EXPECT_EQ(maker_.host_bytes - read, 3 * kTensor);  // b, and the delta twice
   EXPECT_EQ(maker_.device_bytes, 2 * kTensor);
 }
 
 TEST_F(KeptTensorsTest, CountAsNoResult) {
   Make(10);
-  EXPECT_EQ(kept_.bytes(), 2 * kTensor);
+  EXPECT_EQ(kept_.bytes(), 2 * kKept);
   EXPECT_EQ(store_.bytes_held(), 0u);
   EXPECT_EQ(store_.entries(), 0u);
   EXPECT_EQ(device_.allocations(), 2u);
@@ -190,29 +202,69 @@ TEST_F(KeptTensorsTest, NoneIsKeptWithoutALimit) {
 }
 
 TEST_F(KeptTensorsTest, OneThatDoesNotFitDropsNoOther) {
-  kept_.SetLimit(2 * kTensor - 1);
+  kept_.SetLimit(2 * kKept - 1);
   Make(10);
-  EXPECT_EQ(kept_.bytes(), kTensor);
-  const size_t read = maker_.host_bytes;
-  Make(20);
-  EXPECT_EQ(kept_.bytes(), kTensor);
-  EXPECT_EQ(maker_.host_bytes - read, 3 * kTensor);
+  EXPECT_EQ(kept_.bytes(), kKept);
+  for (const float delta : {20.0f, 30.0f, 40.0f, 50.0f, 60.0f, 70.0f}) {
+    const size_t read = maker_.host_bytes;
+    Make(delta);
+    EXPECT_EQ(kept_.bytes(), kKept);
+    EXPECT_EQ(maker_.host_bytes - read, 3 * kTensor);
+  }
+}
+
+TEST_F(KeptTensorsTest, ThoseOfAModelThatLeftGiveWay) {
+  kept_.SetLimit(2 * kKept);
+  Make(10);
+  const SetPointer first = base_;
+  const std::string path = directory_.File("other.safetensors");
+  Write(path, 3);
+  const SetPointer other = Open(path);
+  // Bytes of the base that are read, of the host, for a set of a model.
+  const auto read = [&](const SetPointer& base, float delta, float value) {
+    const size_t before = maker_.host_bytes;
+    base_ = base;
+    Make(delta, value);
+    return maker_.host_bytes - before - 2 * kTensor;
+  };
+  EXPECT_EQ(read(other, 20, 3), 2 * kTensor);
+  EXPECT_EQ(read(first, 20, 1), 0u);  // in turns the first keeps them
+  EXPECT_EQ(read(other, 30, 3), 2 * kTensor);
+  for (const float delta : {40.0f, 50.0f}) read(other, delta, 3);
+  EXPECT_EQ(read(other, 60, 3), 0u);
+  EXPECT_EQ(kept_.bytes(), 2 * kKept);
+  EXPECT_EQ(device_.allocations(), 2u);
+  EXPECT_EQ(read(first, 30, 1), 2 * kTensor);
 }
 
 TEST_F(KeptTensorsTest, ThoseUsedLeastRecentlyAreDroppedFirst) {
   Make(10);
   const StoredTensor a = base_->Find("unet/a")->from[0], b = base_->Find("unet/b")->from[0];
   EXPECT_TRUE(kept_.Find(a).has_value());  // the last use
-  EXPECT_EQ(kept_.Drop(1), kTensor);
-  EXPECT_EQ(kept_.bytes(), kTensor);
+  EXPECT_EQ(kept_.Drop(1), kKept);
+  EXPECT_EQ(kept_.bytes(), kKept);
   EXPECT_EQ(device_.allocations(), 1u);
   EXPECT_FALSE(kept_.Find(b).has_value());
   EXPECT_TRUE(kept_.Find(a).has_value());
-  kept_.SetLimit(kTensor - 1);
+  kept_.SetLimit(kKept - 1);
   EXPECT_EQ(kept_.bytes(), 0u);
   EXPECT_EQ(device_.allocations(), 0u);
   EXPECT_EQ(kept_.Drop(kPlenty), 0u);
   Make(20);
+}
+
+// A load that they were dropped for goes on, and would bring them back.
+TEST_F(KeptTensorsTest, DroppedOnesComeBackOnceALimitIsSet) {
+  Make(10);
+  EXPECT_EQ(kept_.Drop(1), kKept);
+  Make(20);
+  EXPECT_EQ(kept_.bytes(), kKept);
+  kept_.Drop(kPlenty);
+  Make(30);
+  EXPECT_EQ(kept_.bytes(), 0u);
+  kept_.SetLimit(kPlenty);
+  Make(40);
+  EXPECT_EQ(kept_.bytes(), 2 * kKept);
 }
 
 TEST_F(KeptTensorsTest, AreDroppedForAResultThatHasNoMemory) {
@@ -220,17 +272,31 @@ TEST_F(KeptTensorsTest, AreDroppedForAResultThatHasNoMemory) {
   device_.most = 2;
   ASSERT_OK_AND_ASSIGN(const WeightRef held, store_.Get(ReadsUnet("a"), *With(20)));
   EXPECT_THAT(Read(held), Each(21));
-  EXPECT_EQ(kept_.bytes(), kTensor);  // kept anew: there is memory for one beside the result
+  EXPECT_EQ(kept_.bytes(), 0u);  // nor does what is made next keep any
+  EXPECT_EQ(device_.allocations(), 1u);
+  EXPECT_EQ(device_.refusals, 1);
   device_.most = 1;
   EXPECT_FALSE(store_.Get(ReadsUnet("b"), *With(20)).ok());
-  EXPECT_EQ(kept_.bytes(), 0u);
 }
 
-// There is memory for the result alone.
+TEST_F(KeptTensorsTest, ThatAnotherThreadDropsMeanwhileAreMemoryToo) {
+  Make(10);
+  device_.most = 2;
+  device_.refused = [&] { kept_.Drop(kPlenty); };
+  ASSERT_OK_AND_ASSIGN(const WeightRef held, store_.Get(ReadsUnet("a"), *With(20)));
+  EXPECT_THAT(Read(held), Each(21));
+}
+
+// There is memory for the result alone, and the next weight does not ask for more again.
 TEST_F(KeptTensorsTest, AreNotWorthARefusal) {
   device_.most = 1;
   Make(10);
   EXPECT_EQ(kept_.bytes(), 0u);
+  EXPECT_EQ(device_.refusals, 1);
+  device_.most = kPlenty;
+  kept_.SetLimit(kPlenty);
+  Make(20);
+  EXPECT_EQ(kept_.bytes(), 2 * kKept);
 }
 
 TEST_F(KeptTensorsTest, AreThoseOfAnOverlayToo) {
@@ -239,7 +305,7 @@ TEST_F(KeptTensorsTest, AreThoseOfAnOverlayToo) {
       once, {{"unet/a", *Compose(Sum(), {*once->Find("unet/a"), *base_->Find("unet/b")})}}, "more");
   ASSERT_OK_AND_ASSIGN(const WeightRef held, store_.Get(ReadsUnet("a"), *twice));
   EXPECT_THAT(Read(held), Each(13));
-  EXPECT_EQ(kept_.bytes(), 2 * kTensor);  // a, and what the first set adds; b is no part of it
+  EXPECT_EQ(kept_.bytes(), 2 * kKept);  // a, and what the first set adds; b is no part of it
 }
 
 // It is the file's content as it was opened that is kept, and refused with the file.
@@ -250,16 +316,29 @@ TEST_F(KeptTensorsTest, AreOfNoUseForAFileThatWasEdited) {
   EXPECT_EQ(GetReason(store_.Get(ReadsUnet("a"), *With(20)).status()), kCheckpointChanged);
 }
 
+// Bytes that came while a tensor was uploaded are not what its digest names.
+TEST_F(KeptTensorsTest, NoneIsKeptOfAFileThatIsEditedMeanwhile) {
+  const std::string path = directory_.File("copy.safetensors");
+  Write(path, 1);
+  maker_.once = [&] {
+    testing::EditInPlace(base_path_, testing::SafetensorsBytes({FilledTensor("a", {2, 2}, 5),
+                                                                FilledTensor("b", {2, 2}, 6)}));
+  };
+  EXPECT_EQ(GetReason(store_.Get(ReadsUnet("a"), *With(10)).status()), kCheckpointChanged);
+  EXPECT_EQ(kept_.bytes(), 0u);
+  base_ = Open(path);
+  Make(20);
+  Make(30);
+}
+
 TEST_F(KeptTensorsTest, EqualOnesOfTwoFilesAreKeptOnce) {
   Make(10);
   const std::string path = directory_.File("copy.safetensors");
-  testing::WriteSafetensors(path, {FilledTensor("a", {2, 2}, 1), FilledTensor("b", {2, 2}, 2)});
-  auto copy = std::make_shared<WeightSet>(&store_, "copy");
-  copy->Add("unet", *ReadSafetensors(path));
-  base_ = copy;
+  Write(path, 1);
+  base_ = Open(path);
   const size_t read = maker_.host_bytes;
   Make(20);
-  EXPECT_EQ(kept_.bytes(), 2 * kTensor);
+  EXPECT_EQ(kept_.bytes(), 2 * kKept);
   EXPECT_EQ(maker_.host_bytes - read, 2 * kTensor);
 }
 
@@ -291,6 +370,7 @@ TEST_F(KeptTensorsTest, ThreadsThatMakeAndDropGetWhatTheyAsk) {
         const absl::StatusOr<WeightRef> held = store_.Get(ReadsUnet("a"), *set);
         if (!held.ok() || Read(*held)[0] != 1 + 10 * (i + 1)) ++wrong;
         if (round % 5 == i) kept_.Drop(kPlenty);
+        if (round % 5 == 4) kept_.SetLimit(kPlenty);
       }
     });
   }

@@ -22,6 +22,7 @@
 #include "core/weights/weight_store.h"
 #include "tests/conformance/checks.h"
 #include "tests/conformance/low_precision.h"
+#include "tests/support/run_executable.h"
 #include "tests/support/status_matchers.h"
 
 namespace latentd::backends::cuda {
@@ -159,10 +160,24 @@ TEST_F(CudaBackendGpuTest, BindsOnceForAllWeightsOfAGraphAndPlan) {
   one.Add("net", leaves_.weights);
   other.Add("net", testing::RandomLeaves(*graph_, /*seed=*/4).weights);
   ASSERT_OK_AND_ASSIGN(const Plan plan, backend_->MakePlan(*graph_));
-  ASSERT_OK_AND_ASSIGN(const auto first, backend_->Load(graph_, plan, one));
+  const auto run = [&](Executable& executable) {
+    return testing::ToDoubles(testing::RunExecutable(executable, leaves_.inputs).value()[0]);
+  };
+  std::vector<double> wanted;
+  {
+    ASSERT_OK_AND_ASSIGN(const auto alone, backend_->Load(graph_, plan, other));
+    wanted = run(*alone);
+  }
+  ASSERT_OK_AND_ASSIGN(auto first, backend_->Load(graph_, plan, one));
   ASSERT_OK_AND_ASSIGN(const auto second, backend_->Load(graph_, plan, other));
   EXPECT_EQ(&static_cast<const CudaExecutable&>(*first).program(),
             &static_cast<const CudaExecutable&>(*second).program());
+  const std::vector<double> of_first = run(*first);
+  EXPECT_NE(of_first, wanted);
+  EXPECT_EQ(run(*second), wanted);
+  EXPECT_EQ(run(*first), of_first);
+  first.reset();
+  EXPECT_EQ(run(*second), wanted);
 }
 
 TEST_F(CudaBackendGpuTest, TheArenaIsAsLargeAsTheLargestGraphThatIsLoaded) {

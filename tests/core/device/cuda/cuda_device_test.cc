@@ -120,6 +120,28 @@ TEST_F(GpuTest, GivesBackWhatNobodyTakesAgain) {
   EXPECT_EQ(device_->Memory().idle, 0);
 }
 
+// As weights leave it that were made on a stream. Others may use the GPU meanwhile.
+TEST_F(GpuTest, WhatCudaKeepsForStreamsIsIdle) {
+  constexpr size_t kBytes = size_t{64} << 20;
+  device_->GiveBack(Kept::kAll);
+  const int64_t idle = device_->Memory().idle, available = device_->Available()->bytes;
+  const auto leave = [&] {
+    void* memory = nullptr;
+    cudaStream_t stream = static_cast<CudaStream&>(*stream_).handle();
+    ASSERT_EQ(cudaMallocAsync(&memory, kBytes, stream), cudaSuccess);
+    ASSERT_EQ(cudaFreeAsync(memory, stream), cudaSuccess);
+    ASSERT_OK(stream_->Synchronize());
+    EXPECT_GE(device_->Memory().idle, idle + static_cast<int64_t>(kBytes));
+  };
+  leave();
+  EXPECT_GE(device_->Available()->bytes, available - static_cast<int64_t>(kBytes / 2));
+  device_->Trim();
+  EXPECT_EQ(device_->Memory().idle, idle);
+  leave();
+  device_->GiveBack(Kept::kAll);
+  EXPECT_EQ(device_->Memory().idle, idle);
+}
+
 // The unused part of a piece of 16 MiB is idle.
 TEST_F(GpuTest, HolesBetweenWhatIsPackedAreIdle) {
   const int64_t before = device_->Memory().idle;
