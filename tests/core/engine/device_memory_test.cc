@@ -202,8 +202,8 @@ TEST_F(KeptTensorsOfAdaptersTest, LeaveForAGraphThatFitsWithoutThem) {
   const GenerateSpec cold = SpecOf({96, 64}, BucketPolicy::kColdOk);
   // Nothing fits: they would leave in vain.
   device_.left = MemoryBudget::kReserve;
-  device_.counts = true;
   ASSERT_EQ(Only<Failed>(RunOn(*engine, cold)).size(), 1u);
+  device_.counts = true;
   EXPECT_EQ(KeptBy(*engine), before);
   // Each time what was refused lacks one byte: the picture's own memory, then its graphs. As long
   // as one of them is refused nothing is loaded, and a question drops nothing.
