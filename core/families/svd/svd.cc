@@ -111,9 +111,9 @@ constexpr absl::string_view kUnetClass[] = {"UNetSpatioTemporalConditionModel"};
 constexpr absl::string_view kVaeClass[] = {"AutoencoderKLTemporalDecoder"};
 constexpr absl::string_view kImageEncoderClass[] = {"CLIPVisionModelWithProjection"};
 constexpr FamilyComponent kComponents[] = {
-    {kUnet, "diffusers", kUnetClass, /*is_required=*/true},
-    {kVae, "diffusers", kVaeClass, /*is_required=*/true},
-    {kImageEncoder, "transformers", kImageEncoderClass, /*is_required=*/true},
+    {"unet", "diffusers", kUnetClass, /*is_required=*/true},
+    {"vae", "diffusers", kVaeClass, /*is_required=*/true},
+    {"image_encoder", "transformers", kImageEncoderClass, /*is_required=*/true},
     {"feature_extractor", "transformers"},
 };
 
