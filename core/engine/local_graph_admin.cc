@@ -477,7 +477,7 @@ absl::StatusOr<EntryResult> LocalGraphAdmin::Import(std::string file) {
   return MergeResults(names_, results).front();
 }
 
-// As on the device that has most of it.
+// Graphs are counted on the device that has most of them.
 ModelStatus LocalGraphAdmin::StatusOnAll(const pipeline::ModelRow& model) const {
   ModelStatus all;
   for (const size_t i : Left()) {
@@ -487,7 +487,10 @@ ModelStatus LocalGraphAdmin::StatusOnAll(const pipeline::ModelRow& model) const 
     here.pinned |= all.pinned;
     here.loaded |= all.loaded;
     here.last_use = std::max(here.last_use, all.last_use);
-    if (!all.name.empty()) here.graphs_ready = std::max(here.graphs_ready, all.graphs_ready);
+    if (here.graphs_ready < all.graphs_ready) {
+      here.graphs_ready = all.graphs_ready;
+      here.graphs_total = all.graphs_total;
+    }
     all = std::move(here);
   }
   return all;
