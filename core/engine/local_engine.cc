@@ -262,7 +262,7 @@ std::vector<pipeline::DeviceRoom> LocalEngine::FindRooms() const {
   std::vector<pipeline::DeviceRoom> rooms;
   if (placement_ == pipeline::Placement::kAll) return rooms;
   for (size_t i = 0; i < devices_.size(); ++i) {
-    rooms.push_back({absl::StrCat("device ", labels_[i]), devices_[i]->ModelBytes().value_or(0)});
+    rooms.push_back({names_[i], devices_[i]->ModelBytes().value_or(0)});
   }
   return rooms;
 }

@@ -8,6 +8,9 @@
 namespace latentd::pipeline {
 namespace {
 
+// The part of a device, 1 of so many, that graphs need beside the weights of several models.
+constexpr int64_t kPartForGraphs = 5;
+
 class Placing {
  public:
   Placing(absl::Span<const PlacedModel> models, absl::Span<const DeviceRoom> devices)
@@ -35,7 +38,7 @@ class Placing {
   // Bytes that the device has for more weights.
   int64_t RoomOn(size_t device) const {
     const int64_t all = devices_[device].bytes;
-    return used_[device] == 0 ? all : all - all / 5 - used_[device];
+    return used_[device] == 0 ? all : all - all / kPartForGraphs - used_[device];
   }
 
   // The device without the model that has most room.
