@@ -1,9 +1,10 @@
-"""Measurements of pictures with feature_cache_interval: each a function that runs one round of one contestant."""
+"""Measurements of pictures with less work: each a function that runs one round of one contestant."""
 
-from . import machine
+from . import machine, server
 from .session import CACHING, LATENTD, READY_SECONDS, shape
 
 INTERVALS = (1, 2, 3, 5)  # 1: all evaluations are full
+EFFORTS = ("full", "high", "fast")
 
 
 def clients(bench):
@@ -33,3 +34,24 @@ def pictures(bench, _):
             elif found["shallow"]:
                 less = (full - step) * bench.scale.cached_steps / found["shallow"]
                 bench.results.add(f"cached_shallow {which}/{interval}", LATENTD, full - less)
+
+
+def of_each_effort(bench):
+    return {name: bench.picture(steps=bench.scale.cached_steps, models=CACHING, effort=server.Text(f"EFFORT_{name.upper()}"))
+            for name in EFFORTS}
+
+
+def warm_efforts(bench, _):
+    bench.server(CACHING).wait_for_row_counts(READY_SECONDS)
+    for client in of_each_effort(bench).values():
+        client.draw(2)
+
+
+def efforts(bench, _):
+    """One picture of each effort, behind each other."""
+    which = shape(bench.scale.cached_steps, bench.scale.main)
+    for _ in range(bench.scale.pictures):
+        for name, client in of_each_effort(bench).items():
+            found = client.measured()
+            bench.results.add(f"effort_picture {which}/{name}", LATENTD, found["whole"], state=machine.state(),
+                              skipped_rows=found["skipped"], shallow=found["shallow"])

@@ -359,6 +359,8 @@ MEASUREMENTS = (
     Measurement("split_crowd", split_measurements.crowds, {LATENTD: 90}, models=("base",), gpus=2),
     Measurement("cached_features", cache_measurements.pictures, {LATENTD: 60}, prepare=cache_measurements.warm,
                 rounds=lambda scale: scale.rounds, models=("base",)),
+    Measurement("efforts", cache_measurements.efforts, {LATENTD: 45}, prepare=cache_measurements.warm_efforts,
+                rounds=lambda scale: scale.rounds, models=("base",)),
     Measurement("video_start_cold", video_measurements.start_cold, {LATENTD: 120}, models=VIDEO),
     Measurement("video", video_measurements.clips, {LATENTD: 45}, prepare=video_measurements.warm,
                 rounds=lambda scale: scale.clips, models=VIDEO),

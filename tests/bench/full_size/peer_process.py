@@ -40,8 +40,9 @@ class Peer:
 
     def __init__(self, options, checkpoint, mode, folder):
         self._log = folder / f"peer-{mode}.log"
+        precision = "bf16" if options.precision == "fp8" else options.precision
         command = [options.peer_python, "-B", pathlib.Path(__file__).with_name("peer.py"), "--checkpoint", checkpoint, "--mode", mode,
-                   "--precision", options.precision, "--device", "cuda" if options.backend == "cuda" else "cpu"]
+                   "--precision", precision, "--device", "cuda" if options.backend == "cuda" else "cpu"]
         with open(self._log, "w") as log:
             self._process = processes.spawn(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log,
                                             env=options.peer_environment)

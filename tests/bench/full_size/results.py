@@ -78,6 +78,7 @@ KINDS = {
     "cached_picture": ("picture with guidance and --feature-cache (steps@size/feature_cache_interval), request to PNG", "ms"),
     "cached_step": ("of that: a step, full ones and shallow ones in the mean", "ms"),
     "cached_shallow": ("of that: a shallow step, by what its pictures take less", "ms"),
+    "effort_picture": ("picture with guidance and --feature-cache (steps@size/effort), request to PNG", "ms"),
     "video_start_cold": ("video: process start to READY, one bucket, nothing in the cache", "s"),
     "video_compile_cold": ("of that: compiling, loading and running the graphs", "s"),
     "video_start_cached": ("video: process start to READY from the cache", "s"),

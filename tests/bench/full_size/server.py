@@ -217,6 +217,7 @@ class Client:
         return {"whole": whole, "stages": stages, "beyond": whole - sum(stages[stage] for stage in DEVICE_STAGES),
                 "step": {model: times[model] / count for model, count in steps.items() if count > 0},
                 "shallow": passed("latentd_step_shallow_evaluations_total"),
+                "skipped": passed("latentd_step_skipped_rows_total"),
                 "redone": passed("latentd_invalid_images_total")}
 
     def stop(self):
