@@ -144,7 +144,7 @@ PictureLoop::Device DeviceRuntime::device() {
           parts_.progress_label};
 }
 
-LocalGraphAdmin::Device DeviceRuntime::graphs() {
+AdminDevice DeviceRuntime::admin() {
   return {.stores = stores_,
           .models = models_,
           .memory = memory_,

@@ -20,10 +20,10 @@
 #include "core/adapters/catalogue/catalogue.h"
 #include "core/backends/backend.h"
 #include "core/batching/predict/unit.h"
+#include "core/engine/admin/admin_devices.h"
 #include "core/engine/api/capabilities.h"
 #include "core/engine/api/config.h"
 #include "core/engine/api/generate_spec.h"
-#include "core/engine/local_graph_admin.h"
 #include "core/engine/loop/picture_loop.h"
 #include "core/engine/models/bucket_graphs.h"
 #include "core/engine/models/cache_watch.h"
@@ -110,7 +110,7 @@ class DeviceRuntime {
   // Waits until no graph is left to be made ready.
   void FinishPreparing() { preparer_.Flush(); }
 
-  LocalGraphAdmin::Device graphs();
+  AdminDevice admin();
   PictureLoop::Device device();
   const Config& config() const { return config_; }  // with the defaults of its backend
   // For the calling thread, which computes.

@@ -22,12 +22,15 @@
 #include "absl/time/time.h"
 #include "core/base/clock.h"
 #include "core/base/errors/error_details.h"
+#include "core/engine/api/adapter_admin.h"
 #include "core/engine/api/capabilities.h"
 #include "core/engine/api/config.h"
 #include "core/engine/api/events.h"
 #include "core/engine/api/generate_spec.h"
 #include "core/engine/api/graph_admin.h"
 #include "core/engine/api/hangs.h"
+#include "core/engine/api/memory_report.h"
+#include "core/engine/api/model_admin.h"
 #include "core/engine/api/status.h"
 #include "core/metrics/registry.h"
 
@@ -60,6 +63,9 @@ class Engine {
   virtual void OnStatusChange(StatusListener listener) = 0;
 
   virtual GraphAdmin& graphs() = 0;
+  virtual ModelAdmin& models() = 0;
+  virtual AdapterAdmin& adapters() = 0;
+  virtual MemoryReport memory() const = 0;
 
   // Metrics that core counts. Lives as long as the engine; gauges are brought up to date by
   // RefreshMetrics, which a scrape calls first: it asks no disk, and the status stays as it is.

@@ -137,7 +137,7 @@ LocalEngine::LocalEngine(const Config& config, std::vector<Device> devices, cons
       catalogue_(CatalogueOf(config)),
       devices_(RuntimesOf(config, std::move(devices))),
       loop_(LoopOptions(config), PartsOf(devices_, &DeviceRuntime::device), metrics_, clock),
-      admin_(names_, PartsOf(devices_, &DeviceRuntime::graphs)) {
+      admin_devices_(names_, PartsOf(devices_, &DeviceRuntime::admin)) {
   if (catalogue_ != nullptr) adapter_watch_.emplace(*catalogue_, clock_, config.warn);
   registry_.GetGauge(metrics::kQueueCapacity).Set(loop_.queue_capacity());
 }

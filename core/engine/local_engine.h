@@ -28,9 +28,12 @@
 #include "core/backends/backend.h"
 #include "core/base/clock.h"
 #include "core/base/threads/worker.h"
+#include "core/engine/admin/admin_devices.h"
+#include "core/engine/admin/local_adapter_admin.h"
+#include "core/engine/admin/local_graph_admin.h"
+#include "core/engine/admin/local_model_admin.h"
 #include "core/engine/device_runtime.h"
 #include "core/engine/engine.h"
-#include "core/engine/local_graph_admin.h"
 #include "core/engine/loop/picture_loop.h"
 #include "core/engine/models/adapter_watch.h"
 #include "core/engine/reports/status_board.h"
@@ -62,7 +65,10 @@ class LocalEngine : public Engine {
   State state() const override { return board_.state(); }
   ServerStatus status() const override { return board_.status(); }
   void OnStatusChange(StatusListener listener) override { board_.AddListener(std::move(listener)); }
-  GraphAdmin& graphs() override { return admin_; }
+  GraphAdmin& graphs() override { return graph_admin_; }
+  ModelAdmin& models() override { return model_admin_; }
+  AdapterAdmin& adapters() override { return adapter_admin_; }
+  MemoryReport memory() const override { return admin_devices_.memory(); }
   metrics::Registry& metrics() override { return registry_; }
   void RefreshMetrics() override;
   void CheckFiles() override;
@@ -145,7 +151,10 @@ class LocalEngine : public Engine {
   Worker retiring_{"retiring"};
   std::atomic<bool> ends_ = false;  // nothing is retired any more
   PictureLoop loop_;
-  LocalGraphAdmin admin_;
+  const AdminDevices admin_devices_;
+  LocalGraphAdmin graph_admin_{admin_devices_};
+  LocalModelAdmin model_admin_{admin_devices_};
+  LocalAdapterAdmin adapter_admin_{admin_devices_};
   std::optional<AdapterWatch> adapter_watch_;  // last: its thread uses the catalogue
 };
 

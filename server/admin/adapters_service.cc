@@ -20,7 +20,7 @@ namespace {
 
 namespace v1 = ::latent::v1;
 
-using engine::GraphAdmin;
+using engine::AdapterAdmin;
 
 v1::AdapterStatus StatusToProto(const engine::AdapterStatus& adapter) {
   v1::AdapterStatus proto;
@@ -36,8 +36,8 @@ v1::AdapterStatus StatusToProto(const engine::AdapterStatus& adapter) {
   return proto;
 }
 
-absl::StatusOr<engine::AdapterStatus> FindAdapter(GraphAdmin& graphs, const std::string& name) {
-  ASSIGN_OR_RETURN(const std::vector<engine::AdapterStatus> adapters, graphs.ListAdapters());
+absl::StatusOr<engine::AdapterStatus> FindAdapter(AdapterAdmin& all, const std::string& name) {
+  ASSIGN_OR_RETURN(const std::vector<engine::AdapterStatus> adapters, all.List());
   for (const engine::AdapterStatus& adapter : adapters) {
     if (adapter.facts.name == name) return adapter;
   }
@@ -58,12 +58,12 @@ grpc::ServerUnaryReactor* AdaptersService::Change(const char* method,
     absl::StatusOr<Request> request = calls::ReadRequest<Request>(bytes);
     if (!request.ok()) return calls::FinishNow(context, request.status());
     return RunOnWorker(changing_, context, method,
-                       [&graphs = engine_.graphs(), &response, act,
+                       [&all = engine_.adapters(), &response, act,
                         request = *std::move(request)]() -> absl::Status {
-                         RETURN_IF_ERROR(FindAdapter(graphs, request.name()).status());
-                         RETURN_IF_ERROR(act(graphs, request));
+                         RETURN_IF_ERROR(FindAdapter(all, request.name()).status());
+                         RETURN_IF_ERROR(act(all, request));
                          ASSIGN_OR_RETURN(const engine::AdapterStatus adapter,
-                                          FindAdapter(graphs, request.name()));
+                                          FindAdapter(all, request.name()));
                          response = calls::Serialize(StatusToProto(adapter));
                          return absl::OkStatus();
                        });
@@ -77,7 +77,7 @@ grpc::ServerUnaryReactor* AdaptersService::ListAdapters(grpc::CallbackServerCont
       listing_, *context, *request, *response,
       [this](const v1::ListAdaptersRequest&, v1::ListAdaptersResponse& list) -> absl::Status {
         ASSIGN_OR_RETURN(const std::vector<engine::AdapterStatus> adapters,
-                         engine_.graphs().ListAdapters());
+                         engine_.adapters().List());
         for (const engine::AdapterStatus& adapter : adapters) {
           *list.add_adapters() = StatusToProto(adapter);
         }
@@ -90,8 +90,8 @@ grpc::ServerUnaryReactor* AdaptersService::LoadAdapter(grpc::CallbackServerConte
                                                        grpc::ByteBuffer* response) {
   return Change<v1::LoadAdapterRequest>(
       "LoadAdapter", *context, *request, *response,
-      [](GraphAdmin& graphs, const v1::LoadAdapterRequest& wanted) {
-        return graphs.LoadAdapter(wanted.name());
+      [](AdapterAdmin& all, const v1::LoadAdapterRequest& wanted) {
+        return all.Load(wanted.name());
       });
 }
 
@@ -100,8 +100,8 @@ grpc::ServerUnaryReactor* AdaptersService::EvictAdapter(grpc::CallbackServerCont
                                                         grpc::ByteBuffer* response) {
   return Change<v1::EvictAdapterRequest>(
       "EvictAdapter", *context, *request, *response,
-      [](GraphAdmin& graphs, const v1::EvictAdapterRequest& wanted) {
-        return graphs.EvictAdapter(wanted.name());
+      [](AdapterAdmin& all, const v1::EvictAdapterRequest& wanted) {
+        return all.Evict(wanted.name());
       });
 }
 
@@ -109,8 +109,8 @@ grpc::ServerUnaryReactor* AdaptersService::PinAdapter(grpc::CallbackServerContex
                                                       const grpc::ByteBuffer* request,
                                                       grpc::ByteBuffer* response) {
   return Change<v1::PinAdapterRequest>("PinAdapter", *context, *request, *response,
-                                       [](GraphAdmin& graphs, const v1::PinAdapterRequest& wanted) {
-                                         return graphs.PinAdapter(wanted.name(), wanted.pinned());
+                                       [](AdapterAdmin& all, const v1::PinAdapterRequest& wanted) {
+                                         return all.Pin(wanted.name(), wanted.pinned());
                                        });
 }
 

@@ -74,7 +74,7 @@ grpc::ServerUnaryReactor* AdminService::GetMemoryReport(grpc::CallbackServerCont
       *context, *request, *response,
       [this, context](const v1::GetMemoryReportRequest&, v1::MemoryReport& report) {
         RETURN_IF_ERROR(check_(*context));
-        report = ToProto(engine_.graphs().memory());
+        report = ToProto(engine_.memory());
         for (const process::ClientBytes& bytes : client_memory_()) {
           *report.add_clients() = ToProto(bytes);
         }

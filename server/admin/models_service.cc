@@ -21,7 +21,7 @@ namespace {
 
 namespace v1 = ::latent::v1;
 
-using engine::GraphAdmin;
+using engine::Engine;
 
 v1::ModelStatus ToProto(const engine::ModelStatus& model) {
   v1::ModelStatus proto;
@@ -40,8 +40,8 @@ v1::ModelStatus ToProto(const engine::ModelStatus& model) {
   return proto;
 }
 
-absl::StatusOr<engine::ModelStatus> FindModel(const GraphAdmin& graphs, const std::string& name) {
-  ASSIGN_OR_RETURN(const std::vector<engine::ModelStatus> models, graphs.ListModels());
+absl::StatusOr<engine::ModelStatus> FindModel(Engine& engine, const std::string& name) {
+  ASSIGN_OR_RETURN(const std::vector<engine::ModelStatus> models, engine.models().List());
   const auto found =
       absl::c_find_if(models, [&](const engine::ModelStatus& model) { return model.name == name; });
   if (found != models.end()) return *found;
@@ -60,21 +60,22 @@ absl::Status FirstFailure(const std::vector<engine::EntryResult>& results) {
   return absl::OkStatus();
 }
 
-absl::Status Load(GraphAdmin& graphs, const std::string& name) {
+absl::Status Load(Engine& engine, const std::string& name) {
   absl::Status failure;
   const auto note = [&failure](const engine::WarmProgress& progress) {
     failure.Update(progress.entry.status);
     return true;
   };
-  RETURN_IF_ERROR(graphs.Warm({.models = {name}}, /*dry_run=*/false, note).status());
-  ASSIGN_OR_RETURN(const engine::ModelStatus model, FindModel(graphs, name));
+  RETURN_IF_ERROR(engine.graphs().Warm({.models = {name}}, /*dry_run=*/false, note).status());
+  ASSIGN_OR_RETURN(const engine::ModelStatus model, FindModel(engine, name));
   // Graphs that images can do without may have failed.
   return model.loaded ? absl::OkStatus() : failure;
 }
 
-absl::Status Evict(GraphAdmin& graphs, const std::string& name) {
-  ASSIGN_OR_RETURN(const std::vector<engine::EntryResult> results,
-                   graphs.Evict({.models = {name}}, engine::CacheTier::kMemory, /*force=*/false));
+absl::Status Evict(Engine& engine, const std::string& name) {
+  ASSIGN_OR_RETURN(
+      const std::vector<engine::EntryResult> results,
+      engine.graphs().Evict({.models = {name}}, engine::CacheTier::kMemory, /*force=*/false));
   return FirstFailure(results);
 }
 
@@ -90,16 +91,15 @@ grpc::ServerUnaryReactor* ModelsService::Change(const char* method,
     if (!judged.ok()) return calls::FinishNow(context, judged);
     absl::StatusOr<Request> request = calls::ReadRequest<Request>(bytes);
     if (!request.ok()) return calls::FinishNow(context, request.status());
-    return RunOnWorker(changing_, context, method,
-                       [&graphs = engine_.graphs(), &response, act,
-                        request = *std::move(request)]() -> absl::Status {
-                         RETURN_IF_ERROR(FindModel(graphs, request.name()).status());
-                         RETURN_IF_ERROR(act(graphs, request));
-                         ASSIGN_OR_RETURN(const engine::ModelStatus model,
-                                          FindModel(graphs, request.name()));
-                         response = calls::Serialize(ToProto(model));
-                         return absl::OkStatus();
-                       });
+    return RunOnWorker(
+        changing_, context, method,
+        [&engine = engine_, &response, act, request = *std::move(request)]() -> absl::Status {
+          RETURN_IF_ERROR(FindModel(engine, request.name()).status());
+          RETURN_IF_ERROR(act(engine, request));
+          ASSIGN_OR_RETURN(const engine::ModelStatus model, FindModel(engine, request.name()));
+          response = calls::Serialize(ToProto(model));
+          return absl::OkStatus();
+        });
   });
 }
 
@@ -109,8 +109,7 @@ grpc::ServerUnaryReactor* ModelsService::ListModels(grpc::CallbackServerContext*
   return AnswerOnWorker<v1::ListModelsRequest, v1::ListModelsResponse>(
       listing_, *context, *request, *response,
       [this](const v1::ListModelsRequest&, v1::ListModelsResponse& list) -> absl::Status {
-        ASSIGN_OR_RETURN(const std::vector<engine::ModelStatus> models,
-                         engine_.graphs().ListModels());
+        ASSIGN_OR_RETURN(const std::vector<engine::ModelStatus> models, engine_.models().List());
         for (const engine::ModelStatus& model : models) *list.add_models() = ToProto(model);
         return absl::OkStatus();
       });
@@ -120,8 +119,8 @@ grpc::ServerUnaryReactor* ModelsService::LoadModel(grpc::CallbackServerContext* 
                                                    const grpc::ByteBuffer* request,
                                                    grpc::ByteBuffer* response) {
   return Change<v1::LoadModelRequest>("LoadModel", *context, *request, *response,
-                                      [](GraphAdmin& graphs, const v1::LoadModelRequest& wanted) {
-                                        return Load(graphs, wanted.name());
+                                      [](Engine& engine, const v1::LoadModelRequest& wanted) {
+                                        return Load(engine, wanted.name());
                                       });
 }
 
@@ -129,8 +128,8 @@ grpc::ServerUnaryReactor* ModelsService::EvictModel(grpc::CallbackServerContext*
                                                     const grpc::ByteBuffer* request,
                                                     grpc::ByteBuffer* response) {
   return Change<v1::EvictModelRequest>("EvictModel", *context, *request, *response,
-                                       [](GraphAdmin& graphs, const v1::EvictModelRequest& wanted) {
-                                         return Evict(graphs, wanted.name());
+                                       [](Engine& engine, const v1::EvictModelRequest& wanted) {
+                                         return Evict(engine, wanted.name());
                                        });
 }
 
@@ -138,8 +137,8 @@ grpc::ServerUnaryReactor* ModelsService::PinModel(grpc::CallbackServerContext* c
                                                   const grpc::ByteBuffer* request,
                                                   grpc::ByteBuffer* response) {
   return Change<v1::PinModelRequest>("PinModel", *context, *request, *response,
-                                     [](GraphAdmin& graphs, const v1::PinModelRequest& wanted) {
-                                       return graphs.PinModel(wanted.name(), wanted.pinned());
+                                     [](Engine& engine, const v1::PinModelRequest& wanted) {
+                                       return engine.models().Pin(wanted.name(), wanted.pinned());
                                      });
 }
 

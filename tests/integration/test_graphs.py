@@ -129,7 +129,7 @@ class PrecisionTest(GraphsTestCase):
 
 class VerbsTest(GraphsTestCase):
     def test_saving_what_is_not_compiled_is_refused_by_name(self):
-        """Guard: `names` in LocalGraphAdmin::Save (core/engine/local_graph_admin.cc)."""
+        """Guard: `names` in LocalGraphAdmin::Save (core/engine/admin/local_graph_admin.cc)."""
         server = Server("--compile-at-start=false", cache=self.cache).listening()
         self.addCleanup(server.kill)
         api = Api(server.address)
@@ -259,7 +259,7 @@ class MemoryTest(GraphsTestCase):
         self.assertLess(all_of_them.weights_bytes, 1.5 * largest.weights_bytes)
 
     def test_what_is_evicted_goes_back_to_the_system(self):
-        """Guard: malloc_trim in LocalGraphAdmin::Evict (core/engine/local_graph_admin.cc)."""
+        """Guard: malloc_trim in LocalGraphAdmin::Evict (core/engine/admin/local_graph_admin.cc)."""
         _, api = self.start(buckets="64x64")
         before = api.call("Admin", "GetMemoryReport")
         api.call("GraphCache", "EvictGraphs", selector={"all": True})

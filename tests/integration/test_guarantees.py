@@ -23,7 +23,7 @@ def loads(server):
 
 class SharingTest(GraphsTestCase):
     def test_evicting_the_refiner_leaves_what_the_base_uses(self):
-        """Guard: the selection by component and model in LocalGraphAdmin::Evict (core/engine/local_graph_admin.cc)."""
+        """Guard: the selection by component and model in LocalGraphAdmin::Evict (core/engine/admin/local_graph_admin.cc)."""
         server, api = self.start(buckets="64x64")
         first = self.draw(api)
         results = api.call("GraphCache", "EvictGraphs", selector={"components": ["unet"], "models": ["refiner"]}).results
@@ -36,7 +36,7 @@ class SharingTest(GraphsTestCase):
         self.assertEqual(loads(server), before)
 
     def test_a_model_is_warmed_alone(self):
-        """Guard: selector.models in LocalGraphAdmin::PlanWarm (core/engine/local_graph_admin.cc)."""
+        """Guard: selector.models in GraphWarming::PlanFor (core/engine/admin/graph_warming.cc)."""
         server, api = self.start(buckets="64x64")
         api.call("GraphCache", "EvictGraphs", selector={"components": ["unet"]})
         self.assertEqual(set(states(api, components=["unet"]).values()), {COMPILED})

@@ -18,7 +18,9 @@
 #include "core/engine/api/hangs.h"
 #include "core/engine/api/status.h"
 #include "core/engine/engine.h"
+#include "tests/server/fake_adapter_admin.h"
 #include "tests/server/fake_graph_admin.h"
+#include "tests/server/fake_model_admin.h"
 
 namespace latentd::server {
 
@@ -42,6 +44,12 @@ class FakeEngine : public engine::Engine {
     listeners_.push_back(std::move(listener));
   }
   FakeGraphAdmin& graphs() override { return graphs_; }
+  FakeModelAdmin& models() override { return models_; }
+  FakeAdapterAdmin& adapters() override { return adapters_; }
+  engine::MemoryReport memory() const override {
+    if (graphs_.on_read) graphs_.on_read();
+    return report_;
+  }
   metrics::Registry& metrics() override { return registry_; }
   void RefreshMetrics() override {}
   void CheckFiles() override {}
@@ -103,6 +111,7 @@ class FakeEngine : public engine::Engine {
   }
 
   // For tests.
+  engine::MemoryReport& report() { return report_; }  // set before it is asked for
   void set_hangs(engine::Hangs hangs) {
     absl::MutexLock lock(&mutex_);
     hangs_ = std::move(hangs);
@@ -184,6 +193,9 @@ class FakeEngine : public engine::Engine {
   metrics::Registry registry_;
   std::function<void()> on_drain_;
   FakeGraphAdmin graphs_;
+  FakeModelAdmin models_;
+  FakeAdapterAdmin adapters_;
+  engine::MemoryReport report_;
   mutable absl::Mutex mutex_;
   engine::ServerStatus status_ ABSL_GUARDED_BY(mutex_) = {.state = engine::State::kReady};
   std::vector<engine::StatusListener> listeners_ ABSL_GUARDED_BY(mutex_);

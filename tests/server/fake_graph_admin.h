@@ -26,10 +26,7 @@ class FakeGraphAdmin : public engine::GraphAdmin {
   // For Save, Load, Verify, Evict and SetPinned: "save", "evict both forced", "unpin".
   std::function<Results(const std::string& verb, const engine::GraphSelector&)> on_act;
   std::function<absl::StatusOr<engine::EntryResult>(std::string)> on_import;
-  std::function<void()> on_read;  // called by List, Find and memory
-  std::vector<engine::ModelStatus> models;
-  std::vector<engine::AdapterStatus> adapters;
-  engine::MemoryReport report;
+  std::function<void()> on_read;  // called by List and Find, and for FakeEngine's memory
 
   absl::StatusOr<std::vector<engine::GraphEntry>> List(
       const engine::GraphSelector&) const override {
@@ -72,26 +69,6 @@ class FakeGraphAdmin : public engine::GraphAdmin {
   }
   absl::StatusOr<engine::EntryResult> Import(std::string artifact) override {
     return on_import(std::move(artifact));
-  }
-  absl::StatusOr<std::vector<engine::ModelStatus>> ListModels() const override { return models; }
-  absl::Status PinModel(const std::string& name, bool pinned) override {
-    for (engine::ModelStatus& model : models) {
-      if (model.name == name) model.pinned = pinned;
-    }
-    return absl::OkStatus();
-  }
-  absl::StatusOr<std::vector<engine::AdapterStatus>> ListAdapters() override { return adapters; }
-  absl::Status LoadAdapter(const std::string&) override { return absl::OkStatus(); }
-  absl::Status EvictAdapter(const std::string&) override { return absl::OkStatus(); }
-  absl::Status PinAdapter(const std::string& name, bool pinned) override {
-    for (engine::AdapterStatus& adapter : adapters) {
-      if (adapter.facts.name == name) adapter.pinned = pinned;
-    }
-    return absl::OkStatus();
-  }
-  engine::MemoryReport memory() const override {
-    if (on_read) on_read();
-    return report;
   }
 };
 

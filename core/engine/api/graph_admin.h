@@ -1,5 +1,5 @@
-// Operators' work on compiled graphs and memory: the engine's side of latent.v1.GraphCache and
-// of the reports in latent.v1.Admin. Plain data; no tensor, no proto.
+// A GraphAdmin does operators' work on compiled graphs: the engine's side of latent.v1.GraphCache.
+// Plain data; no tensor, no proto.
 //
 // Thread-safe: every method may be called from any thread once the engine's state has left
 // kLoading (before, they return UNAVAILABLE with reason LOADING). Warm, Load and Verify take
@@ -15,8 +15,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "core/compiler/graph_state.h"
-#include "core/pipeline/spec/adapter.h"
-#include "core/pipeline/spec/model_table.h"
+#include "core/engine/api/memory_report.h"
 #include "core/pipeline/spec/picture_spec.h"
 
 namespace latentd::engine {
@@ -83,11 +82,6 @@ struct EntryResult {
   std::string unused;  // after an import that worked: why no bucket that is served needs the graph
 };
 
-struct MemoryPrediction {
-  int64_t weights = 0, arena = 0, state = 0, executables = 0;
-  int64_t total() const { return weights + arena + state + executables; }
-};
-
 // One line of progress: of `done` of `total` graphs, the one that was just dealt with.
 struct WarmProgress {
   EntryResult entry;
@@ -99,87 +93,6 @@ struct WarmProgress {
 struct WarmOutcome {
   int compiled = 0, loaded = 0, ready_before = 0, failed = 0;
   MemoryPrediction predicted;  // the selected buckets' need, with everything that they share
-};
-
-struct ComponentMemory {
-  std::string model;  // a UNet's model, since each has its own; else empty: see `users`
-  std::string component;
-  int64_t bytes = 0;               // results that this component uses
-  int64_t shared_bytes = 0;        // the part of `bytes` that another component or model uses too
-  std::vector<std::string> users;  // "base", "refiner"
-};
-
-// Memory of a device that has its own.
-struct DeviceMemoryReport {
-  std::string name;
-  int64_t total_bytes = 0, free_bytes = 0;  // as its driver says
-  int64_t held_bytes = 0;                   // counted by latentd there: by kind in MemoryReport
-  int64_t idle_bytes = 0;                   // kept by latentd for reuse
-  // Other memory in use: the driver's own (contexts, modules, libraries' handles), what latentd
-  // rounds up, other processes'.
-  int64_t other_bytes = 0;
-};
-
-// Weights, kept tensors, arena, state and executables lie on the device, all else on the host: one
-// memory where the device has none of its own.
-struct MemoryReport {
-  std::vector<ComponentMemory> weights;
-  int64_t weight_bytes = 0;  // held now, each result counted once
-  int64_t mapped_bytes = 0;  // the part of it in pages of files, which the kernel can drop
-  // Stored tensors that further sets of LoRAs are merged into; dropped before anything else is.
-  int64_t kept_tensor_bytes = 0;
-  int64_t arena_bytes = 0;
-  int64_t state_bytes = 0;  // pictures in flight; what copies take on the host is in it
-  int64_t executable_bytes = 0;
-
-  int64_t result_bytes = 0;         // finished pictures that wait to be encoded or read
-  int64_t artifact_bytes = 0;       // compiled graphs kept in memory, or until they are on disk
-  int64_t definition_bytes = 0;     // graphs as they were declared, before they are compiled
-  int64_t waiting_image_bytes = 0;  // init images and latents of requests
-  // Memory pinned by the device's driver for copies, used or idle: of it are results, and state's
-  // part on the host.
-  int64_t pinned_bytes = 0;
-  int64_t allocator_bytes = 0;  // taken by malloc from the system, in use or not
-  int64_t allocator_free_bytes = 0;
-  int64_t resident_bytes = 0;  // resident set of the process, by the kernel
-  int64_t peak_resident_bytes = 0;
-  int64_t host_available_bytes = 0;  // memory that the machine and the cgroup still give
-
-  // Limit of what the device holds, and of all where it has no own memory. Else the host has no
-  // budget: MemoryBudget::kReserve of it stay free.
-  int64_t budget_bytes = 0;
-  int64_t available_bytes = 0;              // memory that the device still gives
-  MemoryPrediction predicted;               // the configured buckets' need
-  std::vector<DeviceMemoryReport> devices;  // none: the device has no memory of its own
-
-  int64_t on_device() const {
-    return weight_bytes + kept_tensor_bytes + arena_bytes + state_bytes + executable_bytes;
-  }
-  int64_t on_host() const {
-    return result_bytes + artifact_bytes + definition_bytes + waiting_image_bytes;
-  }
-};
-
-// A model that requests can name.
-struct ModelStatus {
-  std::string name;
-  std::string checkpoint;
-  std::string family;
-  pipeline::Residency residency = pipeline::Residency::kReady;
-  bool pinned = false;
-  bool loaded = false;               // a device has all that images of one of its buckets need
-  std::vector<std::string> devices;  // "device 0": these, where there are several
-  int graphs_ready = 0, graphs_total = 0;  // graphs of its buckets that images need, on that device
-  absl::Time last_use = absl::InfinitePast();  // wall clock
-};
-
-// An adapter below --adapters, served or not.
-struct AdapterStatus {
-  pipeline::AdapterFacts facts;
-  bool pinned = false;
-  bool loaded = false;  // a device has weights that it is merged into
-  int sets = 0;         // sets with it that are kept, by the models and weights of requests
-  absl::Time last_use = absl::InfinitePast();  // wall clock
 };
 
 class GraphAdmin {
@@ -218,25 +131,6 @@ class GraphAdmin {
   // FAILED_PRECONDITION; one that no served bucket needs is imported, and the result says so. The
   // caller checks whether a client may import graphs, and how large they are.
   virtual absl::StatusOr<EntryResult> Import(std::string artifact) = 0;
-
-  // The models that draw, in the order of the table.
-  virtual absl::StatusOr<std::vector<ModelStatus>> ListModels() const = 0;
-  // NOT_FOUND, reason NO_SUCH_MODEL, names those that there are.
-  virtual absl::Status PinModel(const std::string& name, bool pinned) = 0;
-
-  // Adapters as their folder has them now, in the order of their names; none without --adapters.
-  // Reads what is new there.
-  virtual absl::StatusOr<std::vector<AdapterStatus>> ListAdapters() = 0;
-  // Reads all of it, for each model that it is for, and says what is wrong with it:
-  // FAILED_PRECONDITION, reason ADAPTER_UNUSABLE. NOT_FOUND, reason NO_SUCH_ADAPTER, as of the
-  // following.
-  virtual absl::Status LoadAdapter(const std::string& name) = 0;
-  // Weights that it is merged into leave memory. FAILED_PRECONDITION, reason IN_USE.
-  virtual absl::Status EvictAdapter(const std::string& name) = 0;
-  // These weights leave for no others.
-  virtual absl::Status PinAdapter(const std::string& name, bool pinned) = 0;
-
-  virtual MemoryReport memory() const = 0;
 };
 
 }  // namespace latentd::engine

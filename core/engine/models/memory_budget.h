@@ -14,7 +14,7 @@
 #include "absl/types/span.h"
 #include "core/backends/backend.h"
 #include "core/compiler/graph_label.h"
-#include "core/engine/api/graph_admin.h"
+#include "core/engine/api/memory_report.h"
 #include "core/weights/weight_store.h"
 
 namespace latentd::engine {

@@ -12,7 +12,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "core/compiler/graph_store.h"
-#include "core/engine/api/graph_admin.h"
+#include "core/engine/api/memory_report.h"
 #include "core/engine/loop/picture_loop.h"
 #include "core/engine/models/memory_budget.h"
 #include "core/engine/models/stores.h"

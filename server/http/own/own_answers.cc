@@ -44,7 +44,7 @@ Answer OwnAnswers::Capabilities(const std::string& caller) const {
 }
 
 Answer OwnAnswers::Memory() const {
-  v1::MemoryReport report = ToProto(engine_.graphs().memory());
+  v1::MemoryReport report = ToProto(engine_.memory());
   if (options_.client_memory != nullptr) {
     for (const process::ClientBytes& bytes : options_.client_memory()) {
       *report.add_clients() = ToProto(bytes);

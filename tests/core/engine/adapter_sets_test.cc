@@ -95,7 +95,7 @@ class AdapterSetsTest : public ::testing::Test {
   }
 
   static AdapterStatus StatusOf(Engine& engine, const std::string& name) {
-    const auto adapters = engine.graphs().ListAdapters();
+    const auto adapters = engine.adapters().List();
     EXPECT_OK(adapters);
     for (const AdapterStatus& adapter : *adapters) {
       if (adapter.facts.name == name) return adapter;
@@ -169,36 +169,36 @@ TEST_F(AdapterSetsTest, OfManyInTurnFewAreKept) {
   engine->FinishPreparing();
   const int kept = StatusOf(*engine, "dora").sets;
   EXPECT_THAT(kept, Le(static_cast<int>(pipeline::AdapterSets::kMostSets) + 1));
-  const int64_t bytes = engine->graphs().memory().weight_bytes;
+  const int64_t bytes = engine->memory().weight_bytes;
   for (int i = 1; i <= 4; ++i) Draw(*engine, {{"dora", -i / 40.0}});
   engine->FinishPreparing();
-  EXPECT_THAT(engine->graphs().memory().weight_bytes, Le(bytes + bytes / 50));
+  EXPECT_THAT(engine->memory().weight_bytes, Le(bytes + bytes / 50));
   Draw(*engine, {});  // the last request with one is over then
-  ASSERT_OK(engine->graphs().EvictAdapter("dora"));
+  ASSERT_OK(engine->adapters().Evict("dora"));
   EXPECT_EQ(StatusOf(*engine, "dora").sets, 0);
   EXPECT_FALSE(StatusOf(*engine, "dora").loaded);
 }
 
 TEST_F(AdapterSetsTest, LeaveMemoryForEachOtherUnderABudget) {
-  const int64_t alone = Load(SmallConfig())->graphs().memory().on_device();
+  const int64_t alone = Load(SmallConfig())->memory().on_device();
   Config config = WithAdapters();
   config.memory_bytes = alone * 3;  // far less than 12 sets take
   const auto engine = Load(config);
   const std::string first = Draw(*engine, {{"kohya", 0.1}});
   for (int i = 2; i <= 12; ++i) Draw(*engine, {{"kohya", i / 10.0}});
-  EXPECT_THAT(engine->graphs().memory().on_device(), Le(config.memory_bytes));
+  EXPECT_THAT(engine->memory().on_device(), Le(config.memory_bytes));
   EXPECT_EQ(Draw(*engine, {{"kohya", 0.1}}), first);
 }
 
 TEST_F(AdapterSetsTest, ArePinnedByTheirAdapters) {
   const auto engine = Load(WithAdapters());
-  ASSERT_OK(engine->graphs().PinAdapter("kohya", true));
+  ASSERT_OK(engine->adapters().Pin("kohya", true));
   EXPECT_TRUE(StatusOf(*engine, "kohya").pinned);
   Draw(*engine, {{"kohya", 0.5}});
   EXPECT_TRUE(StatusOf(*engine, "kohya").loaded);
-  ASSERT_OK(engine->graphs().PinAdapter("kohya", false));
+  ASSERT_OK(engine->adapters().Pin("kohya", false));
   EXPECT_FALSE(StatusOf(*engine, "kohya").pinned);
-  EXPECT_EQ(GetReason(engine->graphs().PinAdapter("nothing", true)), "NO_SUCH_ADAPTER");
+  EXPECT_EQ(GetReason(engine->adapters().Pin("nothing", true)), "NO_SUCH_ADAPTER");
 }
 
 TEST_F(AdapterSetsTest, AreRefusedByTheNearestName) {

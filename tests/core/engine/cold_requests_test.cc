@@ -72,7 +72,7 @@ class ColdRequestsTest : public ::testing::Test {
   }
   // Bytes of loaded graphs.
   int64_t GraphBytes() {
-    const MemoryReport memory = admin().memory();
+    const MemoryReport memory = engine_->memory();
     return memory.weight_bytes + memory.arena_bytes + memory.executable_bytes;
   }
   static GenerateSpec SpecWithImage() {
@@ -118,7 +118,7 @@ TEST_F(ColdRequestsTest, WhatDoesNotFitIsRefusedBeforeAnythingIsCompiledAndLeave
   Start(TightConfig());
   WaitForPreparing();  // predicts what is served, which is remembered
   const double entries = Entries();
-  const int64_t definitions = admin().memory().definition_bytes;
+  const int64_t definitions = engine_->memory().definition_bytes;
   const int64_t compilations = CompilationsOf(*engine_);
   // From the largest down, so that none is refused because a smaller one was.
   for (int side = 704; side >= 512; side -= 64) {
@@ -127,7 +127,7 @@ TEST_F(ColdRequestsTest, WhatDoesNotFitIsRefusedBeforeAnythingIsCompiledAndLeave
   }
   WaitForPreparing();
   EXPECT_EQ(Entries(), entries);
-  EXPECT_EQ(admin().memory().definition_bytes, definitions);
+  EXPECT_EQ(engine_->memory().definition_bytes, definitions);
   EXPECT_EQ(CompilationsOf(*engine_), compilations);
   EXPECT_THAT(Only<Completed>(RunOn(*engine_, SmallSpec())), SizeIs(1));
 }
@@ -160,25 +160,25 @@ TEST_F(ColdRequestsTest, DryRunsLeaveNothing) {
   Start(SmallConfig());
   WaitForPreparing();
   const double entries = Entries();
-  const int64_t definitions = admin().memory().definition_bytes;
+  const int64_t definitions = engine_->memory().definition_bytes;
   for (int width = 72; width <= 120; width += 8) {
     ASSERT_OK(admin().Warm({.buckets = {{width, 64}}}, /*dry_run=*/true, kAlways));
   }
   EXPECT_EQ(Entries(), entries);
-  EXPECT_EQ(admin().memory().definition_bytes, definitions);
+  EXPECT_EQ(engine_->memory().definition_bytes, definitions);
 }
 
 TEST_F(ColdRequestsTest, WarmingThatIsGivenUpLeavesNothing) {
   Start(SmallConfig());
   const double entries = Entries();
-  const int64_t definitions = admin().memory().definition_bytes;
+  const int64_t definitions = engine_->memory().definition_bytes;
   for (int width = 72; width <= 120; width += 8) {
     const auto until_compiled = [](const WarmProgress& progress) { return !progress.compiled; };
     const auto warmed = admin().Warm({.buckets = {{width, 64}}}, /*dry_run=*/false, until_compiled);
     EXPECT_EQ(warmed.status().code(), absl::StatusCode::kCancelled);
   }
   EXPECT_EQ(Entries(), entries);
-  EXPECT_EQ(admin().memory().definition_bytes, definitions);
+  EXPECT_EQ(engine_->memory().definition_bytes, definitions);
 }
 
 TEST_F(ColdRequestsTest, WhatIsCompiledForARequestIsThereForTheNext) {
@@ -188,7 +188,7 @@ TEST_F(ColdRequestsTest, WhatIsCompiledForARequestIsThereForTheNext) {
   ASSERT_OK(Outcome(SpecOf({80, 64}, BucketPolicy::kColdOk)));
   WaitForPreparing();
   EXPECT_EQ(Entries(), entries + 2);  // the UNet's step and the decoder
-  EXPECT_GT(admin().memory().definition_bytes, 0);
+  EXPECT_GT(engine_->memory().definition_bytes, 0);
   int declared = 0;
   backend_->on_declare = [&declared] { ++declared; };
   ASSERT_OK(Outcome(SpecOf({80, 64}, BucketPolicy::kColdOk)));
@@ -274,7 +274,7 @@ TEST_F(ColdRequestsTest, TheDecoderCountsBeforeAnythingIsCompiledWhereThereIsOne
   const GenerateSpec decoded = SpecOf({512, 512}, BucketPolicy::kColdOk);
   Config config = SmallConfig();
   Start(config);
-  const int64_t kept = admin().memory().artifact_bytes + admin().memory().definition_bytes;
+  const int64_t kept = engine_->memory().artifact_bytes + engine_->memory().definition_bytes;
   ASSERT_OK(Outcome(latents));
   const int64_t without_decoder = GraphBytes();
   ASSERT_OK(Outcome(decoded));
@@ -310,9 +310,9 @@ TEST_F(ColdRequestsTest, CancellingFreesTheImageAtOnceHoweverManyCome) {
   for (int round = 0; round < 50; ++round) {
     uint64_t handle = 0;
     const auto sink = Submit(spec, &handle);
-    EXPECT_GE(admin().memory().waiting_image_bytes, static_cast<int64_t>(spec.inputs->bytes()));
+    EXPECT_GE(engine_->memory().waiting_image_bytes, static_cast<int64_t>(spec.inputs->bytes()));
     engine_->Cancel(handle);
-    EXPECT_EQ(admin().memory().waiting_image_bytes, 0);
+    EXPECT_EQ(engine_->memory().waiting_image_bytes, 0);
     EXPECT_THAT(Only<Failed>(sink->WaitForEnd()), SizeIs(1));
   }
 }
@@ -339,9 +339,9 @@ TEST_F(ColdRequestsTest, CancellingFreesTheImageOfTheOneThatIsBeingPrepared) {
   uint64_t handle = 0;
   const auto sink = Submit(spec, &handle);
   gate_.WaitForSomebody();
-  EXPECT_GT(admin().memory().waiting_image_bytes, 0);
+  EXPECT_GT(engine_->memory().waiting_image_bytes, 0);
   engine_->Cancel(handle);
-  EXPECT_EQ(admin().memory().waiting_image_bytes, 0);
+  EXPECT_EQ(engine_->memory().waiting_image_bytes, 0);
   EXPECT_THAT(Only<Failed>(sink->WaitForEnd()), SizeIs(1));
 }
 
@@ -355,7 +355,7 @@ TEST_F(ColdRequestsTest, DrawsFromTheImageThatWaited) {
   const auto cold = Only<Image>(RunOn(*engine_, spec));
   ASSERT_THAT(cold, SizeIs(1));
   EXPECT_EQ(cold[0].bytes, ready.at(0).bytes);
-  EXPECT_EQ(admin().memory().waiting_image_bytes, 0);
+  EXPECT_EQ(engine_->memory().waiting_image_bytes, 0);
 }
 
 TEST_F(ColdRequestsTest, BuildsNoGraphOnTheThreadThatSubmits) {

@@ -75,7 +75,7 @@ TEST_F(DeviceMemoryTest, WeightsThatItHasNoRoomForAreRefused) {
 TEST_F(DeviceMemoryTest, IsTheBudgetAndWhatAdmissionLooksAt) {
   const auto engine = Engine();
   ASSERT_OK(engine->Load());
-  const MemoryReport report = engine->graphs().memory();
+  const MemoryReport report = engine->memory();
   EXPECT_EQ(report.available_bytes, device_.left);
   EXPECT_EQ(report.budget_bytes, device_.left - MemoryBudget::kReserve);
   device_.left = MemoryBudget::kReserve;
@@ -90,7 +90,7 @@ TEST_F(DeviceMemoryTest, IsTheBudgetAndWhatAdmissionLooksAt) {
 TEST_F(DeviceMemoryTest, IsReportedBesideTheHosts) {
   const auto engine = Engine();
   ASSERT_OK(engine->Load());
-  const MemoryReport report = engine->graphs().memory();
+  const MemoryReport report = engine->memory();
   ASSERT_EQ(report.devices.size(), 1u);
   const DeviceMemoryReport& device = report.devices[0];
   EXPECT_EQ(device.name, "the test's device");
@@ -113,14 +113,14 @@ TEST_F(DeviceMemoryTest, WhatElseIsInUseIsNeverLessThanNothing) {
   const auto engine = Engine();
   ASSERT_OK(engine->Load());
   device_.left = OwnMemory::kTotal - 1;
-  EXPECT_EQ(engine->graphs().memory().devices[0].other_bytes, 0);
+  EXPECT_EQ(engine->memory().devices[0].other_bytes, 0);
 }
 
 TEST_F(DeviceMemoryTest, MetricsSayWhereBytesLie) {
   const auto engine = Engine();
   ASSERT_OK(engine->Load());
   engine->RefreshMetrics();
-  const MemoryReport report = engine->graphs().memory();
+  const MemoryReport report = engine->memory();
   const auto at = [&](const metrics::Family& family, const char* place) {
     return static_cast<int64_t>(MetricOf(*engine, family, place));
   };
@@ -167,7 +167,7 @@ class KeptTensorsOfAdaptersTest : public DeviceMemoryTest {
     return images.front().bytes.substr(images.front().bytes.find("IDAT"));  // behind the texts
   }
 
-  static int64_t KeptBy(LocalEngine& engine) { return engine.graphs().memory().kept_tensor_bytes; }
+  static int64_t KeptBy(LocalEngine& engine) { return engine.memory().kept_tensor_bytes; }
 
   const ::latentd::testing::TemporaryDirectory folder_;
 };
@@ -224,7 +224,7 @@ TEST(HostMemoryTest, IsTheDevicesToo) {
   LocalEngine engine(SmallConfig(), *backends::cpu::CpuBackend::Create({}), SystemClock());
   ASSERT_OK(engine.Load());
   engine.RefreshMetrics();
-  const MemoryReport report = engine.graphs().memory();
+  const MemoryReport report = engine.memory();
   EXPECT_TRUE(report.devices.empty());
   EXPECT_EQ(report.pinned_bytes, 0);
   EXPECT_EQ(report.host_available_bytes, report.available_bytes);
@@ -262,7 +262,7 @@ TEST_F(DeviceMemoryTest, WhatTheHostHoldsTakesNoneOfIt) {
   config.buckets = {{64, 64}, {96, 64}, {64, 96}};
   const auto first = Engine(config);
   ASSERT_OK(first->Load());
-  const MemoryReport held = first->graphs().memory();
+  const MemoryReport held = first->memory();
   // Beside a weight, at most; which of them is made last is up to the threads.
   constexpr int64_t kWhileMade = 1536 << 10;
   ASSERT_GT(held.artifact_bytes + held.definition_bytes, kWhileMade);

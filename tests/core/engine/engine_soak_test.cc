@@ -304,7 +304,7 @@ class EngineSoakTest : public ::testing::Test {
   bool NothingIsLeft() {
     engine_->RefreshMetrics();
     const Counts counts(engine_->metrics());
-    const MemoryReport memory = engine_->graphs().memory();
+    const MemoryReport memory = engine_->memory();
     return counts.Of(metrics::kRequestsInFlight) == 0 && counts.Of(metrics::kQueueDepth) == 0 &&
            counts.Of(metrics::kLanes) == 0 && counts.Of(metrics::kLaneBytes) == 0 &&
            memory.state_bytes == 0 && memory.result_bytes == 0 &&
@@ -320,7 +320,7 @@ class EngineSoakTest : public ::testing::Test {
 #ifdef LATENTD_SANITIZED  // sanitizers report nothing to malloc's counters
     return static_cast<int64_t>(__sanitizer_get_current_allocated_bytes());
 #else
-    const MemoryReport memory = engine_->graphs().memory();
+    const MemoryReport memory = engine_->memory();
     return memory.allocator_bytes - memory.allocator_free_bytes;
 #endif
   }
@@ -329,7 +329,7 @@ class EngineSoakTest : public ::testing::Test {
     std::string found = absl::StrCat(asked_.load(), " requests, ", refused_.load(), " refused");
     for (const auto& [code, count] : ends_.codes()) absl::StrAppend(&found, ", ", count, " ", code);
     return absl::StrCat(found, "; heap ", HeapBytes(), " bytes, resident ",
-                        engine_->graphs().memory().resident_bytes);
+                        engine_->memory().resident_bytes);
   }
 
   OnRun on_run_;

@@ -27,7 +27,7 @@ std::unique_ptr<Engine> Load(const Config& config) {
 Config TightConfig() {
   Config config = SmallConfig();
   config.buckets = {kLarge};
-  const MemoryReport report = Load(config)->graphs().memory();
+  const MemoryReport report = Load(config)->memory();
   config.memory_bytes = report.weight_bytes + report.arena_bytes + report.executable_bytes +
                         report.artifact_bytes + kSlack;
   return config;
@@ -48,7 +48,7 @@ TEST(EvictionTest, ARequestThatDoesNotFitBesideIdleGraphsEvictsThem) {
   EXPECT_GE(EvictionsOf(*engine), 1);
   EXPECT_THAT(warnings, Each(HasSubstr("make room")));
   EXPECT_EQ(warnings.size(), static_cast<size_t>(EvictionsOf(*engine)));
-  const MemoryReport report = engine->graphs().memory();
+  const MemoryReport report = engine->memory();
   EXPECT_LE(
       report.weight_bytes + report.arena_bytes + report.executable_bytes + report.artifact_bytes,
       config.memory_bytes);

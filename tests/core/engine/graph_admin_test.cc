@@ -347,7 +347,7 @@ TEST_F(GraphAdminTest, ADrainStopsAWarm) {
 }
 
 TEST_F(GraphAdminTest, SaysWhoSharesWeights) {
-  const MemoryReport report = admin().memory();
+  const MemoryReport report = engine_->memory();
   std::map<std::string, ComponentMemory> weights;
   for (const ComponentMemory& component : report.weights)
     weights[component.model + component.component] = component;
@@ -374,7 +374,7 @@ TEST(MemoryTest, IsHeldAsPredicted) {
   ASSERT_OK(engine.Load());
   ASSERT_OK_AND_ASSIGN(const WarmOutcome outcome,
                        engine.graphs().Warm(kAll, /*dry_run=*/true, Always));
-  const MemoryReport report = engine.graphs().memory();
+  const MemoryReport report = engine.memory();
   for (const MemoryPrediction& predicted : {outcome.predicted, report.predicted}) {
     const auto near = [](int64_t measured, int64_t wanted) {
       EXPECT_NEAR(static_cast<double>(measured), static_cast<double>(wanted),

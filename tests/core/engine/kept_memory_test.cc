@@ -28,7 +28,7 @@ class KeptMemoryTest : public ::testing::Test {
     EXPECT_OK(engine_->Load());
   }
 
-  int64_t idle_bytes() { return engine_->graphs().memory().devices[0].idle_bytes; }
+  int64_t idle_bytes() { return engine_->memory().devices[0].idle_bytes; }
   void Draw() { EXPECT_EQ(Only<Completed>(RunOn(*engine_, SmallSpec())).size(), 1u); }
   // As a server does that ticks.
   void Wait(absl::Duration time) {

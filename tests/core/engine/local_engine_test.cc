@@ -266,7 +266,7 @@ TEST_F(LocalEngineTest, ShowsTheLaneThatPicturesAreIn) {
 
 TEST_F(LocalEngineTest, ShowsArtifactsAmongTheMemoryThatIsHeld) {
   engine_->RefreshMetrics();
-  const int64_t bytes = engine_->graphs().memory().artifact_bytes;
+  const int64_t bytes = engine_->memory().artifact_bytes;
   EXPECT_GT(bytes, 0);
   EXPECT_EQ(MetricOf(*engine_, metrics::kMemoryBytes, "artifacts"), bytes);
 }
@@ -280,14 +280,14 @@ TEST_F(LocalEngineTest, CountsWhatRequestsBringAsMemoryUntilTheyEnd) {
   const auto sink = std::make_shared<WatchedSink>([&](const Event& event) {
     if (!std::holds_alternative<Progress>(event)) return;
     engine_->RefreshMetrics();
-    held.push_back(engine_->graphs().memory().waiting_image_bytes);
+    held.push_back(engine_->memory().waiting_image_bytes);
     EXPECT_EQ(MetricOf(*engine_, metrics::kMemoryBytes, "waiting_images"), held.back());
   });
   ASSERT_OK(engine_->Submit(spec, sink));
   sink->WaitForEnd();
   ASSERT_FALSE(held.empty());
   EXPECT_EQ(held.front(), bytes);
-  EXPECT_EQ(engine_->graphs().memory().waiting_image_bytes, 0);
+  EXPECT_EQ(engine_->memory().waiting_image_bytes, 0);
 }
 
 TEST_F(LocalEngineTest, WhatIsRefusedHoldsNothing) {
@@ -299,7 +299,7 @@ TEST_F(LocalEngineTest, WhatIsRefusedHoldsNothing) {
   spec.inputs = testing::LatentsInput(
       pipeline::LatentsFile(noise::NoiseGenerator(1).Normal({1, 4, 8, 8}), {8, 8}));
   EXPECT_EQ(GetReason(SubmitTo(*engine_, spec)), "QUEUE_FULL");
-  EXPECT_EQ(engine_->graphs().memory().waiting_image_bytes, 0);
+  EXPECT_EQ(engine_->memory().waiting_image_bytes, 0);
   engine_->Cancel(handle);
   sink->WaitForEnd();
 }
@@ -309,12 +309,12 @@ TEST_F(LocalEngineTest, CountsFinishedPicturesAsMemoryUntilTheyAreRead) {
   ASSERT_OK(engine_->Submit(SmallSpec(), sink));
   std::vector<Event> unread = sink->WaitForEnd();
   const auto bytes = static_cast<int64_t>(Only<Image>(unread).at(0).bytes.size());
-  EXPECT_EQ(engine_->graphs().memory().result_bytes, bytes);
+  EXPECT_EQ(engine_->memory().result_bytes, bytes);
   engine_->RefreshMetrics();
   EXPECT_EQ(MetricOf(*engine_, metrics::kMemoryBytes, "results"), bytes);
   unread.clear();
   sink->Clear();
-  EXPECT_EQ(engine_->graphs().memory().result_bytes, 0);
+  EXPECT_EQ(engine_->memory().result_bytes, 0);
   EXPECT_FALSE(engine_->WaitsForReaders());
 }
 

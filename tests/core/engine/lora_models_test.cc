@@ -63,9 +63,9 @@ TEST_F(LoraModelsTest, CompileNothingAndDrawAnotherPicture) {
 }
 
 TEST_F(LoraModelsTest, HoldWhatNoLoraChangesOnce) {
-  const int64_t alone = Load(SmallConfig())->graphs().memory().weight_bytes,
-                same = Load(With({{}}))->graphs().memory().weight_bytes,
-                lora = Load(With({{{LoraPath("dora"), 1, 1}}}))->graphs().memory().weight_bytes;
+  const int64_t alone = Load(SmallConfig())->memory().weight_bytes,
+                same = Load(With({{}}))->memory().weight_bytes,
+                lora = Load(With({{{LoraPath("dora"), 1, 1}}}))->memory().weight_bytes;
   EXPECT_EQ(same, alone);
   EXPECT_GT(lora, alone);
   EXPECT_LT(lora, alone + alone / 4);  // changes some linears
@@ -73,7 +73,7 @@ TEST_F(LoraModelsTest, HoldWhatNoLoraChangesOnce) {
 
 // The UNet is most of the model, so that half as much again does not hold another.
 TEST_F(LoraModelsTest, NeedNoMemoryForWhatTheyLeave) {
-  const int64_t alone = Load(SmallConfig())->graphs().memory().weight_bytes;
+  const int64_t alone = Load(SmallConfig())->memory().weight_bytes;
   const auto error = [&](double weight) {
     Config config = With({{{LoraPath("kohya"), weight, weight}}});
     config.memory_bytes = alone + alone / 2;
@@ -90,8 +90,7 @@ TEST_F(LoraModelsTest, AreTheSameWeightsWhateverTheirOrder) {
   const std::string both = Draw(*engine, "m0");
   EXPECT_EQ(Draw(*engine, "m1"), both);
   EXPECT_NE(Draw(*engine, "m2"), both);
-  EXPECT_EQ(engine->graphs().memory().weight_bytes,
-            Load(With({{a, b}, {a}}))->graphs().memory().weight_bytes);
+  EXPECT_EQ(engine->memory().weight_bytes, Load(With({{a, b}, {a}}))->memory().weight_bytes);
 }
 
 TEST_F(LoraModelsTest, HaveAWeightForTheTextEncoders) {

@@ -174,7 +174,7 @@ TEST_F(LostDeviceTest, ADeviceThatHasFailedIsAskedForNothing) {
   Config config = SmallConfig();
   config.cache_dir = directory.File("cache");
   ASSERT_NO_FATAL_FAILURE(MakeAllReady(config));
-  const int64_t weights = engine_->graphs().memory().weight_bytes;
+  const int64_t weights = engine_->memory().weight_bytes;
   Request first;
   const size_t busy = HoldOne(first), lost = 1 - busy;
   FailFree(lost);
@@ -192,7 +192,7 @@ TEST_F(LostDeviceTest, ADeviceThatHasFailedIsAskedForNothing) {
   engine_->CheckFiles();
   engine_->GiveBackMemory();
   GraphAdmin& graphs = engine_->graphs();
-  EXPECT_EQ(graphs.memory().weight_bytes, weights / 2);
+  EXPECT_EQ(engine_->memory().weight_bytes, weights / 2);
   EXPECT_EQ(Count(metrics::kDeviceMemoryHeld, absl::StrCat(lost)), 0);
   EXPECT_GT(Count(metrics::kDeviceMemoryHeld, absl::StrCat(busy)), 0);
   EXPECT_EQ(Count(metrics::kMemoryBytes, "weights"), weights / 2);
@@ -206,7 +206,7 @@ TEST_F(LostDeviceTest, ADeviceThatHasFailedIsAskedForNothing) {
   ASSERT_OK(graphs.Load({.all = true}));
   ASSERT_OK(graphs.Verify({.all = true}));
   ASSERT_OK(graphs.Evict({.buckets = {{96, 64}}}, CacheTier::kBoth, /*force=*/true));
-  ASSERT_OK(graphs.ListModels());
+  ASSERT_OK(engine_->models().List());
   EXPECT_EQ(engine_->capabilities().queue_capacity, SmallConfig().queue_capacity);
   EXPECT_THAT(engine_->Validate(SmallSpec()), IsEmpty());
   EXPECT_EQ(devices_[lost].device.calls, calls);
@@ -256,7 +256,7 @@ TEST_F(LostDeviceTest, ADeviceThatFailsWhileItLoadsIsDoneWithout) {
   EXPECT_EQ(engine_->state(), State::kDegraded);
   EXPECT_EQ(engine_->status().reason, "device 0 has failed: the test's fault");
   EXPECT_THAT(Only<Completed>(RunOn(*engine_, SmallSpec())), SizeIs(1));
-  EXPECT_GT(engine_->graphs().memory().weight_bytes, 0);
+  EXPECT_GT(engine_->memory().weight_bytes, 0);
 }
 
 // It has no models then; what is asked before the process ends is answered by those of the other.

@@ -38,7 +38,7 @@ class PlacementTest : public SeveralDevicesTest {
     constexpr int64_t kSlack = int64_t{5} << 20;  // as eviction_test.cc has it
     LocalEngine engine(SmallConfig(), *backends::cpu::CpuBackend::Create(), SystemClock());
     EXPECT_OK(engine.Load());
-    const MemoryReport report = engine.graphs().memory();
+    const MemoryReport report = engine.memory();
     return report.weight_bytes + report.arena_bytes + report.executable_bytes +
            report.artifact_bytes + kSlack;
   }
@@ -61,7 +61,7 @@ class PlacementTest : public SeveralDevicesTest {
     return Only<Image>(RunOn(engine, SmallSpec())).front().bytes;
   }
   std::vector<std::string> DevicesOf(const std::string& model) {
-    const std::vector<ModelStatus> models = engine_->graphs().ListModels().value();
+    const std::vector<ModelStatus> models = engine_->models().List().value();
     for (const ModelStatus& status : models) {
       if (status.name == model) return status.devices;
     }
@@ -155,7 +155,7 @@ TEST_F(PlacementTest, APinnedModelIsPinnedWhereItIs) {
   ASSERT_NO_FATAL_FAILURE(MakeAndLoad(config));
   EXPECT_THAT(DevicesOf("other"), ElementsAre("device 0"));  // before base
   EXPECT_THAT(DevicesOf("base"), ElementsAre("device 1"));
-  const std::vector<ModelStatus> models = engine_->graphs().ListModels().value();
+  const std::vector<ModelStatus> models = engine_->models().List().value();
   for (const ModelStatus& status : models) {
     EXPECT_EQ(status.pinned, status.name == "other") << status.name;
   }

@@ -249,7 +249,7 @@ TEST_F(SeveralDevicesTest, ShowsTheSumOfWhatItsDevicesAreAndDo) {
   LocalEngine lone(SmallConfig(), *backends::cpu::CpuBackend::Create({.device = &alone}),
                    SystemClock());
   ASSERT_OK(lone.Load());
-  EXPECT_EQ(engine_->graphs().memory().weight_bytes, 2 * lone.graphs().memory().weight_bytes);
+  EXPECT_EQ(engine_->memory().weight_bytes, 2 * lone.memory().weight_bytes);
   EXPECT_EQ(engine_->status().graphs_done, 2 * lone.status().graphs_done);
   engine_->RefreshMetrics();
   lone.RefreshMetrics();

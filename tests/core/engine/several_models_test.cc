@@ -56,7 +56,7 @@ class SeveralModelsTest : public ::testing::Test {
     constexpr int64_t kSlack = int64_t{5} << 20;  // as eviction_test.cc has it
     const std::string other = directory_.File("other");
     testing::MakeCheckpointStoredIn(other, testing::kDemoBase, device::DType::kF32);
-    const MemoryReport report = Load(SmallConfig())->graphs().memory();
+    const MemoryReport report = Load(SmallConfig())->memory();
     Config config = ConfigWith(Residency::kOnDemand);
     config.models[0].checkpoint = other;
     config.memory_bytes = report.weight_bytes + report.arena_bytes + report.executable_bytes +
@@ -81,7 +81,7 @@ class SeveralModelsTest : public ::testing::Test {
   }
 
   static ModelStatus StatusOf(Engine& engine, const std::string& model) {
-    const std::vector<ModelStatus> models = engine.graphs().ListModels().value();
+    const std::vector<ModelStatus> models = engine.models().List().value();
     for (const ModelStatus& status : models) {
       if (status.name == model) return status;
     }
@@ -166,11 +166,11 @@ TEST_F(SeveralModelsTest, AnEvictedModelLeavesAloneAndComesBack) {
   const auto engine = Load(ConfigWith(Residency::kReady));
   const int64_t compilations = CompilationsOf(*engine);
   const std::string before = Draw(*engine, "copy");
-  const int64_t held = engine->graphs().memory().executable_bytes;
+  const int64_t held = engine->memory().executable_bytes;
   ASSERT_OK(engine->graphs().Evict({.models = {"copy"}}, CacheTier::kMemory, /*force=*/false));
   EXPECT_FALSE(StatusOf(*engine, "copy").loaded);
   EXPECT_TRUE(StatusOf(*engine, "base").loaded);
-  EXPECT_LT(engine->graphs().memory().executable_bytes, held);
+  EXPECT_LT(engine->memory().executable_bytes, held);
   EXPECT_EQ(Draw(*engine, "copy"), before);
   EXPECT_EQ(CompilationsOf(*engine), compilations);
 }
@@ -199,8 +199,8 @@ TEST_F(SeveralModelsTest, ModelsOfOneCheckpointShareTheirExecutables) {
   const auto one = Load(config);
   config.models.push_back({.name = "again", .checkpoint = copy_});
   const auto two = Load(config);
-  EXPECT_EQ(two->graphs().memory().executable_bytes, one->graphs().memory().executable_bytes);
-  EXPECT_EQ(two->graphs().memory().weight_bytes, one->graphs().memory().weight_bytes);
+  EXPECT_EQ(two->memory().executable_bytes, one->memory().executable_bytes);
+  EXPECT_EQ(two->memory().weight_bytes, one->memory().weight_bytes);
 }
 
 TEST_F(SeveralModelsTest, AModelHasItsOwnBucketsAndSize) {
@@ -230,7 +230,7 @@ TEST_F(SeveralModelsTest, AModelThatThereIsNotIsRefusedWithThoseThatThereAre) {
   spec.picture.model = "copy";
   spec.picture.refine = true;
   EXPECT_EQ(GetFieldViolations(SubmitTo(*engine, spec)).at(0).field, "refine");
-  EXPECT_EQ(GetReason(engine->graphs().PinModel("anime", true)), "NO_SUCH_MODEL");
+  EXPECT_EQ(GetReason(engine->models().Pin("anime", true)), "NO_SUCH_MODEL");
 }
 
 TEST_F(SeveralModelsTest, WithoutABaseTheFirstIsTheDefault) {
@@ -324,7 +324,7 @@ TEST_F(SeveralModelsTest, AModelThatFindsNoMemoryWhereThereIsRoomIsTriedAFewTime
 // A pinned model never leaves: to wait for that would be for ever.
 TEST_F(SeveralModelsTest, AModelWithoutRoomBesideAPinnedOneIsRefused) {
   const auto engine = Load(ConfigForOne());
-  ASSERT_OK(engine->graphs().PinModel("base", true));
+  ASSERT_OK(engine->models().Pin("base", true));
   GenerateSpec spec = SmallSpec();
   spec.picture.model = "copy";
   const std::vector<Failed> failed = Only<Failed>(RunOn(*engine, spec));

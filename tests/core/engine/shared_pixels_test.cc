@@ -103,14 +103,14 @@ TEST_F(SharedPixelsTest, WhatWouldBeHeldIsPredictedWithoutThem) {
 
 TEST_F(SharedPixelsTest, WhatTheStartHoldsIsPredictedWithoutThem) {
   config_.buckets = {kLarge};
-  const MemoryReport all = Load(config_)->graphs().memory();
+  const MemoryReport all = Load(config_)->memory();
   config_.rows = {1, 4};
-  const MemoryReport few = Load(config_)->graphs().memory();
+  const MemoryReport few = Load(config_)->memory();
   EXPECT_EQ(all.predicted.total(), few.predicted.total());
   EXPECT_EQ(all.arena_bytes, few.arena_bytes);
   config_.rows = {1, 4, 8};
   config_.max_shared_pixels = 8 * 128 * 64;
-  EXPECT_GT(Load(config_)->graphs().memory().predicted.total(), few.predicted.total());
+  EXPECT_GT(Load(config_)->memory().predicted.total(), few.predicted.total());
 }
 
 TEST_F(SharedPixelsTest, PicturesShareAsManyRowsAsTheirSizeHas) {

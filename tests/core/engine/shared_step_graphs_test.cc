@@ -187,11 +187,11 @@ TEST_F(SharedStepGraphsTest, AServerDoesWithoutThoseThatCannotBeCompiledAndSaysS
 TEST_F(SharedStepGraphsTest, WhatDoesNotFitIsLeftOutAndSoIsWhatIsLarger) {
   config_.rows = {1};
   Load(CompileAll);
-  const MemoryReport alone = engine_->graphs().memory();
+  const MemoryReport alone = engine_->memory();
   config_.rows = {1, 8};
   Load(CompileAll);
   EXPECT_EQ(WaitForAll(), std::make_pair(1, 1));
-  const int64_t of_eight = engine_->graphs().memory().predicted.total() - alone.predicted.total();
+  const int64_t of_eight = engine_->memory().predicted.total() - alone.predicted.total();
   config_.rows = {1, 8, 16};
   // Half of that is room to make what has one row.
   config_.memory_bytes = alone.weight_bytes + alone.arena_bytes + alone.executable_bytes +
@@ -204,7 +204,7 @@ TEST_F(SharedStepGraphsTest, WhatDoesNotFitIsLeftOutAndSoIsWhatIsLarger) {
               ElementsAre(AllOf(HasSubstr("rows 8 needs "), Not(HasSubstr("rows 16")))));
   EXPECT_EQ(StepOf(8).state, GraphState::kFailed);
   EXPECT_THAT(StepOf(8).reason, HasSubstr("are held"));
-  EXPECT_EQ(engine_->graphs().memory().predicted.total(), alone.predicted.total());
+  EXPECT_EQ(engine_->memory().predicted.total(), alone.predicted.total());
   DrawTwo();
 }
 
@@ -212,7 +212,7 @@ TEST_F(SharedStepGraphsTest, WhatDoesNotFitIsLeftOutAndSoIsWhatIsLarger) {
 TEST_F(SharedStepGraphsTest, NothingLeavesMemoryForThem) {
   config_.rows = {1};
   Load(CompileAll);
-  const MemoryReport alone = engine_->graphs().memory();
+  const MemoryReport alone = engine_->memory();
   config_.rows = {1, 4};
   config_.graph_memory_bytes = alone.executable_bytes + alone.artifact_bytes;
   Load(CompileAll);

@@ -21,7 +21,7 @@ class StateSink : public RecordingSink {
   explicit StateSink(Engine& engine) : engine_(engine) {}
 
   void OnEvent(Event event) override {
-    const int64_t now = engine_.graphs().memory().state_bytes;
+    const int64_t now = engine_.memory().state_bytes;
     if (std::holds_alternative<Progress>(event)) while_drawing_.insert(now);
     const bool ends = std::holds_alternative<Completed>(event) || IsFailed(event);
     if (ends) at_end_ = now;

@@ -281,7 +281,7 @@ TEST_F(VideoEngineTest, AFileThatBeginsWithItsSizeComesWhole) {
   EXPECT_EQ(parts[0].part->frames, 5);
   EXPECT_TRUE(parts[0].part->is_last);
   EXPECT_EQ(parts[0].bytes.substr(8, 4), "WEBP");
-  EXPECT_EQ(engine_->graphs().memory().result_bytes, static_cast<int64_t>(parts[0].bytes.size()));
+  EXPECT_EQ(engine_->memory().result_bytes, static_cast<int64_t>(parts[0].bytes.size()));
 }
 
 TEST_F(VideoEngineTest, SeveralVideosHaveAFileEach) {

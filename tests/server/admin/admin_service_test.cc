@@ -143,7 +143,7 @@ TEST_F(AdminServiceTest, TheMemoryReportIsTheEnginesAndSaysWhatClientsHold) {
   server_.reset();
   Start(options);
 
-  engine::MemoryReport& report = engine_.graphs().report;
+  engine::MemoryReport& report = engine_.report();
   report.weights = {{"", "text_encoder_2", 10, 4, {"base", "refiner"}}};
   report.weight_bytes = 1;
   report.mapped_bytes = 2;

@@ -79,8 +79,8 @@ TEST_F(OwnAnswersTest, CapabilitiesWaitForTheModels) {
 }
 
 TEST_F(OwnAnswersTest, MemoryIsByKindAndWithTheClients) {
-  engine_.graphs().report.weight_bytes = int64_t{5} << 32;
-  engine_.graphs().report.budget_bytes = int64_t{6} << 32;
+  engine_.report().weight_bytes = int64_t{5} << 32;
+  engine_.report().budget_bytes = int64_t{6} << 32;
   Serve();
   const json said = GetJson("/latent/v1/memory");
   EXPECT_EQ(said["weights_bytes"], "21474836480");
@@ -111,7 +111,7 @@ class ListingTest : public OwnAnswersTest, public ::testing::WithParamInterface<
       go_on_.WaitForNotification();
     };
     engine_.graphs().entries = {{.id = "abc"}};
-    engine_.graphs().report.budget_bytes = 5;
+    engine_.report().budget_bytes = 5;
     Serve();
   }
   // Nothing waits for the test any more.

@@ -1,4 +1,5 @@
-// The part of LocalGraphAdmin that is about adapters.
+#include "core/engine/admin/local_adapter_admin.h"
+
 #include <algorithm>
 #include <utility>
 
@@ -7,7 +8,6 @@
 #include "core/base/errors/error_details.h"
 #include "core/base/errors/status_macros.h"
 #include "core/base/text/text.h"
-#include "core/engine/local_graph_admin.h"
 
 namespace latentd::engine {
 namespace {
@@ -29,16 +29,16 @@ absl::Status NoSuchAdapterError(const std::string& name) {
 
 }  // namespace
 
-absl::StatusOr<std::vector<AdapterStatus>> LocalGraphAdmin::ListAdapters() {
-  RETURN_IF_ERROR(CheckOpen());
+absl::StatusOr<std::vector<AdapterStatus>> LocalAdapterAdmin::List() {
+  RETURN_IF_ERROR(devices_.CheckOpen());
   std::vector<AdapterStatus> list;
-  AdapterSets* first = First().models.pipeline->adapters();
+  AdapterSets* first = devices_.First().models.pipeline->adapters();
   if (first == nullptr) return list;
   RETURN_IF_ERROR(first->catalogue().Look());
   for (AdapterFacts& facts : first->catalogue().List()) {
     AdapterStatus& status = list.emplace_back(AdapterStatus{.facts = std::move(facts)});
     status.pinned = first->IsPinned(status.facts.name);
-    for (const size_t i : Left()) {
+    for (const size_t i : devices_.Left()) {
       const AdapterSets::Use use =
           devices_[i].models.pipeline->adapters()->UseOf(status.facts.name);
       status.sets = std::max(status.sets, use.sets);
@@ -49,10 +49,10 @@ absl::StatusOr<std::vector<AdapterStatus>> LocalGraphAdmin::ListAdapters() {
   return list;
 }
 
-absl::StatusOr<std::vector<AdapterSets*>> LocalGraphAdmin::SetsOf(const std::string& name) const {
-  RETURN_IF_ERROR(CheckOpen());
+absl::StatusOr<std::vector<AdapterSets*>> LocalAdapterAdmin::SetsOf(const std::string& name) const {
+  RETURN_IF_ERROR(devices_.CheckOpen());
   std::vector<AdapterSets*> sets;
-  for (const size_t i : Left()) {
+  for (const size_t i : devices_.Left()) {
     AdapterSets* const its = devices_[i].models.pipeline->adapters();
     if (its == nullptr || !HasName(its->catalogue().List(), name)) return NoSuchAdapterError(name);
     sets.push_back(its);
@@ -60,7 +60,7 @@ absl::StatusOr<std::vector<AdapterSets*>> LocalGraphAdmin::SetsOf(const std::str
   return sets;
 }
 
-absl::Status LocalGraphAdmin::LoadAdapter(const std::string& name) {
+absl::Status LocalAdapterAdmin::Load(const std::string& name) {
   ASSIGN_OR_RETURN(const std::vector<AdapterSets*> sets, SetsOf(name));
   adapters::Catalogue& catalogue = sets.front()->catalogue();
   ASSIGN_OR_RETURN(const AdapterFacts facts, catalogue.Find(name));
@@ -71,14 +71,14 @@ absl::Status LocalGraphAdmin::LoadAdapter(const std::string& name) {
   return absl::OkStatus();
 }
 
-absl::Status LocalGraphAdmin::EvictAdapter(const std::string& name) {
+absl::Status LocalAdapterAdmin::Evict(const std::string& name) {
   ASSIGN_OR_RETURN(const std::vector<AdapterSets*> sets, SetsOf(name));
   absl::Status evicted;
   for (AdapterSets* const its : sets) evicted.Update(its->Evict(name));
   return evicted;
 }
 
-absl::Status LocalGraphAdmin::PinAdapter(const std::string& name, bool pinned) {
+absl::Status LocalAdapterAdmin::Pin(const std::string& name, bool pinned) {
   ASSIGN_OR_RETURN(const std::vector<AdapterSets*> sets, SetsOf(name));
   for (AdapterSets* const its : sets) its->SetPinned(name, pinned);
   return absl::OkStatus();
