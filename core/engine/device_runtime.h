@@ -129,8 +129,7 @@ class DeviceRuntime {
   // The model that starts images of the request; the first where it has none of that name.
   // REQUIRES: is_open().
   const pipeline::ModelRow& ModelFor(const pipeline::PictureSpec& spec) const {
-    const pipeline::ModelTable& table = models_.pipeline->table();
-    return spec.video ? table.FindForVideo(spec.model) : table.FindOrFirst(spec.model);
+    return models_.pipeline->StartOf(spec);
   }
 
  private:

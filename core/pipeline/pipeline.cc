@@ -97,6 +97,12 @@ absl::StatusOr<SharedPlan> Pipeline::ResolveVideo(const PictureSpec& asked, cons
   return plan;
 }
 
+const ModelRow& Pipeline::StartOf(const PictureSpec& spec) const {
+  if (!spec.video) return table().FindOrFirst(spec.model);
+  const auto model = models_.FindVideoModel(spec);
+  return model.ok() ? table()[(*model)->row().id] : table().first();
+}
+
 absl::StatusOr<SharedPlan> Pipeline::Resolve(const PictureSpec& asked, const Inputs& inputs) const {
   return Resolve(asked, inputs, [](const PictureSpec& resolved) {
     return Size{*resolved.width, *resolved.height};
@@ -121,11 +127,11 @@ absl::Status Pipeline::ResolveSpec(const Inputs& inputs, std::vector<FieldViolat
   // Schedules are made of fields that are right by themselves; the scheduler's name and options are
   // looked at in any case.
   if (!violations.empty()) {
-    const LoadedModel* starts = models_.Find(table().FindOrFirst(spec.model).id);
+    const LoadedModel* starts = models_.Find(StartOf(spec).id);
     if (starts != nullptr && !spec.output_embeds)
       AddViolationsOf(starts->SchedulerWith(spec.scheduler).status(), violations);
   } else {
-    const LoadedModel* starts = models_.Find(table().FindOrFirst(spec.model).id);
+    const LoadedModel* starts = models_.Find(StartOf(spec).id);
     adapters::Catalogue* catalogue = adapters_ == nullptr ? nullptr : &adapters_->catalogue();
     FillDefaults(traits(), catalogue, starts, image_size, plan);
     violations = FindViolations(spec, traits());
@@ -142,7 +148,7 @@ absl::Status Pipeline::ResolveSpec(const Inputs& inputs, std::vector<FieldViolat
 absl::Status Pipeline::ResolveStages(const Inputs& inputs, Plan& plan) const {
   PictureSpec& spec = plan.spec;
   std::vector<FieldViolation> violations;
-  const LoadedModel* starts = models_.Find(table().FindOrFirst(spec.model).id);
+  const LoadedModel* starts = models_.Find(StartOf(spec).id);
   adapters::Catalogue* catalogue = adapters_ == nullptr ? nullptr : &adapters_->catalogue();
   if (starts != nullptr) {
     const absl::Status adapters = ResolveAdapters(catalogue, *starts, spec, plan.warnings);

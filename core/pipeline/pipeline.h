@@ -62,6 +62,9 @@ class Pipeline {
   // The networks run at the images' own size.
   absl::StatusOr<SharedPlan> Resolve(const PictureSpec& asked, const Inputs& inputs = {}) const;
 
+  // The model that starts images, or the video, of the spec; the first where it has none of that
+  // name.
+  const ModelRow& StartOf(const PictureSpec& spec) const;
   const ModelRow& LeaderOf(ModelId model) const { return models_.LeaderOf(model); }
   std::vector<Size> BucketsOf(ModelId leader) const { return models_.BucketsOf(leader); }
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 
 namespace latentd::pipeline {
@@ -46,12 +45,6 @@ const ModelRow* ModelTable::Find(absl::string_view name) const {
 const ModelRow& ModelTable::FindOrFirst(absl::string_view name) const {
   const ModelRow* found = Find(name);
   return found == nullptr ? first() : *found;
-}
-
-const ModelRow& ModelTable::FindForVideo(absl::string_view name) const {
-  if (!name.empty()) return FindOrFirst(name);
-  const auto found = absl::c_find_if(rows_, [](const ModelRow& row) { return row.draws_videos; });
-  return found == rows_.end() ? first() : *found;
 }
 
 std::vector<ModelId> ModelTable::Leaders() const {

@@ -126,8 +126,6 @@ class ModelTable {
   const ModelRow& first() const { return rows_.front(); }
   // As Find; the first where there is no such model.
   const ModelRow& FindOrFirst(absl::string_view name) const;
-  // Likewise the one that starts a video, where no name is given: the first that draws them.
-  const ModelRow& FindForVideo(absl::string_view name) const;
   // In the order of their ids.
   const std::vector<ModelRow>& rows() const { return rows_; }
   // Models that start pictures, each with those that it may hand over to.

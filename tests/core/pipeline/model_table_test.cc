@@ -54,18 +54,6 @@ TEST(ModelTableTest, HasAModelOfVideosByItsOwnFlag) {
   EXPECT_FALSE(table.first().draws_videos);
 }
 
-TEST(ModelTableTest, FindsTheFirstThatDrawsVideosForAVideoWithoutAName) {
-  const std::vector<ModelSource> more = {
-      {.name = "anime", .checkpoint = "/models/a"},
-      {.name = "clips", .checkpoint = "/models/v", .draws_videos = true},
-      {.name = "more", .checkpoint = "/models/w", .draws_videos = true}};
-  const ModelTable table = ModelTable::FromFlags("/models/b", "", more);
-  EXPECT_EQ(table.FindForVideo("").name, "clips");
-  EXPECT_EQ(table.FindForVideo("more").name, "more");
-  EXPECT_EQ(table.FindForVideo("nothing").name, "base");
-  EXPECT_EQ(ModelTable::FromFlags("/models/b", "").FindForVideo("").name, "base");
-}
-
 TEST(ModelTableTest, HasFurtherModelsBehindTheFlags) {
   const std::vector<ModelSource> more = {
       {.name = "anime", .checkpoint = "a", .residency = Residency::kOnDemand},

@@ -121,6 +121,20 @@ TEST_F(VideoTest, HasTheFramesOfTheBucketOfItsSides) {
   EXPECT_EQ(wide->spec.video->num_frames, 7);
 }
 
+TEST_F(VideoTest, StartsWithTheFirstModelThatDrawsVideosWhereItNamesNone) {
+  ModelSource other = VideoSource();
+  other.name = "other";
+  const Rig rig({.base = testing::kDemoBase, .models = {VideoSource(), other}});
+  PictureSpec spec;
+  EXPECT_EQ(rig.pipeline->StartOf(spec).name, "base");
+  spec.video.emplace();
+  EXPECT_EQ(rig.pipeline->StartOf(spec).name, "video");
+  spec.model = "other";
+  EXPECT_EQ(rig.pipeline->StartOf(spec).name, "other");
+  spec.model = "nothing";
+  EXPECT_EQ(rig.pipeline->StartOf(spec).name, "base");
+}
+
 TEST_F(VideoTest, IsRefusedForItsFramesAlone) {
   Asked asked = SmallVideo();
   asked.video->num_frames = 0;
