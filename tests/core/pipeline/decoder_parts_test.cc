@@ -242,6 +242,19 @@ TEST_F(DecoderUnitsTest, WhatIsNotFiniteIsDecodedAgainInFloat32) {
   EXPECT_EQ(DrawFrames(*video), DrawFrames(*expected));
 }
 
+// Memory for one part says nothing of another's.
+TEST_F(DecoderUnitsTest, CoverThoseOfTheirNumber) {
+  const auto part = [](int number, int frames) {
+    return std::vector<PlannedGraph>{
+        {{}, {.kind = GraphKind::kDecode, .shape = {.frames = frames}, .part = number}}};
+  };
+  EXPECT_TRUE(Covers(part(2, 5), part(2, 4), /*grows=*/true));
+  EXPECT_FALSE(Covers(part(2, 4), part(2, 5), /*grows=*/true));
+  EXPECT_FALSE(Covers(part(2, 5), part(1, 4), /*grows=*/true));
+  EXPECT_FALSE(Covers(part(0, 5), part(1, 4), /*grows=*/true));
+  EXPECT_FALSE(Covers(part(3, 5), part(0, 4), /*grows=*/true));
+}
+
 // A bucket's lane of two rows has two videos at most, and a guided request one.
 TEST_F(DecoderUnitsTest, WhatPartsLeaveForEachOtherIsMemoryOfVideos) {
   const Rig parts(PartedOptions(2 * kPixels, DType::kBF16));
