@@ -19,8 +19,8 @@ struct GraphLabel {
   // "step_32_ranks" with low-rank paths, "step_shallow_controlled" and so on, or of a step that two
   // devices share "network" and "advance"; for a text encoder: "vectors" (for words of textual
   // inversions), "masked" (for weights below 1 of Compel's syntax), "masked_vectors" (for both), or
-  // empty; for a vae_encoder: "sample" (once a picture), or empty as for the others. "lane" is no
-  // graph: the memory that steps run in.
+  // empty; for a vae_encoder: "sample" (once a picture), or empty; for a part of a decoder of
+  // videos: "1_of_3" and so on; else empty. "lane" is no graph: the memory that steps run in.
   std::string part;
   // The bucket, in pixels; 0 and 0 where one graph serves every bucket.
   int width = 0;

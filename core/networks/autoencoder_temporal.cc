@@ -1,5 +1,6 @@
 #include "core/networks/autoencoder_temporal.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "core/base/errors/status_macros.h"
@@ -69,6 +70,41 @@ Value SmoothOverFrames(const Scope& decoder, Value images, int64_t channels) {
   return ColumnsToImages(b, smooth, Dimension(b, images, 2), Dimension(b, images, 3));
 }
 
+int64_t BlocksOf(const AutoencoderTemporalConfig& config) {
+  return static_cast<int64_t>(config.block_out_channels.size());
+}
+
+// Channels of the decoder's block of that number, from 0 on.
+int64_t ChannelsOf(const AutoencoderTemporalConfig& config, int64_t block) {
+  return config.block_out_channels[static_cast<size_t>(BlocksOf(config) - 1 - block)];
+}
+
+// Number of the block that the part begins with; of the one behind the last: of all.
+int64_t FirstBlockOf(const AutoencoderTemporalConfig& config, int64_t part) {
+  return part == 1 ? 0 : BlocksOf(config) - DecoderPartsOf(config) + part - 1;
+}
+
+// A block, behind the upsampler of the one before.
+Value UpBlock(const Scope& decoder, const AutoencoderTemporalConfig& config, int64_t i, Value x) {
+  GraphBuilder& b = decoder.builder();
+  if (i > 0) {
+    x = Upsample(decoder.Child("up_blocks", i - 1).Child("upsamplers.0"), x, 2 * Dimension(b, x, 2),
+                 2 * Dimension(b, x, 3));
+  }
+  const Scope block = decoder.Child("up_blocks", i);
+  for (int64_t layer = 0; layer < config.layers_per_block + 1; ++layer) {
+    x = DecoderResnet(block.Child("resnets", layer), x, ChannelsOf(config, i));
+  }
+  return x;
+}
+
+Value DecoderEnd(const Scope& decoder, const AutoencoderTemporalConfig& config, Value x) {
+  x = decoder.builder().Silu(
+      GroupNorm(decoder.Child("conv_norm_out"), x, kClipGroups, kFrameEpsilon));
+  x = Convolution(decoder.Child("conv_out"), x, {.out_channels = config.out_channels});
+  return SmoothOverFrames(decoder, x, config.out_channels);
+}
+
 }  // namespace
 
 absl::StatusOr<AutoencoderTemporalConfig> ParseAutoencoderTemporalConfig(absl::string_view json,
@@ -94,23 +130,41 @@ Value EncodeAutoencoderTemporal(GraphBuilder& builder, const AutoencoderTemporal
 
 Value DecodeAutoencoderTemporal(GraphBuilder& builder, const AutoencoderTemporalConfig& config,
                                 absl::string_view component, Value latents) {
-  if (!RequireImage(builder, "latents", latents, config.latent_channels)) return latents;
-  const Scope decoder = Scope(builder, component).Child("decoder");
-  const std::vector<int64_t>& channels = config.block_out_channels;
-  Value x = Convolution(decoder.Child("conv_in"), latents, {.out_channels = channels.back()});
-  x = DecoderMiddle(decoder.Child("mid_block"), config.layers_per_block, x);
-  for (size_t i = 0; i < channels.size(); ++i) {
-    const Scope block = decoder.Child("up_blocks", static_cast<int64_t>(i));
-    for (int64_t layer = 0; layer < config.layers_per_block + 1; ++layer) {
-      x = DecoderResnet(block.Child("resnets", layer), x, channels[channels.size() - 1 - i]);
-    }
-    if (i + 1 == channels.size()) break;
-    x = Upsample(block.Child("upsamplers.0"), x, 2 * Dimension(builder, x, 2),
-                 2 * Dimension(builder, x, 3));
+  Value x = latents;
+  for (int64_t part = 1; part <= DecoderPartsOf(config); ++part) {
+    x = DecodeAutoencoderTemporalPart(builder, config, component, part, x);
   }
-  x = builder.Silu(GroupNorm(decoder.Child("conv_norm_out"), x, kClipGroups, kFrameEpsilon));
-  x = Convolution(decoder.Child("conv_out"), x, {.out_channels = config.out_channels});
-  return SmoothOverFrames(decoder, x, config.out_channels);
+  return x;
+}
+
+int64_t DecoderPartsOf(const AutoencoderTemporalConfig& config) {
+  return std::min<int64_t>(BlocksOf(config), 3);
+}
+
+Shape DecoderPartInput(const AutoencoderTemporalConfig& config, int64_t part, int64_t frames,
+                       int64_t height, int64_t width) {
+  const int64_t last_block = FirstBlockOf(config, part) - 1;
+  const int64_t scale = int64_t{1} << last_block;
+  return {frames, ChannelsOf(config, last_block), height * scale, width * scale};
+}
+
+Value DecodeAutoencoderTemporalPart(GraphBuilder& builder, const AutoencoderTemporalConfig& config,
+                                    absl::string_view component, int64_t part, Value input) {
+  const bool is_first = part == 1;
+  const int64_t channels =
+      is_first ? config.latent_channels : ChannelsOf(config, FirstBlockOf(config, part) - 1);
+  if (!RequireImage(builder, is_first ? "latents" : "features", input, channels)) return input;
+  const Scope decoder = Scope(builder, component).Child("decoder");
+  Value x = input;
+  if (is_first) {
+    x = Convolution(decoder.Child("conv_in"), x,
+                    {.out_channels = config.block_out_channels.back()});
+    x = DecoderMiddle(decoder.Child("mid_block"), config.layers_per_block, x);
+  }
+  for (int64_t i = FirstBlockOf(config, part); i < FirstBlockOf(config, part + 1); ++i) {
+    x = UpBlock(decoder, config, i, x);
+  }
+  return part == DecoderPartsOf(config) ? DecoderEnd(decoder, config, x) : x;
 }
 
 }  // namespace latentd::networks

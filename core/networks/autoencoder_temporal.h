@@ -45,4 +45,16 @@ Value EncodeAutoencoderTemporal(GraphBuilder& builder, const AutoencoderTemporal
 Value DecodeAutoencoderTemporal(GraphBuilder& builder, const AutoencoderTemporalConfig& config,
                                 absl::string_view component, Value latents);
 
+// The decoder in parts, by their numbers from 1 on, which one after the other are its nodes in
+// their order. Each but the first begins with one of the last two upsamplers, whose input is a
+// quarter of what it gives: of four blocks, each part has a third of the arithmetic.
+int64_t DecoderPartsOf(const AutoencoderTemporalConfig& config);
+// Shape of what a part but the first reads, images as the decoder has them, where that decodes
+// latents [frames, latent_channels, height, width].
+Shape DecoderPartInput(const AutoencoderTemporalConfig& config, int64_t part, int64_t frames,
+                       int64_t height, int64_t width);
+// Appends a part. The first reads the latents, and the last one gives the frames.
+Value DecodeAutoencoderTemporalPart(GraphBuilder& builder, const AutoencoderTemporalConfig& config,
+                                    absl::string_view component, int64_t part, Value input);
+
 }  // namespace latentd::networks

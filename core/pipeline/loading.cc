@@ -20,6 +20,10 @@ namespace {
 
 using weights::Checkpoint;
 
+// Part of the memory beside weights that parts of a video's decoder may take for what they leave
+// for each other: decoding takes seven times as much, and two videos of a lane may both be at it.
+constexpr int64_t kFeaturesPart = 12;
+
 // A checkpoint of which something is loaded.
 struct Source {
   const ModelRow& model;
@@ -218,6 +222,38 @@ absl::Status CheckHasRoom(const Led& led, absl::Span<const int64_t> rooms) {
                    " bytes of memory, and beside what is pinned no device has more than ", most));
 }
 
+// Bytes that the device may hold of anything: the same at each start, where it has its own memory.
+absl::StatusOr<int64_t> MemoryOf(const LoadOptions& options, const device::Device& device) {
+  int64_t bytes = device.Memory().total;
+  if (bytes == 0) {
+    ASSIGN_OR_RETURN(const AvailableMemory available, device.Available());
+    bytes = available.bytes;
+  }
+  return options.memory_bytes > 0 ? std::min(options.memory_bytes, bytes) : bytes;
+}
+
+// Memory beside the weights that are there from the start, of the device that has least.
+absl::StatusOr<int64_t> LeastBesideWeights(const std::vector<Source>& sources,
+                                           const LoadOptions& options,
+                                           const device::Device& device) {
+  if (options.devices.empty()) {
+    SourcePointers at_start;
+    for (const Source& source : sources) {
+      if (!source.model.is_on_demand()) at_start.push_back(&source);
+    }
+    ASSIGN_OR_RETURN(const int64_t memory, MemoryOf(options, device));
+    ASSIGN_OR_RETURN(const int64_t weights, BytesOf(at_start, options));
+    return memory - weights;
+  }
+  std::vector<int64_t> rooms;
+  for (const DeviceRoom& room : options.devices) rooms.push_back(room.bytes);
+  ASSIGN_OR_RETURN(const std::vector<Led> all, FindPlaces(sources, options));
+  for (const Led& led : all) {
+    for (const size_t place : led.devices) rooms[place] -= led.bytes;
+  }
+  return *absl::c_min_element(rooms);
+}
+
 // Says of each model of the table whether this device has it, and whether it could. An error names
 // one that no device could have.
 absl::Status Place(const std::vector<Source>& sources, const LoadOptions& options,
@@ -356,6 +392,9 @@ absl::StatusOr<std::unique_ptr<const Pipeline>> LoadPipeline(const LoadOptions& 
   RETURN_IF_ERROR(CheckComponents(options.components, table));
   ASSIGN_OR_RETURN(const std::vector<Source> sources, OpenCheckpoints(table, options));
   for (const Source& source : sources) TellAll(source.checkpoint.notes(), options.note);
+  // Before models are placed: all devices are to say the same.
+  ASSIGN_OR_RETURN(const int64_t beside_weights,
+                   LeastBesideWeights(sources, options, store.device()));
   RETURN_IF_ERROR(Place(sources, options, table));
   RETURN_IF_ERROR(CheckMemory(sources, options, store.device()));
   const ModelOptions model_options{options.components,
@@ -364,7 +403,9 @@ absl::StatusOr<std::unique_ptr<const Pipeline>> LoadPipeline(const LoadOptions& 
                                    options.vae_tiling_above,
                                    /*takes_vectors=*/options.adapters != nullptr,
                                    options.adapters != nullptr ? options.path_slots : 0,
-                                   options.path_ranks};
+                                   options.path_ranks,
+                                   options.pixels_in_parts,
+                                   beside_weights / kFeaturesPart};
   Pipeline::LoadedModels models(table.rows().size());
   for (const Source& source : sources) {
     RETURN_IF_ERROR(GiveUp(options));

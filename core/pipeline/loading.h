@@ -15,6 +15,7 @@
 #include "core/compiler/graph_store.h"
 #include "core/pipeline/pipeline.h"
 #include "core/pipeline/spec/components.h"
+#include "core/pipeline/spec/limits.h"
 #include "core/pipeline/spec/model_parts.h"
 #include "core/pipeline/spec/placement.h"
 #include "core/weights/weight_store.h"
@@ -50,9 +51,10 @@ struct LoadOptions {
   bool feature_cache = false;                        // likewise
   int prompt_chunks = 1;                             // ReadyPrompts has both
   bool prompt_blends = false;
-  std::optional<int64_t> vae_tiling_above;  // pixels; ModelOptions has more
-  std::string scheduler;                    // default of models; ModelRow has more
-  std::string preset;                       // the base's; empty or "none": none
+  std::optional<int64_t> vae_tiling_above;          // pixels; ModelOptions has more
+  int64_t pixels_in_parts = kPixelsDecodedInParts;  // likewise, where there is memory for it
+  std::string scheduler;                            // default of models; ModelRow has more
+  std::string preset;                               // the base's; empty or "none": none
   // Told of what of the checkpoints is ignored. May be empty.
   std::function<void(absl::string_view)> warn = {};
   // Told what single files were recognised as, and which components come from elsewhere. May be

@@ -90,7 +90,8 @@ absl::StatusOr<SharedPlan> Pipeline::ResolveVideo(const PictureSpec& asked, cons
   const Size size = plan->executed_size;
   const int side_by_side = SideBySide(*plan);
   const StepShape shape = models_.ShapeOf(size, plan->rows);
-  plan->state_bytes = VideoRequestBytes(*model, shape, size, side_by_side);
+  plan->state_bytes =
+      VideoRequestBytes(*model, shape, size, *plan->spec.video->decode_chunk_size, side_by_side);
   if (plan->spec.previews_every) {
     plan->state_bytes += side_by_side * VideoPreviewBytes(*model, shape);
   }
@@ -208,7 +209,7 @@ absl::Status Pipeline::Complete(const PictureSpec& asked, Plan& plan) const {
   return absl::OkStatus();
 }
 
-int64_t Pipeline::StateBytes(Size bucket, int rows, int chunks) const {
+int64_t Pipeline::StateBytes(Size bucket, int rows, int chunks, int decode_chunk) const {
   StepShape shape = models_.ShapeOf(bucket, rows);
   shape.chunks = std::max(ready_prompts().chunks, chunks);
   if (needed_.rows().feature_cache) shape.deep = DeepFeatures::kGiven;
@@ -216,9 +217,10 @@ int64_t Pipeline::StateBytes(Size bucket, int rows, int chunks) const {
   for (const ModelId leader : table().Leaders()) {
     const std::vector<const LoadedModel*> group = models_.GroupOf(leader);
     if (group.empty()) continue;
-    most =
-        std::max(most, table()[leader].draws_videos ? VideoStateBytes(*group.front(), shape, bucket)
-                                                    : pipeline::StateBytes(group, shape, bucket));
+    const ModelRow& row = table()[leader];
+    const int frames = decode_chunk > 0 ? decode_chunk : DefaultChunk(row, bucket.frames);
+    most = std::max(most, row.draws_videos ? VideoStateBytes(*group.front(), shape, bucket, frames)
+                                           : pipeline::StateBytes(group, shape, bucket));
   }
   return most;
 }

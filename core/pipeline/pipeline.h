@@ -104,7 +104,8 @@ class Pipeline {
 
   // Bytes that pictures of that size hold at most that fill a lane of so many rows, beside weights,
   // executables and arena (state_bytes.h). A lane has more (RowsOfLane) only where there is room.
-  int64_t StateBytes(Size bucket, int rows, int chunks = 1) const;
+  // Videos are decoded in chunks of so many frames; 0: of as many as where requests do not say.
+  int64_t StateBytes(Size bucket, int rows, int chunks = 1, int decode_chunk = 0) const;
   const ReadyPrompts& ready_prompts() const { return needed_.ready_prompts(); }
 
   // One image for each seed; they share their conditioning, and hold `inputs` until they have read

@@ -2,6 +2,7 @@
 //
 //   cuda_network_bench --checkpoint DIR [--component unet] [--shapes 2@1024x1024,1@1152x896]
 //                      [--backend cuda] [--precision bf16] [--paths 8x32] [--runs 30] [--kernels]
+//                      [--parts]
 //
 // A shape is rows@WIDTHxHEIGHT in pixels, and rows@WIDTHxHEIGHTxFRAMES of a UNet of Stable Video
 // Diffusion, whose decoder has frames as rows. Inputs are random; `tests/bench/gpu
@@ -9,8 +10,10 @@
 // planning, hashing the weights and loading them took and the milliseconds of each run, one launch,
 // and with --kernels each kind of instruction's share, timed alone. Of an autoencoder the decoder
 // runs. With --paths linears have low-rank paths beside them, of so many slots and ranks, and each
-// row its own slot as long as there are some; --paths 0x32 is what they cost rows without one. Run
-// by hand or by tests/bench/gpu, on a machine that is idle.
+// row its own slot as long as there are some; --paths 0x32 is what they cost rows without one. With
+// --parts the decoder of videos runs as a whole and in its parts, as units do, and their pixels are
+// compared: it fails where a byte differs. Run by hand or by tests/bench/gpu, on a machine that is
+// idle.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -38,8 +41,10 @@
 #include "core/compiler/compile.h"
 #include "core/device/cuda/cuda_status.h"
 #include "core/device/cuda/cuda_stream.h"
+#include "core/families/svd/video_graphs.h"
 #include "core/graph/low_rank_paths.h"
 #include "core/graph/op_table.h"
+#include "core/networks/autoencoder_temporal.h"
 #include "core/passes/pipeline.h"
 #include "core/weights/containers/checkpoint.h"
 #include "core/weights/weight_store.h"
@@ -70,7 +75,7 @@ struct Options {
   std::vector<Shape> shapes = {Shape{}};
   Paths paths;
   int runs = 30;
-  bool kernels = false;
+  bool kernels = false, parts = false;
 };
 
 // A component of a checkpoint, and what graphs of it need.
@@ -97,7 +102,7 @@ absl::StatusOr<Network> OpenNetwork(const Options& options, weights::WeightStore
                   .config = std::move(config),
                   .time_ids = checkpoint.requires_aesthetics_score() ? 5 : 6,
                   .weights = weights::WeightSet(&store)};
-  network.weights.Add(golden::kComponent, sources);
+  network.weights.Add(options.parts ? families::svd::kVae : golden::kComponent, sources);
   return network;
 }
 
@@ -326,6 +331,87 @@ std::string NameOf(const Shape& shape) {
   return shape.frames > 0 ? absl::StrCat(name, "x", shape.frames) : name;
 }
 
+// Runs of a graph of the decoder, and its first output.
+struct DecoderRuns {
+  std::vector<double> milliseconds;
+  device::Buffer output;
+};
+
+absl::StatusOr<DecoderRuns> RunDecoder(const Options& options, const graph::Graph& whole,
+                                       const device::Buffer& input,
+                                       const weights::WeightSet& weights, Backend& backend) {
+  ASSIGN_OR_RETURN(const graph::Precision precision, PrecisionOf(options.precision));
+  ASSIGN_OR_RETURN(graph::SplitGraphs split, compiler::SplitInPrecision(whole, precision));
+  ASSIGN_OR_RETURN(graph::Graph passed,
+                   passes::RunPasses(std::move(split.step), backend.target(),
+                                     {.evaluate = backends::reference::EvaluateRecipe}));
+  const auto graph = std::make_shared<const graph::Graph>(std::move(passed));
+  ASSIGN_OR_RETURN(const backends::Plan plan, backend.MakePlan(*graph));
+  ASSIGN_OR_RETURN(const std::shared_ptr<Executable> executable,
+                   backend.Load(graph, plan, weights));
+  ASSIGN_OR_RETURN(const BoundGraph bound, BoundGraph::Create(executable));
+  ASSIGN_OR_RETURN(const auto stream, executable->device().NewStream(SystemClock()));
+  RETURN_IF_ERROR(bound.device().Copy(input, bound.input(executable->inputs()[0].name), *stream));
+  DecoderRuns runs;
+  ASSIGN_OR_RETURN(runs.milliseconds, Milliseconds(*stream, options.runs, [&] {
+                     return bound.session().Enqueue(*stream);
+                   }));
+  RETURN_IF_ERROR(stream->Synchronize());
+  runs.output = bound.output(executable->outputs()[0].name);
+  std::printf("  %.3f ms, arena %.1f MiB\n", Mean(runs.milliseconds),
+              static_cast<double>(plan.arena_bytes) / (1 << 20));
+  std::fflush(stdout);
+  return runs;
+}
+
+absl::StatusOr<int64_t> CountDifferentBytes(const device::Buffer& a, const device::Buffer& b,
+                                            device::Device& device) {
+  std::vector<device::Buffer> copies;
+  ASSIGN_OR_RETURN(const auto stream, device.NewStream(SystemClock()));
+  for (const device::Buffer* buffer : {&a, &b}) {
+    copies.push_back(device::Buffer::Allocate(buffer->dtype(), buffer->shape()));
+    RETURN_IF_ERROR(device.Copy(*buffer, copies.back(), *stream));
+    RETURN_IF_ERROR(stream->Synchronize());
+  }
+  int64_t count = 0;
+  const auto first = copies[0].as<uint8_t>(), second = copies[1].as<uint8_t>();
+  for (size_t i = 0; i < first.size(); ++i) count += first[i] == second[i] ? 0 : 1;
+  return count;
+}
+
+// The whole decoder, then its parts, one after the other.
+absl::Status CompareParts(const Options& options, const Shape& shape, const Network& network,
+                          Backend& backend) {
+  namespace svd = families::svd;
+  std::printf("%s of %lld frames of %lldx%lld, whole, then in parts\n", options.component.c_str(),
+              static_cast<long long>(shape.rows), static_cast<long long>(shape.width),
+              static_cast<long long>(shape.height));
+  svd::VideoConfigs configs;
+  ASSIGN_OR_RETURN(configs.vae,
+                   networks::ParseAutoencoderTemporalConfig(network.config, options.component));
+  ASSIGN_OR_RETURN(const graph::Precision precision, PrecisionOf(options.precision));
+  const svd::VideoShape chunk = {1, shape.rows, shape.height / 8, shape.width / 8};
+  std::mt19937 random(7);
+  device::Buffer input = testing::RandomBuffer(
+      "latents", device::DType::kF32,
+      {chunk.frames, configs.vae.latent_channels, chunk.height, chunk.width}, random);
+  ASSIGN_OR_RETURN(const graph::Graph whole, svd::MakeFramesGraph(configs, chunk));
+  ASSIGN_OR_RETURN(const DecoderRuns expected,
+                   RunDecoder(options, whole, input, network.weights, backend));
+  for (int part = 1; part <= networks::DecoderPartsOf(configs.vae); ++part) {
+    ASSIGN_OR_RETURN(const graph::Graph graph,
+                     svd::MakeFramesPartGraph(configs, chunk, part, precision.dtype));
+    ASSIGN_OR_RETURN(DecoderRuns runs, RunDecoder(options, graph, input, network.weights, backend));
+    input = std::move(runs.output);
+  }
+  ASSIGN_OR_RETURN(const int64_t different,
+                   CountDifferentBytes(expected.output, input, backend.device()));
+  std::printf("  %lld of %lld bytes of pixels differ\n", static_cast<long long>(different),
+              static_cast<long long>(input.bytes()));
+  if (different == 0) return absl::OkStatus();
+  return absl::InternalError("the parts give other pixels than the whole");
+}
+
 // The executable of the shape before this one is held until this one has its weights.
 absl::Status Measure(const Options& options, const Shape& shape, const Network& network,
                      Backend& backend, std::shared_ptr<Executable>& executable) {
@@ -367,7 +453,9 @@ absl::Status MeasureAll(const Options& options) {
   ASSIGN_OR_RETURN(const Network network, OpenNetwork(options, store));
   std::shared_ptr<Executable> executable;
   for (const Shape& shape : options.shapes) {
-    const absl::Status measured = Measure(options, shape, network, *backend, executable);
+    const absl::Status measured = options.parts
+                                      ? CompareParts(options, shape, network, *backend)
+                                      : Measure(options, shape, network, *backend, executable);
     if (!measured.ok()) std::printf("\n");
     RETURN_IF_ERROR(measured);
     std::fflush(stdout);
@@ -420,6 +508,8 @@ int main(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     if (std::string(argv[i]) == "--kernels") {
       options.kernels = true;
+    } else if (std::string(argv[i]) == "--parts") {
+      options.parts = true;
     } else if (i + 1 == argc || !latentd::Set(options, argv[i], argv[i + 1])) {
       std::fprintf(stderr, "%s is not understood, or lacks a value\n", argv[i]);
       return 2;

@@ -1,6 +1,7 @@
 #include "tests/golden/video_pipeline.h"
 
 #include <iterator>
+#include <limits>
 #include <utility>
 
 #include "absl/algorithm/container.h"
@@ -20,9 +21,11 @@ VideoPipeline::VideoPipeline(const Options& options, backends::Backend& backend)
 
 absl::StatusOr<std::unique_ptr<VideoPipeline>> VideoPipeline::Load(const std::string& folder,
                                                                    const Options& options,
+                                                                   Decoder decoder,
                                                                    backends::Backend& backend) {
   auto videos = absl::WrapUnique(new VideoPipeline(options, backend));
   pipeline::LoadOptions load;
+  load.pixels_in_parts = decoder == Decoder::kInParts ? 0 : std::numeric_limits<int64_t>::max();
   load.models = {{.name = "video", .checkpoint = folder, .draws_videos = true}};
   for (absl::string_view component : pipeline::kComponentNames) {
     load.precision[std::string(component)] = options.precision;

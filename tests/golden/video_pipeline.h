@@ -1,6 +1,7 @@
 // Draws videos as a server does: by a Pipeline, unit after unit.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -19,9 +20,12 @@ namespace latentd::golden {
 
 class VideoPipeline {
  public:
-  // Loads the checkpoint in `folder`. `backend` must outlive the result.
+  // Loads the checkpoint in `folder`; its decoder runs whole, or in parts where it can. `backend`
+  // must outlive the result.
+  enum class Decoder : uint8_t { kWhole, kInParts };
   static absl::StatusOr<std::unique_ptr<VideoPipeline>> Load(const std::string& folder,
                                                              const Options& options,
+                                                             Decoder decoder,
                                                              backends::Backend& backend);
 
   // The frames of the video of an encoded image.

@@ -73,7 +73,7 @@ struct OtherUnit {
   OtherUnit(UnitKind of, int takes = 1) : kind(of), rows(takes) {}  // NOLINT: a kind is one too
 
   UnitKind kind;
-  int rows;             // its work: frames that are decoded together; else 1
+  int rows;             // its work: frames that are decoded together, or a part of them; else 1
   bool is_own = false;  // each picture of a request has one; else the first one's is for all
 
   bool operator==(const OtherUnit&) const = default;

@@ -92,6 +92,10 @@ struct Config {
   // Pictures of more pixels go through the VAE in tiles (core/pipeline/graphs/tiles.h). Unset: none
   // does.
   std::optional<int64_t> vae_tiling_above;
+  // Frames of videos that are decoded together, of so many pixels or more, are decoded in parts
+  // where there is memory for it (core/pipeline/graphs/model_graphs.h). No flag sets it: the frames
+  // are the same.
+  int64_t pixels_in_parts = pipeline::kPixelsDecodedInParts;
   bool load_waits_for_shared_steps = false;  // Load returns when these are through too
   bool compile_at_start = true;              // else only what can be loaded is; the rest is cold
   bool allow_cold_requests = false;          // COLD_OK requests may; operators always may

@@ -266,7 +266,8 @@ absl::Status PictureLoop::TryComplete(UnitInFlight& done, size_t index, const Pe
   if (picture.next == batching::UnitKind::kDone) {
     finished.push_back(completed);
   } else if (done.unit.kind == batching::UnitKind::kDecode) {
-    if (picture.video != nullptr) HandOverFrames(completed, picture.seed, *picture.video);
+    const bool has_frames = picture.video != nullptr && !picture.video->frames.empty();
+    if (has_frames) HandOverFrames(completed, picture.seed, *picture.video);
     jobs_.Update(completed);
   }
   return absl::OkStatus();

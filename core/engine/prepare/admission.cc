@@ -400,9 +400,11 @@ absl::Status Admission::CheckFitsAsAsked(const pipeline::Plan& plan, const Graph
   backends::MemoryNeeds together;
   MemoryTally tally;
   const bool draws = !plan.spec.output_embeds;
-  tally.AddState(draws ? models_.pipeline->StateBytes(size, label.rows, plan.chunks()) +
-                             label.rows * pipeline::ImagePromptRowBytes(plan)
-                       : plan.state_bytes);
+  const int decode_chunk = plan.spec.video ? *plan.spec.video->decode_chunk_size : 0;
+  tally.AddState(draws
+                     ? models_.pipeline->StateBytes(size, label.rows, plan.chunks(), decode_chunk) +
+                           label.rows * pipeline::ImagePromptRowBytes(plan)
+                     : plan.state_bytes);
   for (const compiler::GraphHandle& graph : graphs) {
     if (!is_wanted()) return absl::CancelledError("the request was cancelled");
     if (store_.Get(graph, {.mode = compiler::GetMode::kReady}).ok()) continue;

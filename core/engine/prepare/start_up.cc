@@ -73,6 +73,7 @@ absl::Status StartUp::LoadModels() {
                                 .prompt_chunks = parts_.config.prompt_chunks,
                                 .prompt_blends = parts_.config.prompt_blends,
                                 .vae_tiling_above = parts_.config.vae_tiling_above,
+                                .pixels_in_parts = parts_.config.pixels_in_parts,
                                 .scheduler = parts_.config.scheduler,
                                 .preset = parts_.config.preset};
   if (parts_.config.warns_of_checkpoints) {

@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "core/device/buffer.h"
 #include "core/device/dtype.h"
+#include "core/device/shape.h"
 #include "core/families/family/model_configs.h"
 #include "core/graph/graph.h"
 #include "core/image/pixels/pixels.h"
@@ -24,10 +25,19 @@ inline constexpr char kImageEncoder[] = "image_encoder";  // the component
 inline constexpr char kPixelValues[] = "pixel_values", kImageEmbeds[] = "image_embeds";
 inline constexpr char kImageLatents[] = "image_latents", kNoiseStrength[] = "noise_aug_strength";
 inline constexpr char kFrameGuidance[] = "guidance_scale", kTimeIds[] = "time_ids";
+// Ports of a part of the decoder: what it reads of the one before, and gives to the next.
+inline constexpr char kFeatures[] = "features", kNextFeatures[] = "next_features";
 
 // Rows of a step, frames of each, and the size of their latents.
 struct FramesShape {
   int64_t rows = 1, frames = 1, height = 1, width = 1;
+};
+
+// A part of the decoder, by its number from 1 on; 0: all of it. Parts exchange values in `dtype`,
+// in which the network computes: then they compute the bytes of the whole.
+struct DecoderPart {
+  int number = 0;
+  device::DType dtype = device::DType::kF32;
 };
 
 struct VideoFamily {
@@ -58,7 +68,10 @@ struct VideoFamily {
                                                 int64_t width);
   absl::StatusOr<graph::Graph> (*step_graph)(const ModelConfigs& configs, const FramesShape& shape);
   absl::StatusOr<graph::Graph> (*frames_graph)(const ModelConfigs& configs,
-                                               const FramesShape& shape);
+                                               const FramesShape& shape, const DecoderPart& part);
+  // Parts that the last one may be cut into; and the shape of what one but the first reads.
+  int (*decoder_parts)(const ModelConfigs& configs);
+  device::Shape (*features_shape)(const ModelConfigs& configs, const FramesShape& shape, int part);
   // In what the second one computes where the others do in `dtype`.
   device::DType (*latents_dtype)(const ModelConfigs& configs, device::DType dtype);
 };

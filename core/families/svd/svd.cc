@@ -77,8 +77,18 @@ absl::StatusOr<graph::Graph> StepGraph(const ModelConfigs& configs, const Frames
   return MakeVideoStepGraph(*configs.video, ShapeOf(shape));
 }
 
-absl::StatusOr<graph::Graph> FramesGraph(const ModelConfigs& configs, const FramesShape& shape) {
-  return MakeFramesGraph(*configs.video, ShapeOf(shape));
+absl::StatusOr<graph::Graph> FramesGraph(const ModelConfigs& configs, const FramesShape& shape,
+                                         const DecoderPart& part) {
+  if (part.number == 0) return MakeFramesGraph(*configs.video, ShapeOf(shape));
+  return MakeFramesPartGraph(*configs.video, ShapeOf(shape), part.number, part.dtype);
+}
+
+int DecoderParts(const ModelConfigs& configs) {
+  return static_cast<int>(networks::DecoderPartsOf(configs.video->vae));
+}
+
+device::Shape FeaturesShapeOf(const ModelConfigs& configs, const FramesShape& shape, int part) {
+  return FeaturesShape(*configs.video, ShapeOf(shape), part);
 }
 
 device::DType DTypeOfLatents(const ModelConfigs& configs, device::DType dtype) {
@@ -97,6 +107,8 @@ constexpr VideoFamily kVideos = {.read = ReadModel,
                                  .latents_graph = LatentsGraph,
                                  .step_graph = StepGraph,
                                  .frames_graph = FramesGraph,
+                                 .decoder_parts = DecoderParts,
+                                 .features_shape = FeaturesShapeOf,
                                  .latents_dtype = DTypeOfLatents};
 
 pipeline::ModelReads ReadsNoPrompt(const ModelConfigs& /*configs*/) {

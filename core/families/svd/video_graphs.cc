@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/families/family/video_family.h"
 #include "core/graph/graph_builder.h"
 #include "core/networks/clip_vision.h"
 #include "core/networks/unet_spatio_temporal.h"
@@ -99,6 +100,21 @@ class VideoStep {
   const Value state_, step_, line_;
 };
 
+Value UnscaledLatents(GraphBuilder& b, const VideoConfigs& configs, const VideoShape& chunk) {
+  const Value latents = F32Input(
+      b, "latents", {chunk.frames, configs.vae.latent_channels, chunk.height, chunk.width});
+  return b.Mul(latents, b.Scalar(static_cast<float>(1 / configs.vae.scaling_factor)));
+}
+
+void GiveFrames(GraphBuilder& b, Value frames) {
+  b.Output("pixels", b.ToPixels(b.Permute(frames, {0, 2, 3, 1})));
+  b.Output("finite", b.IsFinite(frames));
+}
+
+Value InF32(GraphBuilder& b, Value input) {
+  return b.node(input).dtype == DType::kF32 ? input : b.Cast(input, DType::kF32);
+}
+
 }  // namespace
 
 absl::StatusOr<graph::Graph> MakeImageEncoderGraph(const VideoConfigs& configs) {
@@ -139,14 +155,33 @@ absl::StatusOr<graph::Graph> MakeVideoStepGraph(const VideoConfigs& configs,
 
 absl::StatusOr<graph::Graph> MakeFramesGraph(const VideoConfigs& configs, const VideoShape& chunk) {
   GraphBuilder b;
-  const Value latents = F32Input(
-      b, "latents", {chunk.frames, configs.vae.latent_channels, chunk.height, chunk.width});
-  const Value unscaled =
-      b.Mul(latents, b.Scalar(static_cast<float>(1 / configs.vae.scaling_factor)));
-  const Value frames = networks::DecodeAutoencoderTemporal(b, configs.vae, kVae, unscaled);
-  b.Output("pixels", b.ToPixels(b.Permute(frames, {0, 2, 3, 1})));
-  b.Output("finite", b.IsFinite(frames));
+  const Value latents = UnscaledLatents(b, configs, chunk);
+  GiveFrames(b, networks::DecodeAutoencoderTemporal(b, configs.vae, kVae, latents));
   return std::move(b).Build();
+}
+
+absl::StatusOr<graph::Graph> MakeFramesPartGraph(const VideoConfigs& configs,
+                                                 const VideoShape& chunk, int part, DType dtype) {
+  GraphBuilder b;
+  const Value input =
+      part == 1 ? UnscaledLatents(b, configs, chunk)
+                : b.Permute(InF32(b, b.Input(kFeatures, dtype, FeaturesShape(configs, chunk, part),
+                                             Rate::kStep)),
+                            {0, 3, 1, 2});
+  const Value given = networks::DecodeAutoencoderTemporalPart(b, configs.vae, kVae, part, input);
+  if (part == networks::DecoderPartsOf(configs.vae)) {
+    GiveFrames(b, given);
+  } else {
+    const Value last = b.Permute(given, {0, 2, 3, 1});
+    b.Output(kNextFeatures, dtype == DType::kF32 ? last : b.Cast(last, dtype));
+  }
+  return std::move(b).Build();
+}
+
+Shape FeaturesShape(const VideoConfigs& configs, const VideoShape& chunk, int part) {
+  const Shape image =
+      networks::DecoderPartInput(configs.vae, part, chunk.frames, chunk.height, chunk.width);
+  return {image[0], image[2], image[3], image[1]};
 }
 
 }  // namespace latentd::families::svd

@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "core/device/dtype.h"
+#include "core/device/shape.h"
 #include "core/families/svd/video_configs.h"
 #include "core/graph/graph.h"
 
@@ -48,5 +49,16 @@ absl::StatusOr<graph::Graph> MakeVideoStepGraph(const VideoConfigs& configs,
 // "latents" f32 [frames, channels, h, w], as the UNet has them, of frames that are decoded together
 // -> "pixels" u8 [frames, H, W, 3].
 absl::StatusOr<graph::Graph> MakeFramesGraph(const VideoConfigs& configs, const VideoShape& chunk);
+
+// A part of that graph (networks::DecoderPartsOf), by its number from 1 on. The first reads
+// "latents", and the others "features", what the part before gives as "next_features": channels
+// last, in `dtype`, which is to be what the network computes in, so that the parts' bytes are the
+// whole's. The last gives "pixels" and "finite".
+absl::StatusOr<graph::Graph> MakeFramesPartGraph(const VideoConfigs& configs,
+                                                 const VideoShape& chunk, int part,
+                                                 device::DType dtype);
+
+// Shape of a part's "features". REQUIRES: it is not the first.
+device::Shape FeaturesShape(const VideoConfigs& configs, const VideoShape& chunk, int part);
 
 }  // namespace latentd::families::svd

@@ -62,13 +62,16 @@ struct GraphName {
   int encoder = 0;             // index of a kText or kMaskedText
   bool takes_vectors = false;  // one of these, whose tokens may have vectors of their own
   bool controlled = false;     // a kStep that reads what control networks add
+  // The part of the decoder that a kDecode of videos runs, from 1 on; 0: all of it.
+  int part = 0;
 
   bool operator==(const GraphName&) const = default;
   template <typename H>
   friend H AbslHashValue(H h, const GraphName& name) {
     const auto& [rows, height, width, chunks, ranks, frames, image_tokens, deep] = name.shape;
     return H::combine(std::move(h), name.kind, rows, height, width, chunks, ranks, frames,
-                      image_tokens, deep, name.encoder, name.takes_vectors, name.controlled);
+                      image_tokens, deep, name.encoder, name.takes_vectors, name.controlled,
+                      name.part);
   }
 };
 

@@ -10,6 +10,7 @@
 #include "core/base/errors/error_details.h"
 #include "core/base/errors/status_macros.h"
 #include "core/compiler/compile.h"
+#include "core/families/family/video_family.h"
 #include "core/graph/cut.h"
 #include "core/graph/low_rank_paths.h"
 #include "core/pipeline/graphs/precision.h"
@@ -25,6 +26,7 @@ using device::DType;
 constexpr int kProbeSide = 8;
 
 constexpr char kSamplePart[] = "sample";
+constexpr char kDecoderName[] = "vae_decoder";
 
 // Graphs that are kept over other weights: those of some sizes, of all row counts and kinds of
 // DeepFeatures.
@@ -210,6 +212,23 @@ bool ModelGraphs::has_deep_features() const {
          networks::DeepShape(configs_.unet, kProbeSide, kProbeSide).has_value();
 }
 
+DType ModelGraphs::decoder_dtype() const {
+  return PrecisionFor({.model = model_, .component = kDecoderName}).dtype;
+}
+
+int ModelGraphs::DecoderPartsOf(const StepShape& chunk) const {
+  const int64_t scale = DownscaleOf(configs_.vae);
+  const int64_t pixels = chunk.frames * chunk.height * scale * chunk.width * scale;
+  if (pixels < options_.pixels_in_parts) return 1;
+  const int64_t bytes = FeaturesBytes(family_, configs_, chunk, decoder_dtype());
+  return bytes <= options_.most_feature_bytes ? family_.videos->decoder_parts(configs_) : 1;
+}
+
+int64_t ModelGraphs::FeatureBytesOf(const StepShape& chunk) const {
+  if (DecoderPartsOf(chunk) == 1) return 0;
+  return FeaturesBytes(family_, configs_, chunk, decoder_dtype());
+}
+
 bool ModelGraphs::has_decode_fallback() const {
   return PrecisionOf(options_.precision, "vae_decoder", configs_.vae).dtype == DType::kF16;
 }
@@ -293,7 +312,9 @@ absl::StatusOr<graph::Graph> ModelGraphs::Build(const GraphName& name) const {
 }
 
 absl::StatusOr<graph::Graph> ModelGraphs::BuildWhole(const GraphName& name) const {
-  if (family_.videos != nullptr) return MakeVideoGraph(family_, configs_, name);
+  if (family_.videos != nullptr) {
+    return MakeVideoGraph(family_, configs_, name, decoder_dtype());
+  }
   const StepShape& shape = name.shape;
   switch (name.kind) {
     case GraphKind::kDecode:
@@ -366,7 +387,10 @@ compiler::GraphLabel ModelGraphs::LabelOf(const GraphName& name) const {
                              .rows = name.shape.rows,
                              .frames = name.shape.frames};
   label.fallback = name.kind == GraphKind::kDecodeFallback;
-  if (name.kind == GraphKind::kDecode || label.fallback) label.component = "vae_decoder";
+  if (name.kind == GraphKind::kDecode || label.fallback) label.component = kDecoderName;
+  if (name.part > 0) {
+    label.part = absl::StrCat(name.part, "_of_", family_.videos->decoder_parts(configs_));
+  }
   if (name.kind == GraphKind::kEncode || name.kind == GraphKind::kSample)
     label.component = "vae_encoder";
   if (name.kind == GraphKind::kMaskedText) {

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -29,6 +30,7 @@
 #include "core/pipeline/graphs/step_graph.h"
 #include "core/pipeline/graphs/vae_graph.h"
 #include "core/pipeline/spec/components.h"
+#include "core/pipeline/spec/limits.h"
 #include "core/pipeline/spec/picture_spec.h"
 #include "core/weights/weight_set.h"
 
@@ -51,6 +53,10 @@ struct ModelOptions {
   // Sets of LoRAs of linears alone that rows of steps may have beside each other, and the ranks of
   // each at most; 0: steps have no paths, and every set is merged.
   int path_slots = 0, path_ranks = 0;
+  // Frames of videos that are decoded together, and have so many pixels or more, are decoded in
+  // parts, if what these leave for each other has at most so many bytes.
+  int64_t pixels_in_parts = kPixelsDecodedInParts;
+  int64_t most_feature_bytes = std::numeric_limits<int64_t>::max();
 };
 
 class ModelGraphs {
@@ -110,6 +116,12 @@ class ModelGraphs {
   // True if the UNet has deep features, which steps may give and read.
   bool has_deep_features() const;
 
+  // Parts in which frames of such a kDecode are decoded, one after the other; 1: all at once.
+  // REQUIRES: the model draws videos.
+  int DecoderPartsOf(const StepShape& chunk) const;
+  // Bytes of what these leave for each other, at most at a time.
+  int64_t FeatureBytesOf(const StepShape& chunk) const;
+
   // True where decoding is in f16: bf16 overflows where f32 does.
   bool has_decode_fallback() const;
   bool has_tiny_vae() const { return configs_.vae_tiny.has_value(); }
@@ -160,6 +172,7 @@ class ModelGraphs {
   absl::StatusOr<graph::SplitGraphs> Split(const compiler::GraphLabel& label,
                                            const graph::Graph& graph) const;
   compiler::GraphLabel LabelOf(const GraphName& name) const;
+  device::DType decoder_dtype() const;
   graph::Precision PrecisionFor(const compiler::GraphLabel& label) const;
   // For a label to say: kF8E4M3 if anything may be in it.
   device::DType DTypeFor(const compiler::GraphLabel& label) const;

@@ -1,5 +1,6 @@
 #include "core/pipeline/graphs/video_graphs.h"
 
+#include <algorithm>
 #include <iterator>
 #include <utility>
 
@@ -27,7 +28,7 @@ FramesShape FramesShapeOf(const StepShape& shape) {
 
 absl::StatusOr<graph::Graph> MakeVideoGraph(const families::Family& family,
                                             const families::ModelConfigs& configs,
-                                            const GraphName& name) {
+                                            const GraphName& name, DType decoder) {
   const families::VideoFamily& videos = *family.videos;
   const FramesShape shape = FramesShapeOf(name.shape);
   switch (name.kind) {
@@ -39,7 +40,7 @@ absl::StatusOr<graph::Graph> MakeVideoGraph(const families::Family& family,
     }
     case GraphKind::kDecode:
     case GraphKind::kDecodeFallback:
-      return videos.frames_graph(configs, shape);
+      return videos.frames_graph(configs, shape, {name.part, decoder});
     case GraphKind::kRequest:
       return videos.step_graph(configs, {1, 1, kVideoProbeSide, kVideoProbeSide});
     case GraphKind::kStep:
@@ -57,6 +58,19 @@ absl::StatusOr<graph::Graph> MakeVideoGraph(const families::Family& family,
       break;
   }
   return absl::InternalError("a model that draws videos has no such graph");
+}
+
+int64_t FeaturesBytes(const families::Family& family, const families::ModelConfigs& configs,
+                      const StepShape& chunk, DType decoder) {
+  const families::VideoFamily& videos = *family.videos;
+  int64_t read = 0, most = 0;
+  for (int part = 2; part <= videos.decoder_parts(configs); ++part) {
+    const int64_t given = videos.features_shape(configs, FramesShapeOf(chunk), part).elements() *
+                          device::SizeOf(decoder);
+    most = std::max(most, read + given);
+    read = given;
+  }
+  return most;
 }
 
 std::vector<RowPort> VideoPorts(int64_t elements, int frames) {

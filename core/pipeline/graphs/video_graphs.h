@@ -18,11 +18,16 @@
 
 namespace latentd::pipeline {
 
-// The whole graph, of which kRequest and kStep are parts. REQUIRES: a family of videos, and a name
-// that such models have graphs of.
+// The whole graph, of which kRequest and kStep are parts; or a part of the decoder, which computes
+// in `decoder`. REQUIRES: a family of videos, and a name that such models have graphs of.
 absl::StatusOr<graph::Graph> MakeVideoGraph(const families::Family& family,
                                             const families::ModelConfigs& configs,
-                                            const GraphName& name);
+                                            const GraphName& name, device::DType decoder);
+
+// Bytes of what parts of the decoder leave for those behind them, at most at a time, of frames that
+// are decoded together: what one reads, and what it gives. 0: the decoder has one part.
+int64_t FeaturesBytes(const families::Family& family, const families::ModelConfigs& configs,
+                      const StepShape& chunk, device::DType decoder);
 
 // The inputs of the step rate, and "finite", of a step whose rows have so many elements and frames.
 std::vector<RowPort> VideoStepPorts(int64_t elements, int frames);

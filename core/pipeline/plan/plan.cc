@@ -51,8 +51,8 @@ bool IsAsLarge(const PlannedGraph& larger, const PlannedGraph& smaller, bool gro
   if (!grows || larger.model != smaller.model || larger.name.kind != smaller.name.kind ||
       larger.name.encoder != smaller.name.encoder ||
       larger.name.takes_vectors != smaller.name.takes_vectors ||
-      larger.name.controlled != smaller.name.controlled || larger.net != smaller.net ||
-      larger.name.shape.deep != smaller.name.shape.deep ||
+      larger.name.controlled != smaller.name.controlled || larger.name.part != smaller.name.part ||
+      larger.net != smaller.net || larger.name.shape.deep != smaller.name.shape.deep ||
       larger.name.shape.image_tokens != smaller.name.shape.image_tokens) {
     return larger == smaller;
   }

@@ -147,11 +147,19 @@ int64_t EmbedsBytes(const LoadedModel& model) {
   return model.graphs().text_bytes() + model.graphs().request_bytes();
 }
 
+StepShape OfChunk(StepShape shape, int frames) {
+  shape.rows = 1;
+  shape.frames = frames;
+  return shape;
+}
+
 // Latents before the steps and after them, those of a chunk, and the image's with those of the
-// negative row; noise on the image, on the host and on the device.
-int64_t OneVideoBytes(const LoadedModel& model, const StepShape& shape, Size size) {
+// negative row; noise on the image, on the host and on the device; and what parts of the decoder
+// leave for each other.
+int64_t OneVideoBytes(const LoadedModel& model, const StepShape& shape, Size size, int chunk) {
   const int64_t latents = RowElements(model, shape) * kF32Bytes;
-  return 3 * latents + 3 * latents / shape.frames + 2 * PixelsOf(size) * kF32Bytes;
+  return 3 * latents + 3 * latents / shape.frames + 2 * PixelsOf(size) * kF32Bytes +
+         model.graphs().FeatureBytesOf(OfChunk(shape, std::min(chunk, shape.frames)));
 }
 
 // Pixels of a chunk as its graph gives them and on the host, and those of frames that wait to be
@@ -167,6 +175,14 @@ int DefaultChunk(const ModelRow& model, int frames) {
 int ChunkAt(const VideoSpec& resolved, int first) {
   return std::min(*resolved.decode_chunk_size, *resolved.num_frames - first);
 }
+
+int DecoderPartsOf(const Plan& plan, int frames) {
+  return static_cast<int>(absl::c_count_if(plan.graphs, [&](const PlannedGraph& graph) {
+    return graph.name.kind == GraphKind::kDecode && graph.name.shape.frames == frames;
+  }));
+}
+
+int WorkOfPart(int frames, int parts) { return (frames + parts - 1) / parts; }
 
 absl::Status ResolveVideoSpec(const LoadedModel& model, const Traits& traits, const Inputs& inputs,
                               std::vector<FieldViolation> found, Plan& plan) {
@@ -215,18 +231,21 @@ void CompleteVideoPlan(const LoadedModel& model, const std::vector<int>& row_cou
 
 std::vector<PlannedGraph> VideoGraphs(const LoadedModel& model, const StepShape& shape, int chunk) {
   const ModelId id = model.row().id;
-  StepShape one = shape;
-  one.rows = one.frames = 1;
+  const StepShape one = OfChunk(shape, /*frames=*/1);
   std::vector<PlannedGraph> graphs = {{id, {.kind = GraphKind::kText}},
                                       {id, {.kind = GraphKind::kRequest}},
                                       {id, {GraphKind::kStep, shape}},
                                       {id, {GraphKind::kEncode, one}}};
   const auto add_decode = [&](int frames) {
     if (frames == 0) return;
-    one.frames = frames;
-    graphs.push_back({id, {GraphKind::kDecode, one}});
+    const StepShape of = OfChunk(shape, frames);
+    const int parts = model.graphs().DecoderPartsOf(of);
+    for (int part = 1; part <= parts; ++part) {
+      graphs.push_back(
+          {id, {.kind = GraphKind::kDecode, .shape = of, .part = parts > 1 ? part : 0}});
+    }
     if (!model.graphs().has_decode_fallback()) return;
-    graphs.push_back({id, {GraphKind::kDecodeFallback, one}});
+    graphs.push_back({id, {GraphKind::kDecodeFallback, of}});
   };
   add_decode(chunk);
   add_decode(shape.frames % chunk);
@@ -238,16 +257,18 @@ int64_t VideoPreviewBytes(const LoadedModel& model, const StepShape& shape) {
   return 2 * terms * kF32Bytes;
 }
 
-int64_t VideoRequestBytes(const LoadedModel& model, const StepShape& shape, Size size, int videos) {
+int64_t VideoRequestBytes(const LoadedModel& model, const StepShape& shape, Size size, int chunk,
+                          int videos) {
   return shape.rows * EmbedsBytes(model) + PixelsOf(size) +
-         videos * OneVideoBytes(model, shape, size) + DecodedBytes(size);
+         videos * OneVideoBytes(model, shape, size, chunk) + DecodedBytes(size);
 }
 
-int64_t VideoStateBytes(const LoadedModel& model, const StepShape& shape, Size size) {
+int64_t VideoStateBytes(const LoadedModel& model, const StepShape& shape, Size size, int chunk) {
   const std::vector<RowPort> ports =
       model.graphs().StepPorts(RowElements(model, shape), {.frames = shape.frames});
   return StepLane::Bytes(ports, shape.rows) +
-         shape.rows * (EmbedsBytes(model) + PixelsOf(size) + OneVideoBytes(model, shape, size)) +
+         shape.rows *
+             (EmbedsBytes(model) + PixelsOf(size) + OneVideoBytes(model, shape, size, chunk)) +
          DecodedBytes(size);
 }
 

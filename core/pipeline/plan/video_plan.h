@@ -30,6 +30,11 @@ void CompleteVideoPlan(const LoadedModel& model, const std::vector<int>& row_cou
 // Frames of each chunk of the video that begins with its frame `first`; 0: there are none.
 int ChunkAt(const VideoSpec& resolved, int first);
 
+// Parts in which the plan's videos decode that many frames together, each a unit; and the work of
+// one of so many, in frames that are decoded at once.
+int DecoderPartsOf(const Plan& plan, int frames);
+int WorkOfPart(int frames, int parts);
+
 // Graphs that a video cannot be drawn without, of latents and steps of that shape, which is decoded
 // in chunks of so many frames.
 std::vector<PlannedGraph> VideoGraphs(const LoadedModel& model, const StepShape& shape, int chunk);
@@ -38,10 +43,11 @@ std::vector<PlannedGraph> VideoGraphs(const LoadedModel& model, const StepShape&
 int DefaultChunk(const ModelRow& model, int frames);
 
 // Bytes that videos hold while they are drawn, beside weights, executables, arena and lane:
-// `videos` of one request, side by side.
-int64_t VideoRequestBytes(const LoadedModel& model, const StepShape& shape, Size size, int videos);
+// `videos` of one request, side by side, which are decoded in chunks of so many frames.
+int64_t VideoRequestBytes(const LoadedModel& model, const StepShape& shape, Size size, int chunk,
+                          int videos);
 // The same of a lane of shape.rows and the videos that fill it, each with one row.
-int64_t VideoStateBytes(const LoadedModel& model, const StepShape& shape, Size size);
+int64_t VideoStateBytes(const LoadedModel& model, const StepShape& shape, Size size, int chunk);
 // Bytes that a video holds in addition if its steps, of which two may be enqueued, are read for
 // previews.
 int64_t VideoPreviewBytes(const LoadedModel& model, const StepShape& shape);

@@ -40,5 +40,7 @@ inline constexpr int kMostFramesOfVideo = 128;
 inline constexpr int kMostFps = 60;
 inline constexpr int kMostMotion = 1023;
 inline constexpr double kMostNoise = 10;
+// Frames that are decoded together are decoded in parts from so many pixels on: 14 of 1024x576.
+inline constexpr int64_t kPixelsDecodedInParts = 8'000'000;
 
 }  // namespace latentd::pipeline

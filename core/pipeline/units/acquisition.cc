@@ -50,7 +50,7 @@ ExecutablePointer& MemberFor(const PlannedGraph& graph, Request& request) {
     case GraphKind::kSample:
       return request.sample;
     case GraphKind::kDecodeFallback:
-      if (of_frames) return request.chunk_fallbacks[graph.name.shape.frames];
+      if (of_frames) return request.chunk_fallbacks[graph.name.shape.frames].emplace_back();
       return request.decode_fallback;
     case GraphKind::kPreview:
       return request.preview;
@@ -62,7 +62,7 @@ ExecutablePointer& MemberFor(const PlannedGraph& graph, Request& request) {
     case GraphKind::kImagePrompt:
       break;
   }
-  return of_frames ? request.chunks[graph.name.shape.frames] : request.decode;
+  return of_frames ? request.chunks[graph.name.shape.frames].emplace_back() : request.decode;
 }
 
 // Gives each control of the request that is that net the executable.

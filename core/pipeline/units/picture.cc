@@ -161,7 +161,11 @@ void Picture::OthersAhead(UnitKind kind, batching::Ahead& ahead) const {
   }
   const VideoSpec& spec = *plan().spec.video;
   for (int done = video->decoded; done < *spec.num_frames; done += ChunkAt(spec, done)) {
-    others.push_back({kind, ChunkAt(spec, done)});
+    const bool is_next = done == video->decoded;
+    const int frames = ChunkAt(spec, done);
+    const int parts = is_next && video->redoes_chunk ? 1 : DecoderPartsOf(plan(), frames);
+    const batching::OtherUnit part(kind, WorkOfPart(frames, parts));
+    others.insert(others.end(), parts - (is_next ? video->parts_done : 0), part);
   }
 }
 

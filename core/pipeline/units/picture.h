@@ -84,9 +84,9 @@ struct Request {
   std::optional<device::Buffer> encoded_masked_image;
   std::vector<std::string> image_warnings;  // about these files; since they were decoded
   // A video's image as the VAE reads it, made with the conditioning; and what decodes videos in the
-  // place of `decode` and its fallback, by the frames that it decodes together.
+  // place of `decode` and its fallback, by the frames that it decodes together: parts, in order.
   std::optional<device::Buffer> video_image;
-  std::map<int, ExecutablePointer> chunks, chunk_fallbacks;
+  std::map<int, std::vector<ExecutablePointer>> chunks, chunk_fallbacks;
   // Decodes previews by a tiny VAE; null: they are in colours.
   ExecutablePointer preview;
   std::optional<LatentColors> colors;  // for previews; absent: none are drawn in colours

@@ -122,6 +122,22 @@ absl::StatusOr<Buffer> ChunkLatents(const Picture& picture, int64_t first, int64
   return chunk;
 }
 
+// Executables that decode the next chunk: parts one after the other, or one in float32.
+const std::vector<ExecutablePointer>& DecodersOf(const Picture& picture, int count) {
+  const Request& request = *picture.request;
+  return (picture.video->redoes_chunk ? request.chunk_fallbacks : request.chunks).at(count);
+}
+
+// Takes what the part of the decoder before the next one has left for it.
+absl::StatusOr<NamedBuffers> DecoderInputs(Picture& picture, int count, device::Stream& stream) {
+  VideoState& video = *picture.video;
+  if (video.parts_done > 0) {
+    return NamedBuffers{{families::kFeatures, std::exchange(video.features, Buffer())}};
+  }
+  ASSIGN_OR_RETURN(const Buffer latents, ChunkLatents(picture, video.decoded, count, stream));
+  return NamedBuffers{{"latents", latents}};
+}
+
 image::Image FrameOf(const Buffer& pixels, int64_t index) {
   const auto bytes = pixels.Rows(index, index + 1).as<uint8_t>();
   return {static_cast<int>(pixels.shape()[2]),
@@ -181,26 +197,36 @@ std::vector<RowValue> VideoValues(const Picture& picture) {
 }
 
 absl::Status EnqueueVideoDecode(Picture& picture, device::Stream& stream, UnitPart& part) {
-  const VideoState& video = *picture.video;
-  const Request& request = *picture.request;
+  VideoState& video = *picture.video;
   const int count = ChunkAt(SpecOf(picture), video.decoded);
-  const auto& decoders = video.redoes_chunk ? request.chunk_fallbacks : request.chunks;
-  ASSIGN_OR_RETURN(const Buffer latents, ChunkLatents(picture, video.decoded, count, stream));
+  const auto& decoders = DecodersOf(picture, count);
+  const auto at = static_cast<size_t>(video.parts_done);
+  const bool is_last = at + 1 == decoders.size();
+  part.amount = WorkOfPart(count, static_cast<int>(decoders.size()));
+  ASSIGN_OR_RETURN(const NamedBuffers inputs, DecoderInputs(picture, count, stream));
+  std::vector<std::string> to_host;
+  if (is_last) to_host = {"finite", "pixels"};
   ASSIGN_OR_RETURN(const NamedBuffers outputs,
-                   EnqueueGraph(decoders.at(count), {{"latents", latents}},
-                                /*to_host=*/{"finite", "pixels"}, stream, part.work));
+                   EnqueueGraph(decoders[at], inputs, to_host, stream, part.work));
+  if (!is_last) {
+    video.features = outputs.at(families::kNextFeatures);
+    ++video.parts_done;
+    return absl::OkStatus();
+  }
   part.work.flags.push_back(
       {outputs.at("finite"),
        video.redoes_chunk ? "frames decoded again in float32" : "decoded frames",
        NetworkOf(picture, "vae")});
   part.pixels = outputs.at("pixels");
-  part.amount = count;
   picture.next = UnitKind::kWait;
   return absl::OkStatus();
 }
 
 absl::Status CompleteVideoDecode(Picture& picture, UnitPart& part) {
+  const bool is_last = part.pixels.has_memory();
+  if (!is_last) return absl::OkStatus();
   VideoState& video = *picture.video;
+  video.parts_done = 0;
   absl::Status finite;
   for (const FiniteFlag& flag : part.work.flags) finite.Update(flag.Check());
   if (!finite.ok() && !video.redoes_chunk && !picture.request->chunk_fallbacks.empty()) {

@@ -23,9 +23,10 @@ absl::Status EnqueueVideoText(Picture& picture, device::Stream& stream, UnitPart
 // that its steps begin with.
 absl::Status EnqueueVideoEncode(Picture& picture, device::Stream& stream, UnitPart& part);
 
-// A chunk of frames; in float32 where the last try was not finite.
+// A chunk of frames, or the next part of the decoder on them, behind which the picture is kDecode;
+// in float32, and whole, where the last try was not finite.
 absl::Status EnqueueVideoDecode(Picture& picture, device::Stream& stream, UnitPart& part);
-// The picture has the frames, and is kDecode while there are more.
+// Behind the last part the picture has the frames, and is kDecode while there are more.
 absl::Status CompleteVideoDecode(Picture& picture, UnitPart& part);
 
 // Values of a video for its lane: guidance by frame, and its image.

@@ -6,11 +6,14 @@
 #include <memory>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "absl/synchronization/notification.h"
 #include "core/engine/local_engine.h"
 #include "core/engine/loop/picture_loop.h"
+#include "core/image/encode.h"
 #include "tests/core/engine/loop_rig.h"
+#include "tests/golden/video_checkpoint.h"
 #include "tests/support/separate_device.h"
 
 namespace latentd::engine {
@@ -100,7 +103,7 @@ class WatchedRuns {
   void FinishAll() { runs_.Finish(1000); }
   int steps() const { return steps_; }  // enqueued
 
- private:
+ protected:
   // The next unit, of so many runs, once `ahead` more are enqueued behind it.
   void RunUnit(int runs, int ahead) {
     runs_.Await(done_ + runs + ahead, done_ + 1);
@@ -108,7 +111,10 @@ class WatchedRuns {
     clock_.Advance(took_);
     runs_.Finish(runs);
   }
+  // Waits until the device is at the next unit, and so many runs are enqueued from it on.
+  void AwaitUnit(int enqueued) { runs_.Await(done_ + enqueued, done_ + 1); }
 
+ private:
   FakeClock& clock_;
   const absl::Duration took_;
   Runs runs_;
@@ -213,6 +219,65 @@ TEST_F(LateEngineTest, EnqueuesLateOnADeviceWithMemoryOfItsOwn) {
   FinishAll();
   engine_.Cancel(handle_);  // or the loop would wait for as long as the clock has said
   sink->WaitForEnd();
+}
+
+// An engine whose videos are decoded in parts.
+class LateVideoTest : public ::testing::Test, protected WatchedRuns {
+ protected:
+  LateVideoTest() : WatchedRuns(clock_, kTook) {
+    EXPECT_OK(engine_.Load());
+    Watch(on_run_);
+  }
+  ~LateVideoTest() override { FinishAll(); }
+
+  static Config InParts() {
+    Config config = QuietConfig();
+    config.rows = {1, 2};
+    config.models = {{.name = "video",
+                      .checkpoint = golden::VideoCheckpoint(),
+                      .buckets = {{64, 64, 5}},
+                      .draws_videos = true}};
+    config.pixels_in_parts = 0;
+    return config;
+  }
+
+  // A video.
+  void Admit(const std::shared_ptr<RecordingSink>& sink, int steps) override {
+    image::Image image{40, 30, std::vector<uint8_t>(size_t{40} * 30 * 3, 90)};
+    GenerateSpec spec;
+    spec.picture.num_inference_steps = steps;
+    spec.picture.video.emplace();
+    spec.inputs = std::make_shared<const pipeline::Inputs>(
+        pipeline::Inputs{.image = image::Encode(image, {}, /*parameters=*/"").value()});
+    EXPECT_OK(engine_.Submit(std::move(spec), sink));
+  }
+
+  FakeClock clock_;
+  OwnMemory device_;
+  OnRun on_run_;
+  LocalEngine engine_{InParts(), std::make_unique<RunWatch>(on_run_, device_), clock_};
+};
+
+// It comes while the device is at the first part, and has its text encoded behind that.
+TEST_F(LateVideoTest, AnImageGoesBeforeTheNextPartOfTheDecoder) {
+  constexpr int kImageRuns = 3;  // the image encoder, and the request part of two rows
+  const auto first = std::make_shared<RecordingSink>();
+  Admit(first, /*steps=*/2);
+  RunUnit(kImageRuns, 1);
+  for (int unit = 0; unit < 5; ++unit) RunUnit(1, 1);  // encode, steps, parts
+  RunUnit(1, 0);
+  EXPECT_EQ(Only<Completed>(first->WaitForEnd()).size(), 1u);
+  const auto video = std::make_shared<RecordingSink>(), image = std::make_shared<RecordingSink>();
+  Admit(video, /*steps=*/2);
+  RunUnit(kImageRuns, 1);
+  for (int unit = 0; unit < 3; ++unit) RunUnit(1, 1);
+  AwaitUnit(1);
+  EXPECT_OK(engine_.Submit(SmallSpec(), image));
+  clock_.Advance(kTook - absl::Microseconds(500));
+  AwaitUnit(1 + kTextRuns);  // the next part would be one run
+  FinishAll();
+  EXPECT_EQ(Only<Completed>(video->WaitForEnd()).size(), 1u);
+  EXPECT_EQ(Only<Completed>(image->WaitForEnd()).size(), 1u);
 }
 
 }  // namespace

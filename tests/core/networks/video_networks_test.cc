@@ -3,8 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -204,6 +206,73 @@ TEST(VideoVae, HasTheParametersAndTheEpsilonsOfThePublishedDecoder) {
               absl::StrContains(name, "temporal_res_block") ? 1e-5f : 1e-6f)
         << name;
   }
+}
+
+// Nodes but inputs, by op, name and shape.
+std::vector<std::string> NodeTexts(const Graph& graph) {
+  std::vector<std::string> texts;
+  for (const Node& node : graph.nodes()) {
+    if (node.op == Op::kInput) continue;
+    texts.push_back(
+        absl::StrCat(static_cast<int>(node.op), " ", node.name, " ", node.shape.ToString()));
+  }
+  return texts;
+}
+
+Graph DecoderPartGraph(const AutoencoderTemporalConfig& config, int64_t part) {
+  GraphBuilder b;
+  const Shape shape = part == 1 ? Shape{3, 4, 2, 4} : DecoderPartInput(config, part, 3, 2, 4);
+  b.Output("out", DecodeAutoencoderTemporalPart(b, config, "vae", part,
+                                                b.Input("in", DType::kF32, shape, Rate::kStep)));
+  return std::move(b).Build().value();
+}
+
+TEST(VideoVae, PartsOfTheDecoderAreItsNodesInTheirOrder) {
+  ASSERT_OK_AND_ASSIGN(auto config, ParseAutoencoderTemporalConfig(kVideoVae, "vae"));
+  for (const std::vector<int64_t>& channels : {std::vector<int64_t>{64},
+                                               {32, 64},
+                                               {32, 64, 96},
+                                               {128, 256, 512, 512},
+                                               {32, 64, 96, 96, 128}}) {
+    config.block_out_channels = channels;
+    GraphBuilder b;
+    b.Output("out",
+             DecodeAutoencoderTemporal(b, config, "vae",
+                                       b.Input("latents", DType::kF32, {3, 4, 2, 4}, Rate::kStep)));
+    ASSERT_OK_AND_ASSIGN(const Graph whole, std::move(b).Build());
+    const int64_t parts = DecoderPartsOf(config);
+    EXPECT_EQ(parts, std::min<int64_t>(static_cast<int64_t>(channels.size()), 3));
+    std::vector<std::string> nodes;
+    for (int64_t part = 1; part <= parts; ++part) {
+      const Graph graph = DecoderPartGraph(config, part);
+      for (std::string& text : NodeTexts(graph)) nodes.push_back(std::move(text));
+      const Shape given = graph.node(graph.outputs()[0].value).shape;
+      EXPECT_EQ(given, part == parts ? whole.node(whole.outputs()[0].value).shape
+                                     : DecoderPartInput(config, part + 1, 3, 2, 4));
+    }
+    EXPECT_EQ(nodes, NodeTexts(whole));
+  }
+}
+
+// Multiplications of convolutions, of which the others are few: a third in each part.
+TEST(VideoVae, PartsOfThePublishedDecoderAreAThirdEach) {
+  ASSERT_OK_AND_ASSIGN(const auto config, ParseAutoencoderTemporalConfig(kVideoVae, "vae"));
+  std::vector<double> work;
+  for (int64_t part = 1; part <= 3; ++part) {
+    const Graph graph = DecoderPartGraph(config, part);
+    double& sum = work.emplace_back();
+    for (const graph::ValueId id : graph.Select(Op::kConv2d)) {
+      const Node& node = graph.node(id);
+      const Shape& weight = graph.node(node.operands[1]).shape;
+      sum += static_cast<double>(node.shape.elements()) *
+             static_cast<double>(weight.elements() / weight[0]);
+    }
+  }
+  const double all = work[0] + work[1] + work[2];
+  for (const double one : work) EXPECT_NEAR(one / all, 1.0 / 3, 0.02);
+  // Each begins where an image is a quarter of what is behind it.
+  EXPECT_EQ(DecoderPartInput(config, 2, 25, 72, 128), (Shape{25, 512, 144, 256}));
+  EXPECT_EQ(DecoderPartInput(config, 3, 25, 72, 128), (Shape{25, 256, 288, 512}));
 }
 
 // diffusers' middle block has an attention for each layer but the first.
