@@ -8,7 +8,8 @@
 // as a handle of it exists; all that is kept for it goes at the next Declare or
 // DropUnused.
 //
-// READY means: the executable was run once in this process (StoreOptions::run_once).
+// READY means: an executable of the same artifact was run once in this process
+// (StoreOptions::run_once).
 //
 // Thread-safe.
 #pragma once

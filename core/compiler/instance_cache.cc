@@ -279,7 +279,7 @@ absl::StatusOr<ExecutablePointer> InstanceCache::FindAndLoad(const DeclaredGraph
     tried = false;
     ASSIGN_OR_RETURN(found, artifact.Get(purpose));
     tried = true;
-    loaded = Load(graph, instance, *found.artifact, purpose);
+    loaded = Load(graph, instance, found.artifact, purpose);
   } while (absl::IsDataLoss(loaded.status()) && artifact.Discard(found.artifact, loaded.status()));
   if (loaded.ok()) {
     services_.registry
@@ -292,7 +292,8 @@ absl::StatusOr<ExecutablePointer> InstanceCache::FindAndLoad(const DeclaredGraph
 }
 
 absl::StatusOr<ExecutablePointer> InstanceCache::Load(const DeclaredGraph& graph,
-                                                      Instance& instance, const Artifact& artifact,
+                                                      Instance& instance,
+                                                      const ArtifactPointer& artifact,
                                                       const Purpose& purpose) {
   const WorkTime::Scope scope(services_.time, WorkTime::Kind::kLoading);
   ExecutablePointer executable;
@@ -300,24 +301,36 @@ absl::StatusOr<ExecutablePointer> InstanceCache::Load(const DeclaredGraph& graph
   {
     absl::MutexLock lock(&loading_);
     const absl::Time begin = services_.clock.Monotonic();
-    RETURN_IF_ERROR(MakeRoom(graph, instance, artifact, purpose));
-    ASSIGN_OR_RETURN(
-        executable, graph.definition().backend.Load(artifact.graph, artifact.plan, *graph.weights));
+    RETURN_IF_ERROR(MakeRoom(graph, instance, *artifact, purpose));
+    ASSIGN_OR_RETURN(executable, graph.definition().backend.Load(artifact->graph, artifact->plan,
+                                                                 *graph.weights));
     took = services_.clock.Monotonic() - begin;
     absl::MutexLock held(&mutex_);
     graph.graph->arena_bytes = executable->info().arena_bytes;
     instance.executable = executable;
   }
   if (services_.options.run_once) {
-    absl::MutexLock lock(&first_runs_);
-    const absl::Time begin = services_.clock.Monotonic();
-    RETURN_IF_ERROR(RunOnZeros(executable, services_.clock));
-    took += services_.clock.Monotonic() - begin;
+    RETURN_IF_ERROR(RunFirst(*graph.graph, artifact, executable, took));
   }
   absl::MutexLock lock(&mutex_);
   graph.graph->load_time = instance.load_time = took;
   ++loads_;
   return executable;
+}
+
+absl::Status InstanceCache::RunFirst(KnownGraph& graph, const ArtifactPointer& artifact,
+                                     const ExecutablePointer& executable, absl::Duration& took) {
+  {
+    absl::MutexLock lock(&mutex_);
+    if (graph.ran.lock() == artifact) return absl::OkStatus();
+  }
+  absl::MutexLock first(&first_runs_);
+  const absl::Time begin = services_.clock.Monotonic();
+  RETURN_IF_ERROR(RunOnZeros(executable, services_.clock));
+  took += services_.clock.Monotonic() - begin;
+  absl::MutexLock lock(&mutex_);
+  graph.ran = artifact;
+  return absl::OkStatus();
 }
 
 absl::StatusOr<backends::MemoryNeeds> InstanceCache::Predict(const DeclaredGraph& graph) {

@@ -7,6 +7,9 @@
 // out damaged is discarded and made anew. A device that has failed (core/device/device_fault.h)
 // says nothing of a graph: nothing is remembered or discarded for it.
 //
+// The first run is one of an artifact: executables over other weights run the same kernels, and need
+// none of their own.
+//
 // Bounded: graphs in memory, with their artifacts, are evicted, least recently used first, when
 // the budget is passed; never one that is pinned, in use (a caller holds an executable) or the
 // newest. A graph that does not fit beside the rest (StoreOptions::before_load, asked with what the
@@ -80,6 +83,8 @@ struct KnownGraph {
   int64_t hits = 0;
   absl::Time last_use = absl::InfinitePast();
   uint64_t tick = 0;  // tick of the last use
+  // The artifact an executable of which has had its first run; it may be gone.
+  std::weak_ptr<const Artifact> ran;
 
   const GraphDefinition& definition() const { return artifact->graph(); }
   std::vector<std::shared_ptr<const DeclaredGraph>> Users() const;  // users that are still held
@@ -173,8 +178,12 @@ class InstanceCache {
                                                 const Purpose& purpose, bool& tried)
       ABSL_LOCKS_EXCLUDED(mutex_, loading_, first_runs_);
   absl::StatusOr<ExecutablePointer> Load(const DeclaredGraph& graph, Instance& instance,
-                                         const Artifact& artifact, const Purpose& purpose)
+                                         const ArtifactPointer& artifact, const Purpose& purpose)
       ABSL_LOCKS_EXCLUDED(mutex_, loading_, first_runs_);
+  // Runs it once on zeros, where no executable of that artifact ever ran. Adds the time to `took`.
+  absl::Status RunFirst(KnownGraph& graph, const ArtifactPointer& artifact,
+                        const ExecutablePointer& executable, absl::Duration& took)
+      ABSL_LOCKS_EXCLUDED(mutex_, first_runs_);
 
   // instance_eviction.cc
   absl::Status MakeRoom(const DeclaredGraph& graph, Instance& instance, const Artifact& artifact,
