@@ -176,7 +176,8 @@ absl::Status CudaDevice::Select() const { return SelectGpu(ordinal_); }
 absl::StatusOr<Buffer> CudaDevice::AllocatePacked(DType dtype, Shape shape) {
   ASSIGN_OR_RETURN(std::shared_ptr<void> memory,
                    packed_->Take(static_cast<size_t>(shape.elements() * SizeOf(dtype))));
-  return WrapOnGpu(std::move(memory), dtype, std::move(shape));
+  void* data = memory.get();
+  return Buffer::Wrap(data, dtype, std::move(shape), std::move(memory), Place::kDevice);
 }
 
 absl::StatusOr<Buffer> CudaDevice::Allocate(DType dtype, Shape shape, Place place) {
