@@ -54,6 +54,9 @@ class GraphStore {
   // The same graph for the same key (the same handle, if the weight set is the same too); adds the
   // user. REQUIRES: graph and weights.
   GraphHandle Declare(const GraphSpec& spec);
+  // The same graph for another user, with other weights: it is not hashed again.
+  GraphHandle DeclareOver(const GraphHandle& of, std::string user,
+                          std::shared_ptr<const weights::WeightSet> weights);
   // The graph's id, as in GraphStatus.
   static std::string IdOf(const GraphHandle& graph) { return graph->definition().id.ToString(); }
   static const GraphLabel& LabelOf(const GraphHandle& graph) { return graph->definition().label; }

@@ -86,6 +86,11 @@ GraphState StateOf(const ArtifactStatus& artifact, const std::set<const Instance
 
 }  // namespace
 
+void Instance::SetNeeds(backends::MemoryNeeds known) {
+  needs_bytes = BytesOf(known);
+  needs = std::move(known);
+}
+
 std::vector<GraphHandle> KnownGraph::Users() const {
   std::vector<GraphHandle> alive;
   for (const auto& user : users) {
@@ -280,7 +285,7 @@ absl::StatusOr<ExecutablePointer> InstanceCache::FindAndLoad(const DeclaredGraph
     ASSIGN_OR_RETURN(found, artifact.Get(purpose));
     tried = true;
     loaded = Load(graph, instance, found.artifact, purpose);
-  } while (absl::IsDataLoss(loaded.status()) && artifact.Discard(found.artifact, loaded.status()));
+  } while (absl::IsDataLoss(loaded.status()) && Discard(graph, found.artifact, loaded.status()));
   if (loaded.ok()) {
     services_.registry
         .GetHistogram(metrics::kGraphReadySeconds,
@@ -289,6 +294,14 @@ absl::StatusOr<ExecutablePointer> InstanceCache::FindAndLoad(const DeclaredGraph
         .Observe(absl::ToDoubleSeconds(services_.clock.Monotonic() - begin));
   }
   return loaded;
+}
+
+bool InstanceCache::Discard(const DeclaredGraph& graph, const ArtifactPointer& artifact,
+                            const absl::Status& why) {
+  if (!graph.graph->artifact->Discard(artifact, why)) return false;
+  absl::MutexLock lock(&mutex_);
+  for (const auto& instance : graph.graph->instances) instance->needs.reset();
+  return true;
 }
 
 absl::StatusOr<ExecutablePointer> InstanceCache::Load(const DeclaredGraph& graph,
@@ -342,7 +355,7 @@ absl::StatusOr<backends::MemoryNeeds> InstanceCache::Predict(const DeclaredGraph
   ASSIGN_OR_RETURN(const backends::MemoryNeeds needs, NeedsOf(graph));
   Leaving leaving;
   absl::MutexLock lock(&mutex_);
-  instance->needs = needs;
+  instance->SetNeeds(needs);
   graph.graph->tick = ++ticks_;  // the newest, though not used yet
   Trim(leaving, /*planned_only=*/true);
   return needs;
@@ -413,8 +426,9 @@ StoreTotals InstanceCache::totals() const {
     totals.artifact_bytes += static_cast<int64_t>(artifact.memory_bytes + artifact.unwritten_bytes);
     totals.definition_bytes += static_cast<int64_t>(graph->definition().graph_bytes);
     for (const auto& instance : graph->instances) {
-      if (!instance->needs.has_value()) continue;
-      totals.definition_bytes += static_cast<int64_t>(BytesOf(*instance->needs));
+      if (instance->needs.has_value()) {
+        totals.definition_bytes += static_cast<int64_t>(instance->needs_bytes);
+      }
     }
     if (executable_bytes == 0) continue;
     totals.arena_bytes = std::max(totals.arena_bytes, static_cast<int64_t>(graph->arena_bytes));

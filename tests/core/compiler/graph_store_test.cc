@@ -244,6 +244,19 @@ TEST_F(GraphStoreTest, OtherWeightsNeedNoFirstRunOfTheirOwn) {
   EXPECT_EQ(backend.loads, 4);
 }
 
+TEST_F(GraphStoreTest, AGraphOverOtherWeightsIsTheGraph) {
+  Process process(backend, clock, "");
+  const GraphHandle base = process->Declare(WantedWith(Weights(4, 1), "base"));
+  const auto weights = Weights(4, 2);
+  const GraphHandle over = process->DeclareOver(base, "base+film", weights);
+  EXPECT_EQ(process->Declare(WantedWith(weights, "base+film")), over);
+  EXPECT_THAT(process.Only().users, ElementsAre("base", "base+film"));
+  ASSERT_OK_AND_ASSIGN(const ExecutablePointer a, process->Get(base));
+  ASSERT_OK_AND_ASSIGN(const ExecutablePointer b, process->Get(over));
+  EXPECT_NE(a, b);
+  EXPECT_EQ(backend.plans, 1);
+}
+
 TEST_F(GraphStoreTest, AnotherArtifactHasAFirstRunOfItsOwn) {
   Process process(backend, clock, "", {.run_once = true});
   int runs = 0;
