@@ -84,6 +84,12 @@ absl::StatusOr<Source> Plain(const StoredTensor& tensor) {
                  {Source::Of(tensor)});
 }
 
+// True of what a LoRA that a request named has changed, which no start keeps for the next one.
+bool IsOfRequest(const Source& source) {
+  return std::any_of(source.from.begin(), source.from.end(),
+                     [](const StoredTensor& tensor) { return tensor.part_of != nullptr; });
+}
+
 std::vector<ConstBuffer> DataOf(const std::vector<StoredTensor>& sources) {
   std::vector<ConstBuffer> data;
   data.reserve(sources.size());
@@ -300,14 +306,17 @@ absl::StatusOr<WeightStore::NewResult> WeightStore::Make(const Source& source,
                                                          const WeightFormat& format,
                                                          const std::string& name) {
   const Node& plain = PlainNode(source);
-  if (std::optional<ConstBuffer> kept = FindKept(plain, format, name)) {
+  const bool keeps = keeps_ || IsHost(maker_.device());
+  std::optional<ConstBuffer> kept;
+  if (keeps || !IsOfRequest(source)) kept = FindKept(plain, format, name);
+  if (kept) {
     if (IsHost(maker_.device())) return NewResult{*std::move(kept), /*mapped=*/true};
     ASSIGN_OR_RETURN(Buffer copy, Copied(*kept, Place::kDevice));
     return NewResult{std::move(copy)};
   }
   ASSIGN_OR_RETURN(Buffer made, MakeOnDevice(source, format));
-  const bool keeps = archive_.keep != nullptr && (keeps_ || IsHost(maker_.device()));
-  const bool keep = keeps && !IsStored(plain, format) && made.bytes() >= archive_.least_bytes;
+  const bool keep = keeps && archive_.keep != nullptr && !IsStored(plain, format) &&
+                    made.bytes() >= archive_.least_bytes;
   return NewResult{std::move(made), /*mapped=*/false, keep};
 }
 

@@ -96,7 +96,9 @@ std::shared_ptr<const StoredTensor> UnitOf(const std::vector<Placed>& placed,
   unit->data = ConstBuffer::Wrap(memory.get(), DType::kU8, {static_cast<int64_t>(bytes)}, memory);
   unit->file = placed.front().tensor->file;
   unit->digest = std::make_shared<const ContentDigest>(
-      [digest = DigestOf(absl::StrCat("unit ", bytes, "\n", contents))] { return digest; });
+      [digest = latentd::DigestOf(absl::StrCat("unit ", bytes, "\n", contents))] {
+        return digest;
+      });
   return unit;
 }
 
