@@ -35,6 +35,17 @@ GraphHandle GraphStore::Declare(const GraphSpec& spec) {
       spec, {std::move(key), id, spec.label, spec.graph, graph::GraphBytes(*spec.graph), backend});
 }
 
+GraphHandle GraphStore::DeclareOver(const GraphHandle& of, std::string user,
+                                    std::shared_ptr<const weights::WeightSet> weights) {
+  const GraphDefinition& graph = of->definition();
+  return instances_.Declare({.label = graph.label,
+                             .user = std::move(user),
+                             .graph = graph.graph,
+                             .weights = std::move(weights),
+                             .backend = &graph.backend},
+                            graph);
+}
+
 absl::StatusOr<ExecutablePointer> GraphStore::Get(const GraphHandle& graph,
                                                   const Purpose& purpose) {
   return Noted(instances_.Get(*graph, purpose));

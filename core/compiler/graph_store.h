@@ -8,7 +8,8 @@
 // as a handle of it exists; all that is kept for it goes at the next Declare or
 // DropUnused.
 //
-// READY means: the executable was run once in this process (StoreOptions::run_once).
+// READY means: an executable of the same artifact was run once in this process
+// (StoreOptions::run_once).
 //
 // Thread-safe.
 #pragma once
@@ -53,6 +54,9 @@ class GraphStore {
   // The same graph for the same key (the same handle, if the weight set is the same too); adds the
   // user. REQUIRES: graph and weights.
   GraphHandle Declare(const GraphSpec& spec);
+  // The same graph for another user, with other weights: it is not hashed again.
+  GraphHandle DeclareOver(const GraphHandle& of, std::string user,
+                          std::shared_ptr<const weights::WeightSet> weights);
   // The graph's id, as in GraphStatus.
   static std::string IdOf(const GraphHandle& graph) { return graph->definition().id.ToString(); }
   static const GraphLabel& LabelOf(const GraphHandle& graph) { return graph->definition().label; }

@@ -86,6 +86,11 @@ GraphState StateOf(const ArtifactStatus& artifact, const std::set<const Instance
 
 }  // namespace
 
+void Instance::SetNeeds(backends::MemoryNeeds known) {
+  needs_bytes = BytesOf(known);
+  needs = std::move(known);
+}
+
 std::vector<GraphHandle> KnownGraph::Users() const {
   std::vector<GraphHandle> alive;
   for (const auto& user : users) {
@@ -279,8 +284,8 @@ absl::StatusOr<ExecutablePointer> InstanceCache::FindAndLoad(const DeclaredGraph
     tried = false;
     ASSIGN_OR_RETURN(found, artifact.Get(purpose));
     tried = true;
-    loaded = Load(graph, instance, *found.artifact, purpose);
-  } while (absl::IsDataLoss(loaded.status()) && artifact.Discard(found.artifact, loaded.status()));
+    loaded = Load(graph, instance, found.artifact, purpose);
+  } while (absl::IsDataLoss(loaded.status()) && Discard(graph, found.artifact, loaded.status()));
   if (loaded.ok()) {
     services_.registry
         .GetHistogram(metrics::kGraphReadySeconds,
@@ -291,8 +296,17 @@ absl::StatusOr<ExecutablePointer> InstanceCache::FindAndLoad(const DeclaredGraph
   return loaded;
 }
 
+bool InstanceCache::Discard(const DeclaredGraph& graph, const ArtifactPointer& artifact,
+                            const absl::Status& why) {
+  if (!graph.graph->artifact->Discard(artifact, why)) return false;
+  absl::MutexLock lock(&mutex_);
+  for (const auto& instance : graph.graph->instances) instance->needs.reset();
+  return true;
+}
+
 absl::StatusOr<ExecutablePointer> InstanceCache::Load(const DeclaredGraph& graph,
-                                                      Instance& instance, const Artifact& artifact,
+                                                      Instance& instance,
+                                                      const ArtifactPointer& artifact,
                                                       const Purpose& purpose) {
   const WorkTime::Scope scope(services_.time, WorkTime::Kind::kLoading);
   ExecutablePointer executable;
@@ -300,24 +314,36 @@ absl::StatusOr<ExecutablePointer> InstanceCache::Load(const DeclaredGraph& graph
   {
     absl::MutexLock lock(&loading_);
     const absl::Time begin = services_.clock.Monotonic();
-    RETURN_IF_ERROR(MakeRoom(graph, instance, artifact, purpose));
-    ASSIGN_OR_RETURN(
-        executable, graph.definition().backend.Load(artifact.graph, artifact.plan, *graph.weights));
+    RETURN_IF_ERROR(MakeRoom(graph, instance, *artifact, purpose));
+    ASSIGN_OR_RETURN(executable, graph.definition().backend.Load(artifact->graph, artifact->plan,
+                                                                 *graph.weights));
     took = services_.clock.Monotonic() - begin;
     absl::MutexLock held(&mutex_);
     graph.graph->arena_bytes = executable->info().arena_bytes;
     instance.executable = executable;
   }
   if (services_.options.run_once) {
-    absl::MutexLock lock(&first_runs_);
-    const absl::Time begin = services_.clock.Monotonic();
-    RETURN_IF_ERROR(RunOnZeros(executable, services_.clock));
-    took += services_.clock.Monotonic() - begin;
+    RETURN_IF_ERROR(RunFirst(*graph.graph, artifact, executable, took));
   }
   absl::MutexLock lock(&mutex_);
   graph.graph->load_time = instance.load_time = took;
   ++loads_;
   return executable;
+}
+
+absl::Status InstanceCache::RunFirst(KnownGraph& graph, const ArtifactPointer& artifact,
+                                     const ExecutablePointer& executable, absl::Duration& took) {
+  {
+    absl::MutexLock lock(&mutex_);
+    if (graph.ran.lock() == artifact) return absl::OkStatus();
+  }
+  absl::MutexLock first(&first_runs_);
+  const absl::Time begin = services_.clock.Monotonic();
+  RETURN_IF_ERROR(RunOnZeros(executable, services_.clock));
+  took += services_.clock.Monotonic() - begin;
+  absl::MutexLock lock(&mutex_);
+  graph.ran = artifact;
+  return absl::OkStatus();
 }
 
 absl::StatusOr<backends::MemoryNeeds> InstanceCache::Predict(const DeclaredGraph& graph) {
@@ -329,7 +355,7 @@ absl::StatusOr<backends::MemoryNeeds> InstanceCache::Predict(const DeclaredGraph
   ASSIGN_OR_RETURN(const backends::MemoryNeeds needs, NeedsOf(graph));
   Leaving leaving;
   absl::MutexLock lock(&mutex_);
-  instance->needs = needs;
+  instance->SetNeeds(needs);
   graph.graph->tick = ++ticks_;  // the newest, though not used yet
   Trim(leaving, /*planned_only=*/true);
   return needs;
@@ -400,8 +426,9 @@ StoreTotals InstanceCache::totals() const {
     totals.artifact_bytes += static_cast<int64_t>(artifact.memory_bytes + artifact.unwritten_bytes);
     totals.definition_bytes += static_cast<int64_t>(graph->definition().graph_bytes);
     for (const auto& instance : graph->instances) {
-      if (!instance->needs.has_value()) continue;
-      totals.definition_bytes += static_cast<int64_t>(BytesOf(*instance->needs));
+      if (instance->needs.has_value()) {
+        totals.definition_bytes += static_cast<int64_t>(instance->needs_bytes);
+      }
     }
     if (executable_bytes == 0) continue;
     totals.arena_bytes = std::max(totals.arena_bytes, static_cast<int64_t>(graph->arena_bytes));

@@ -7,6 +7,9 @@
 // out damaged is discarded and made anew. A device that has failed (core/device/device_fault.h)
 // says nothing of a graph: nothing is remembered or discarded for it.
 //
+// The first run is one of an artifact: executables over other weights run the same kernels, and
+// need none of their own.
+//
 // Bounded: graphs in memory, with their artifacts, are evicted, least recently used first, when
 // the budget is passed; never one that is pinned, in use (a caller holds an executable) or the
 // newest. A graph that does not fit beside the rest (StoreOptions::before_load, asked with what the
@@ -58,10 +61,12 @@ struct Instance {
   ExecutablePointer executable;                // set in kReady, and in kLoading once it is loaded
   absl::Status outcome;                        // outcome of the last try to have it
   std::optional<backends::MemoryNeeds> needs;  // set once a caller asked, or was refused
+  size_t needs_bytes = 0;                      // memory of the host that these take
   uint64_t tick = 0;                           // tick of the last use
   absl::Duration load_time;                    // time of the last load, first run included
   absl::Time last_use = absl::InfinitePast();  // wall clock
 
+  void SetNeeds(backends::MemoryNeeds known);
   size_t own_bytes() const { return executable == nullptr ? 0 : executable->info().own_bytes; }
   bool in_use() const { return state == InstanceState::kReady && executable.use_count() > 1; }
 };
@@ -80,6 +85,8 @@ struct KnownGraph {
   int64_t hits = 0;
   absl::Time last_use = absl::InfinitePast();
   uint64_t tick = 0;  // tick of the last use
+  // The artifact an executable of which has had its first run; it may be gone.
+  std::weak_ptr<const Artifact> ran;
 
   const GraphDefinition& definition() const { return artifact->graph(); }
   std::vector<std::shared_ptr<const DeclaredGraph>> Users() const;  // users that are still held
@@ -173,8 +180,20 @@ class InstanceCache {
                                                 const Purpose& purpose, bool& tried)
       ABSL_LOCKS_EXCLUDED(mutex_, loading_, first_runs_);
   absl::StatusOr<ExecutablePointer> Load(const DeclaredGraph& graph, Instance& instance,
-                                         const Artifact& artifact, const Purpose& purpose)
+                                         const ArtifactPointer& artifact, const Purpose& purpose)
       ABSL_LOCKS_EXCLUDED(mutex_, loading_, first_runs_);
+  // As ArtifactSlot's; what the artifact needed is forgotten with it.
+  bool Discard(const DeclaredGraph& graph, const ArtifactPointer& artifact, const absl::Status& why)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  // What the instance needs, as it was predicted of the artifact, or is now.
+  absl::StatusOr<backends::MemoryNeeds> NeedsFor(const DeclaredGraph& graph,
+                                                 const Instance& instance,
+                                                 const Artifact& artifact) const
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  // Runs it once on zeros, where no executable of that artifact ever ran. Adds the time to `took`.
+  absl::Status RunFirst(KnownGraph& graph, const ArtifactPointer& artifact,
+                        const ExecutablePointer& executable, absl::Duration& took)
+      ABSL_LOCKS_EXCLUDED(mutex_, first_runs_);
 
   // instance_eviction.cc
   absl::Status MakeRoom(const DeclaredGraph& graph, Instance& instance, const Artifact& artifact,

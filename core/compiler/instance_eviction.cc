@@ -145,12 +145,21 @@ absl::Status InstanceCache::CheckRoom(const DeclaredGraph& graph,
   return CheckRoom(graph.definition().label, needs, evict_unused_since);
 }
 
+absl::StatusOr<backends::MemoryNeeds> InstanceCache::NeedsFor(const DeclaredGraph& graph,
+                                                              const Instance& instance,
+                                                              const Artifact& artifact) const {
+  {
+    absl::MutexLock lock(&mutex_);
+    if (instance.needs.has_value()) return *instance.needs;
+  }
+  return backends::NeedsOf(*artifact.graph, artifact.plan, *graph.weights);
+}
+
 absl::Status InstanceCache::MakeRoom(const DeclaredGraph& graph, Instance& instance,
                                      const Artifact& artifact, const Purpose& purpose) {
   const auto& before_load = services_.options.before_load;
   if (!before_load && !purpose.displaces_nothing) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const backends::MemoryNeeds needs,
-                   backends::NeedsOf(*artifact.graph, artifact.plan, *graph.weights));
+  ASSIGN_OR_RETURN(const backends::MemoryNeeds needs, NeedsFor(graph, instance, artifact));
   GraphLabel label = graph.definition().label;
   label.model = graph.user;
   if (purpose.displaces_nothing) RETURN_IF_ERROR(CheckBudget(label, needs.executable_bytes));
@@ -159,7 +168,7 @@ absl::Status InstanceCache::MakeRoom(const DeclaredGraph& graph, Instance& insta
     absl::Status fits = before_load(label, needs, leaves);
     if (fits.ok()) return fits;
     absl::MutexLock lock(&mutex_);
-    instance.needs = needs;  // for CheckRoom
+    instance.SetNeeds(needs);  // for CheckRoom
     return fits;
   });
 }

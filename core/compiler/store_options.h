@@ -35,7 +35,7 @@ struct Eviction {
 struct StoreOptions {
   CompileOptions compile;
   size_t memory_budget = size_t{1} << 30;  // executables' own bytes and artifacts in memory
-  bool run_once = false;                   // run each executable once, on zeros, when it is loaded
+  bool run_once = false;  // run each artifact's first executable once, on zeros, when it is loaded
   // How long another process that compiles the same graph is waited for before it is compiled here
   // too: longer than any compilation takes, since only a process that hangs has it so long.
   absl::Duration compile_wait = absl::Minutes(1);

@@ -71,8 +71,9 @@ class Device {
   // Zero-filled memory for work on this device and, at the places of the host, for the host too.
   // RESOURCE_EXHAUSTED, with reason OUT_OF_MEMORY: there is none.
   virtual absl::StatusOr<Buffer> Allocate(DType dtype, Shape shape, Place place) = 0;
-  // The same at Place::kDevice, packed: for what stays for long, and is much, as weights are. It is
-  // slow to come, and to go; REQUIRES when it goes that nothing that was enqueued uses it.
+  // Memory at Place::kDevice, packed, with whatever is in it: for what stays for long, is much, as
+  // weights are, and is written whole first. It is slow to come, and to go; REQUIRES when it goes
+  // that nothing that was enqueued uses it.
   virtual absl::StatusOr<Buffer> AllocatePacked(DType dtype, Shape shape) = 0;
 
   // `clock` must outlive the stream and its events, and the device too.

@@ -1,8 +1,10 @@
 #include "core/weights/checkpoint_file.h"
 
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -77,6 +79,21 @@ std::vector<Digest> CheckpointFile::FindOrMakeDigests() const {
     KeepDigests(archive_, path(), opened_, digests);
   }
   return digests;
+}
+
+absl::Status CheckpointFile::Read(const ConstBuffer& tensor, char* to) const {
+  const char* const from = static_cast<const char*>(tensor.data());
+  off_t offset = from - mapping_->bytes().data();
+  for (size_t left = tensor.bytes(); left > 0;) {
+    const ssize_t count = pread(file_.get(), to, left, offset);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return FileError("read", path(), errno);
+    if (count == 0) return absl::OutOfRangeError(absl::StrCat(path(), " was cut short"));
+    to += count;
+    offset += count;
+    left -= static_cast<size_t>(count);
+  }
+  return absl::OkStatus();
 }
 
 std::vector<Digest> CheckpointFile::ReadDigests() const {

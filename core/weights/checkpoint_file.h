@@ -44,6 +44,10 @@ class CheckpointFile : public WatchedFile {
   // `file` is shared.
   static void SetTensors(const std::shared_ptr<CheckpointFile>& file, TensorMap* tensors);
 
+  // Reads a tensor's bytes as the file has them, and not by the mapping: to read them once, all to
+  // other memory, takes fewer faults of pages. OUT_OF_RANGE: the file was cut short.
+  absl::Status Read(const device::ConstBuffer& tensor, char* to) const;
+
   // Its tensors are read again where its content may be another, and their digests compared.
   absl::Status CheckUnchanged() const override ABSL_LOCKS_EXCLUDED(reading_, mutex_);
 

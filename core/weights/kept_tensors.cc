@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <iterator>
-#include <memory>
 #include <utility>
 
 #include "core/device/memory_pool.h"
@@ -41,20 +40,17 @@ size_t KeptTensors::bytes() const {
 
 std::optional<ConstBuffer> KeptTensors::Find(const StoredTensor& tensor) {
   if (bytes() == 0) return std::nullopt;
-  const Digest& content = tensor.digest->Get();
+  const Digest& content = UnitOf(tensor).digest->Get();
   absl::MutexLock lock(&mutex_);
   const auto found = places_.find(content);
   if (found == places_.end()) return std::nullopt;
   list_.splice(list_.begin(), list_, found->second);
   found->second->last_use = wanting_;
-  const ConstBuffer& copy = found->second->copy;
-  // Equal bytes of another type are the same memory.
-  return ConstBuffer::Wrap(copy.data(), tensor.data.dtype(), tensor.data.shape(),
-                           std::make_shared<const ConstBuffer>(copy), copy.place());
+  return InUnit(tensor, found->second->copy);
 }
 
-bool KeptTensors::MakeRoomFor(const StoredTensor& tensor) {
-  const size_t bytes = MemoryPool::RoundedUp(tensor.data.bytes());
+bool KeptTensors::MakeRoomFor(const StoredTensor& unit) {
+  const size_t bytes = MemoryPool::RoundedUp(unit.data.bytes());
   List leaving;
   absl::MutexLock lock(&mutex_);
   if (bytes > limit_) return false;
@@ -63,8 +59,8 @@ bool KeptTensors::MakeRoomFor(const StoredTensor& tensor) {
   return Fits(bytes);
 }
 
-void KeptTensors::Add(const StoredTensor& tensor, ConstBuffer copy) {
-  const Digest& content = tensor.digest->Get();
+void KeptTensors::Add(const StoredTensor& unit, ConstBuffer copy) {
+  const Digest& content = unit.digest->Get();
   const size_t bytes = MemoryPool::RoundedUp(copy.bytes());
   absl::MutexLock lock(&mutex_);
   if (!Fits(bytes) || places_.contains(content)) return;

@@ -1,6 +1,7 @@
 // Stored tensors that a device keeps as they are in their files, for results that are made of them
-// again and again: each set of LoRAs changes the same weights of a model. So they are uploaded, and
-// checked against their digests, once.
+// again and again: each set of LoRAs changes the same weights of a model, and a LoRA is in sets of
+// other weights. So they are uploaded, and checked against their digests, once. Units are what is
+// kept: a tensor, or the memory that it lies in with others (StoredTensor::part_of).
 //
 // Nothing is kept beyond a limit, which is 0 at first. What is kept serves no request, so it is
 // dropped, least recently used first, before anything that does. One that does not fit drops no
@@ -47,14 +48,14 @@ class KeptTensors {
 
   size_t bytes() const ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Memory of the device that holds the tensor; nullopt: it is not kept. A use of it.
+  // Memory of the device that holds the tensor; nullopt: its unit is not kept. A use of it.
   std::optional<device::ConstBuffer> Find(const StoredTensor& tensor) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // False: the tensor, which is not kept, is beyond the limit. Drops those that give way to it.
-  bool MakeRoomFor(const StoredTensor& tensor) ABSL_LOCKS_EXCLUDED(mutex_);
+  // False: the unit, which is not kept, is beyond the limit. Drops those that give way to it.
+  bool MakeRoomFor(const StoredTensor& unit) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Keeps `copy`, which has the tensor's content and is on the device, where there is room.
-  void Add(const StoredTensor& tensor, device::ConstBuffer copy) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Keeps `copy`, which has the unit's content and is on the device, where there is room.
+  void Add(const StoredTensor& unit, device::ConstBuffer copy) ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
   struct Kept {

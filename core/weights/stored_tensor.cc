@@ -32,6 +32,19 @@ const Digest& ContentDigest::Get() const {
   return digest_;
 }
 
+const StoredTensor& UnitOf(const StoredTensor& tensor) {
+  return tensor.part_of == nullptr ? tensor : *tensor.part_of;
+}
+
+ConstBuffer InUnit(const StoredTensor& tensor, const ConstBuffer& copy) {
+  const auto* const begin = static_cast<const char*>(UnitOf(tensor).data.data());
+  const ptrdiff_t offset = static_cast<const char*>(tensor.data.data()) - begin;
+  // Equal bytes of another type are the same memory.
+  return ConstBuffer::Wrap(static_cast<const char*>(copy.data()) + offset, tensor.data.dtype(),
+                           tensor.data.shape(), std::make_shared<const ConstBuffer>(copy),
+                           copy.place());
+}
+
 void ReleasePages(const StoredTensor& tensor) {
   // On other memory than a file's this would lose what was written to it.
   if (!tensor.mapped) return;

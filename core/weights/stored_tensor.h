@@ -65,7 +65,20 @@ struct StoredTensor {
   // True of what a set over another one (WeightSet::Over) has from that one: further sets over it
   // read the tensor again.
   bool of_base = false;
+
+  // Memory of the host that the tensor lies in with others that are read with it, as those of a
+  // LoRA's file are, at a multiple of kPartAlignment: a device has all of it, in one piece, or
+  // none. It has a digest; null: the tensor lies by itself.
+  std::shared_ptr<const StoredTensor> part_of = nullptr;
 };
+
+// As much as any device asks for.
+inline constexpr size_t kPartAlignment = 256;
+
+// All that a device has where it has the tensor: the tensor, or what it is a part of.
+const StoredTensor& UnitOf(const StoredTensor& tensor);
+// The tensor in a copy of its unit, which it keeps alive.
+device::ConstBuffer InUnit(const StoredTensor& tensor, const device::ConstBuffer& copy);
 
 // By name.
 using TensorMap = absl::flat_hash_map<std::string, StoredTensor>;

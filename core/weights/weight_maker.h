@@ -44,10 +44,11 @@ class WeightMaker {
                                              const WeightFormat& format) const = 0;
 
   // Enqueues making the recipe's one output in that form, to `to`: memory of the device of as many
-  // bytes. `sources` are what the recipe's weights are, in order, of their dtypes and shapes, each
-  // of them memory of the host, at any address, or of the device, whose contents are there. The
-  // stream's next event says what came of it, and recipe and memory must live until then. The same
-  // bytes each time.
+  // bytes, with whatever is in them, all of which are written. `sources` are what the recipe's
+  // weights are, in order, of their dtypes and shapes, each of them memory of the host, at any
+  // address, or of the device, at a multiple of 16 bytes, whose contents are there. The stream's
+  // next event says what came of it, and recipe and memory must live until then. The same bytes
+  // each time.
   //
   // RESOURCE_EXHAUSTED: no memory; UNIMPLEMENTED: a form that it does not know, or a recipe that it
   // cannot compute; INTERNAL: `to` or the plain result does not have the form's size.

@@ -1,5 +1,6 @@
 #include "core/weights/weight_set.h"
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <set>
@@ -9,8 +10,11 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "core/base/errors/status_macros.h"
 #include "core/base/text/text.h"
+#include "core/base/threads/split_work.h"
+#include "core/base/threads/threads.h"
 #include "core/weights/checkpoint_file.h"
 #include "core/weights/scaled_source.h"
 
@@ -108,12 +112,18 @@ absl::btree_map<std::string, device::Shape> WeightSet::Shapes() const {
 }
 
 absl::StatusOr<Digest> WeightSet::ContentDigest(const graph::Graph& graph) const {
-  std::string contents;
-  for (const graph::ValueId id : graph.Select(graph::Op::kWeight)) {
-    const Source* source = Lookup(graph.node(id).name);
+  const std::vector<graph::ValueId> read = graph.Select(graph::Op::kWeight);
+  std::vector<std::string> each(read.size());
+  const auto describe = [&](size_t i) {
+    const Source* source = Lookup(graph.node(read[i]).name);
     const bool readable = source != nullptr && source->from[0].unusable_dtype.empty();
-    absl::StrAppend(&contents, readable ? source->Content() : "none", "\n");
-  }
+    each[i] = absl::StrCat(readable ? source->Content() : "none", "\n");
+  };
+  constexpr size_t kWorthAThread = 128;
+  const auto most = static_cast<size_t>(std::min(UsableCpus(), kMostReaders));
+  SplitWorkOn(static_cast<int>(std::clamp<size_t>(read.size() / kWorthAThread, 1, most)),
+              static_cast<int>(read.size()), [&](int i) { describe(static_cast<size_t>(i)); });
+  const std::string contents = absl::StrJoin(each, "");
   RETURN_IF_ERROR(CheckFiles(graph));
   return DigestOf(contents);
 }

@@ -84,6 +84,12 @@ absl::StatusOr<Source> Plain(const StoredTensor& tensor) {
                  {Source::Of(tensor)});
 }
 
+// True of what a LoRA that a request named has changed, which no start keeps for the next one.
+bool IsOfRequest(const Source& source) {
+  return std::any_of(source.from.begin(), source.from.end(),
+                     [](const StoredTensor& tensor) { return tensor.part_of != nullptr; });
+}
+
 std::vector<ConstBuffer> DataOf(const std::vector<StoredTensor>& sources) {
   std::vector<ConstBuffer> data;
   data.reserve(sources.size());
@@ -121,12 +127,15 @@ bool IsAligned(const ConstBuffer& buffer) {
 // Whose memory is where archives map theirs.
 bool IsHost(const device::Device& device) { return &device == &device::Host(); }
 
-// An exception must not leave an entry that others wait for for ever.
+// An exception must not leave an entry that others wait for for ever. `of_host`: set where it is
+// the host that has no memory.
 template <typename Function>
-auto CatchAll(const std::vector<StoredTensor>& sources, Function make) -> decltype(make()) {
+auto CatchAll(const std::vector<StoredTensor>& sources, bool& of_host, Function make)
+    -> decltype(make()) {
   try {
     return make();
   } catch (const std::bad_alloc&) {
+    of_host = true;
     return OutOfMemoryError(absl::StrCat(
         "no memory for ", sources.empty() ? "a constant" : sources[0].file, " made ready to run"));
   } catch (const std::exception& exception) {
@@ -175,11 +184,12 @@ absl::StatusOr<WeightRef> WeightStore::Get(const Graph& recipe, const WeightSet&
   const bool is_maker = Join(key, user, &entry);
   if (is_maker) {
     const auto make = [&] { return Make(source, format, KeptName(archive_, name)); };
-    bool dropped = kept_tensors_.bytes() > 0;  // another thread may do it meanwhile
-    absl::StatusOr<NewResult> made = CatchAll(source.from, make);
-    if (absl::IsResourceExhausted(made.status())) {
-      dropped |= kept_tensors_.Drop(kAllBytes) > 0;
-      if (dropped) made = CatchAll(source.from, make);
+    bool dropped = kept_tensors().bytes() > 0;  // another thread may do it meanwhile
+    bool of_host = false;                       // which tensors of the device do not help
+    absl::StatusOr<NewResult> made = CatchAll(source.from, of_host, make);
+    if (absl::IsResourceExhausted(made.status()) && (!of_host || IsHost(maker_.device()))) {
+      dropped |= kept_tensors().Drop(kAllBytes) > 0;
+      if (dropped) made = CatchAll(source.from, of_host, make);
     }
     Finish(key, entry, std::move(made));
   }
@@ -193,8 +203,9 @@ absl::StatusOr<WeightRef> WeightStore::Get(const Graph& recipe, const WeightSet&
 absl::StatusOr<ResultNeeds> WeightStore::NeedsOf(const Graph& recipe, const WeightSet& set,
                                                  const WeightFormat& format) const {
   ASSIGN_OR_RETURN(const Source source, OverSet(recipe, set));
+  bool of_host = false;
   ASSIGN_OR_RETURN(const size_t making_bytes,
-                   CatchAll(source.from, [&] { return MakingBytes(source, format); }));
+                   CatchAll(source.from, of_host, [&] { return MakingBytes(source, format); }));
   return ResultNeeds{DigestOf(NameOf(source, format.form)).ToString(),
                      WantedBytes(PlainNode(source), format), making_bytes};
 }
@@ -257,25 +268,6 @@ absl::StatusOr<size_t> WeightStore::MakingBytes(const Source& source,
   return making_bytes_[key] = bytes;
 }
 
-absl::StatusOr<std::unique_ptr<device::Stream>> WeightStore::TakeStream() {
-  {
-    absl::MutexLock lock(&mutex_);
-    if (!idle_streams_.empty()) {
-      std::unique_ptr<device::Stream> stream = std::move(idle_streams_.back());
-      idle_streams_.pop_back();
-      return stream;
-    }
-  }
-  return maker_.device().NewStream(SystemClock());
-}
-
-absl::Status WeightStore::FinishOn(std::unique_ptr<device::Stream> stream) {
-  RETURN_IF_ERROR(stream->Synchronize());
-  absl::MutexLock lock(&mutex_);
-  idle_streams_.push_back(std::move(stream));
-  return absl::OkStatus();
-}
-
 std::optional<ConstBuffer> WeightStore::FindHeld(const StoredTensor& tensor) const {
   const absl::StatusOr<Source> plain = Plain(tensor);
   if (!plain.ok()) return std::nullopt;
@@ -286,28 +278,10 @@ std::optional<ConstBuffer> WeightStore::FindHeld(const StoredTensor& tensor) con
   return found->second->made.result;
 }
 
-absl::StatusOr<ConstBuffer> WeightStore::Upload(const StoredTensor& tensor) {
-  device::Device& device = maker_.device();
-  const ConstBuffer& data = tensor.data;
-  // Not packed: what is dropped is free then, and not a hole between weights that stay.
-  ASSIGN_OR_RETURN(Buffer copy, device.Allocate(data.dtype(), data.shape(), Place::kDevice));
-  ASSIGN_OR_RETURN(const Source plain, Plain(tensor));
-  ASSIGN_OR_RETURN(std::unique_ptr<device::Stream> stream, TakeStream());
-  RETURN_IF_ERROR(maker_.MakeWeight(*plain.make, {data}, /*form=*/"", copy, *stream));
-  RETURN_IF_ERROR(FinishOn(std::move(stream)));
-  RETURN_IF_ERROR(FinishReading({tensor}));
-  kept_tensors_.Add(tensor, copy);
-  return copy;
-}
-
 std::optional<ConstBuffer> WeightStore::OnDevice(const StoredTensor& tensor) {
-  std::optional<ConstBuffer> found = kept_tensors_.Find(tensor);
+  std::optional<ConstBuffer> found = kept_tensors().Find(tensor);
   if (!found && tensor.of_base) found = FindHeld(tensor);
-  if (found || !tensor.of_base || !kept_tensors_.MakeRoomFor(tensor)) return found;
-  absl::StatusOr<ConstBuffer> copy = Upload(tensor);
-  if (absl::IsResourceExhausted(copy.status())) kept_tensors_.StopGrowing();
-  if (copy.ok()) found = *std::move(copy);
-  return found;
+  return found ? found : tensors_.Bring(tensor);
 }
 
 absl::StatusOr<Buffer> WeightStore::MakeOnDevice(const Source& source, const WeightFormat& format) {
@@ -321,9 +295,9 @@ absl::StatusOr<Buffer> WeightStore::MakeOnDevice(const Source& source, const Wei
     if (!there) read.push_back(tensor);
     sources.push_back(there ? *std::move(there) : tensor.data);
   }
-  ASSIGN_OR_RETURN(std::unique_ptr<device::Stream> stream, TakeStream());
+  ASSIGN_OR_RETURN(std::unique_ptr<device::Stream> stream, streams_.Take());
   RETURN_IF_ERROR(maker_.MakeWeight(*source.make, sources, format.form, made, *stream));
-  RETURN_IF_ERROR(FinishOn(std::move(stream)));
+  RETURN_IF_ERROR(streams_.Finish(std::move(stream)));
   RETURN_IF_ERROR(FinishReading(read));
   return made;
 }
@@ -332,14 +306,17 @@ absl::StatusOr<WeightStore::NewResult> WeightStore::Make(const Source& source,
                                                          const WeightFormat& format,
                                                          const std::string& name) {
   const Node& plain = PlainNode(source);
-  if (std::optional<ConstBuffer> kept = FindKept(plain, format, name)) {
+  const bool keeps = keeps_ || IsHost(maker_.device());
+  std::optional<ConstBuffer> kept;
+  if (keeps || !IsOfRequest(source)) kept = FindKept(plain, format, name);
+  if (kept) {
     if (IsHost(maker_.device())) return NewResult{*std::move(kept), /*mapped=*/true};
     ASSIGN_OR_RETURN(Buffer copy, Copied(*kept, Place::kDevice));
     return NewResult{std::move(copy)};
   }
   ASSIGN_OR_RETURN(Buffer made, MakeOnDevice(source, format));
-  const bool keeps = archive_.keep != nullptr && (keeps_ || IsHost(maker_.device()));
-  const bool keep = keeps && !IsStored(plain, format) && made.bytes() >= archive_.least_bytes;
+  const bool keep = keeps && archive_.keep != nullptr && !IsStored(plain, format) &&
+                    made.bytes() >= archive_.least_bytes;
   return NewResult{std::move(made), /*mapped=*/false, keep};
 }
 

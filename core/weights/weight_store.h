@@ -13,9 +13,10 @@
 // pages are released. Where the device is the host itself, what was kept is used where it is
 // mapped.
 //
-// Tensors of a base that sets stand over (StoredTensor::of_base) are kept on the device beside the
-// results, as far as KeptTensors allows, and further sets' results are made of these, with nothing
-// read, hashed or uploaded; where a tensor as it is is a result that is held, that one is read.
+// Tensors of a base that sets stand over (StoredTensor::of_base), and those of LoRAs, are kept on
+// the device beside the results (device_tensors.h), and further sets' results are made of these,
+// with nothing read, hashed or uploaded; where a tensor as it is is a result that is held, that one
+// is read.
 //
 // Nothing that is held is memory of a checkpoint's file: what is written to the file shows in no
 // weight. A file that changed since it was opened gives no result any more, new or held.
@@ -40,6 +41,8 @@
 #include "core/device/buffer.h"
 #include "core/graph/graph.h"
 #include "core/weights/archives.h"
+#include "core/weights/device_tensors.h"
+#include "core/weights/idle_streams.h"
 #include "core/weights/kept_tensors.h"
 #include "core/weights/source.h"
 #include "core/weights/weight_maker.h"
@@ -73,7 +76,10 @@ class WeightStore {
  public:
   // `maker` must outlive the store.
   explicit WeightStore(WeightMaker& maker, WeightCache archive = {})
-      : maker_(maker), archive_(std::move(archive)) {}
+      : maker_(maker),
+        archive_(std::move(archive)),
+        streams_(maker.device()),
+        tensors_(maker, streams_) {}
   WeightStore(const WeightStore&) = delete;
 
   // From now on the archive is given nothing more of a device with memory of its own: to copy and
@@ -85,8 +91,8 @@ class WeightStore {
 
   // Tensors that are kept for results to come; none until their limit is set. Where memory for a
   // result is lacking they are dropped first.
-  KeptTensors& kept_tensors() { return kept_tensors_; }
-  const KeptTensors& kept_tensors() const { return kept_tensors_; }
+  KeptTensors& kept_tensors() { return tensors_.kept(); }
+  const KeptTensors& kept_tensors() const { return tensors_.kept(); }
 
   // The result of `recipe` over `set`: from memory, from the archive (mapped, without a copy), or
   // made. NOT_FOUND names a weight that the set lacks, INVALID_ARGUMENT one that does not fit the
@@ -127,13 +133,8 @@ class WeightStore {
   // A tensor's content on the device: kept, or a result that is held; nullopt: it is on the host.
   std::optional<device::ConstBuffer> OnDevice(const StoredTensor& tensor);
   std::optional<device::ConstBuffer> FindHeld(const StoredTensor& tensor) const;
-  // Uploads the tensor, and keeps it if it is what its digest says.
-  absl::StatusOr<device::ConstBuffer> Upload(const StoredTensor& tensor);
   // WeightMaker::MakingBytes, asked once for all recipes of the same text.
   absl::StatusOr<size_t> MakingBytes(const Source& source, const WeightFormat& format) const;
-  // Streams are slow to make and to end. One is put back once it has no work, and none has failed.
-  absl::StatusOr<std::unique_ptr<device::Stream>> TakeStream();
-  absl::Status FinishOn(std::unique_ptr<device::Stream> stream);
   std::optional<device::ConstBuffer> FindKept(const graph::Node& plain, const WeightFormat& format,
                                               const std::string& name) const;
   void Keep(const std::string& name, const device::ConstBuffer& result) const;
@@ -145,10 +146,10 @@ class WeightStore {
   WeightMaker& maker_;
   const WeightCache archive_;
   std::atomic<bool> keeps_ = true;
-  KeptTensors kept_tensors_;
+  IdleStreams streams_;
+  DeviceTensors tensors_;
   mutable absl::Mutex mutex_;
   absl::flat_hash_map<Digest, EntryPointer> entries_ ABSL_GUARDED_BY(mutex_);
-  std::vector<std::unique_ptr<device::Stream>> idle_streams_ ABSL_GUARDED_BY(mutex_);
   // By recipe, format and what copies of sources take.
   mutable absl::flat_hash_map<Digest, size_t> making_bytes_ ABSL_GUARDED_BY(mutex_);
 };

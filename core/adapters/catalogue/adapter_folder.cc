@@ -6,7 +6,6 @@
 #include <cerrno>
 #include <cstdint>
 #include <filesystem>
-#include <memory>
 #include <optional>
 #include <system_error>
 #include <tuple>
@@ -17,12 +16,10 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "core/adapters/catalogue/whole_file.h"
 #include "core/base/errors/status_macros.h"
 #include "core/base/files/files.h"
 #include "core/base/text/text.h"
-#include "core/base/threads/split_work.h"
-#include "core/base/threads/threads.h"
-#include "core/weights/containers/safetensors.h"
 #include "core/weights/file_identity.h"
 
 namespace latentd::adapters {
@@ -32,7 +29,6 @@ namespace fs = std::filesystem;
 
 constexpr size_t kMostFiles = 10000;
 constexpr size_t kMostNameBytes = 256;
-constexpr size_t kMostBytes = size_t{16} << 30;
 constexpr size_t kMostBesideBytes = size_t{1} << 20;
 constexpr absl::string_view kSafetensors = ".safetensors";
 constexpr absl::string_view kPickles[] = {".pt", ".bin", ".ckpt", ".pth"};
@@ -253,28 +249,6 @@ class Lister {
   std::vector<FolderId> way_;  // from the root to the folder that is being read
   std::vector<FoundAdapter> found_;
 };
-
-// Made once, for the file's own digest and for all sets that the tensors are part of.
-void AddDigests(weights::TensorMap& tensors) {
-  std::vector<const weights::ContentDigest*> digests;
-  for (auto& [name, tensor] : tensors) {
-    if (!tensor.data.has_memory()) continue;
-    tensor.digest = std::make_shared<const weights::ContentDigest>(tensor.data);
-    digests.push_back(tensor.digest.get());
-  }
-  SplitWorkOn(std::min(UsableCpus(), weights::kMostReaders), static_cast<int>(digests.size()),
-              [&](int i) { digests[static_cast<size_t>(i)]->Get(); });
-}
-
-absl::StatusOr<LoraFile> ReadWhole(const std::string& path) {
-  ASSIGN_OR_RETURN(LoraFile file, OpenLora(path));
-  file.tensors.clear();
-  ASSIGN_OR_RETURN(std::string bytes, ReadFile(file.path, kMostBytes));
-  const auto owner = std::make_shared<const std::string>(std::move(bytes));
-  ASSIGN_OR_RETURN(file.tensors, weights::ParseSafetensorsBytes(*owner, file.path, owner));
-  AddDigests(file.tensors);
-  return file;
-}
 
 std::string SaidOf(const std::string& path) {
   const std::string beside = BesideOf(path);

@@ -523,6 +523,7 @@ absl::StatusOr<std::shared_ptr<const IpAdapter>> Catalogue::LoadIpAdapter(absl::
 absl::StatusOr<Lora> Catalogue::LoadNow(const Entry& entry, const AdaptedModel& model) {
   const AdapterFacts& facts = entry.facts;
   const absl::StatusOr<LoraFile> file = folder_.read(facts.path);
+  if (absl::IsResourceExhausted(file.status())) return file.status();
   if (!file.ok()) return Changed(facts.name);
   absl::StatusOr<Lora> lora = MakeLora(facts.name, *file, *model.modules);
   const absl::StatusOr<std::string> now = folder_.stamp(facts.path);

@@ -19,6 +19,8 @@
 #include "core/base/errors/status_macros.h"
 #include "core/base/files/files.h"
 #include "core/base/text/text.h"
+#include "core/base/threads/split_work.h"
+#include "core/base/threads/threads.h"
 #include "core/weights/containers/safetensors.h"
 
 namespace latentd::adapters {
@@ -58,6 +60,7 @@ class LoraBuilder {
     RETURN_IF_ERROR(CheckBase(file_.path, file_.tensors, file_.metadata, modules_.text_features()));
     RETURN_IF_ERROR(ReadScales());
     RETURN_IF_ERROR(Collect());
+    RETURN_IF_ERROR(TakeFloats());
     RETURN_IF_ERROR(CheckValues());
     RETURN_IF_ERROR(MakeAll());
     Warn();
@@ -151,18 +154,19 @@ class LoraBuilder {
                   ", or of a kind that is not read");
   }
 
-  absl::Status CheckValues() {
+  absl::Status TakeFloats() {
     for (auto& [place, change] : changes_) {
       for (auto& [role, named] : change.tensors) {
         if (IsScalarRole(role)) continue;
-        RETURN_IF_ERROR(TakeFloats(named));
+        RETURN_IF_ERROR(TakeFloatsOf(named));
+        floats_.push_back(&named);
       }
     }
     return absl::OkStatus();
   }
 
   // Doubles are rounded first: what f32 does not hold becomes an infinity.
-  absl::Status TakeFloats(NamedTensor& named) const {
+  absl::Status TakeFloatsOf(NamedTensor& named) const {
     const std::string key = Excerpt(named.key, kKeyExcerpt);
     if (!HasFloats(named.tensor)) {
       return Refuse(": tensor ", key, " is ", TypeOf(named.tensor),
@@ -170,11 +174,25 @@ class LoraBuilder {
     }
     if (named.tensor.data.elements() == 0) return Refuse(": tensor ", key, " has no elements");
     named.tensor = InFloats(std::move(named.tensor));
+    return absl::OkStatus();
+  }
+
+  // The first in the order of the modules is told.
+  absl::Status CheckValues() const {
     if (values_ == Values::kUnread) return absl::OkStatus();
-    const bool is_finite = IsFinite(named.tensor);
-    weights::ReleasePages(named.tensor);
-    if (is_finite) return absl::OkStatus();
-    return Refuse(": tensor ", key, " has values that are not finite (NaN or infinity)");
+    std::vector<char> is_finite(floats_.size());
+    SplitWorkOn(std::min(UsableCpus(), weights::kMostReaders), static_cast<int>(floats_.size()),
+                [&](int i) {
+                  const StoredTensor& tensor = floats_[static_cast<size_t>(i)]->tensor;
+                  is_finite[static_cast<size_t>(i)] = IsFinite(tensor);
+                  weights::ReleasePages(tensor);
+                });
+    for (size_t i = 0; i < floats_.size(); ++i) {
+      if (is_finite[i]) continue;
+      return Refuse(": tensor ", Excerpt(floats_[i]->key, kKeyExcerpt),
+                    " has values that are not finite (NaN or infinity)");
+    }
+    return absl::OkStatus();
   }
 
   absl::Status MakeAll() {
@@ -237,6 +255,7 @@ class LoraBuilder {
   PeftScales peft_;
   // By the first module, and how many there are.
   absl::btree_map<std::pair<const Module*, size_t>, Change> changes_;
+  std::vector<const NamedTensor*> floats_;                 // in the order of `changes_`
   std::vector<std::string> alpha_zero_, alone_, ignored_;  // keys
   Lora lora_;
 };

@@ -11,6 +11,8 @@
 #include "core/adapters/lora/delta_graph.h"
 #include "core/base/errors/status_macros.h"
 #include "core/base/text/digest.h"
+#include "core/base/threads/split_work.h"
+#include "core/base/threads/threads.h"
 
 namespace latentd::adapters {
 namespace {
@@ -108,16 +110,36 @@ absl::StatusOr<Source> Changed(const Source& base, const std::vector<WantedChang
   return running;
 }
 
+absl::StatusOr<Source> ChangedIn(const WeightSet& base, const std::string& name,
+                                 const std::vector<WantedChange>& changes) {
+  const absl::StatusOr<Source> weight = base.Find(name);
+  RETURN_IF_ERROR(Named(changes.front(), weight.status()));
+  return Changed(*weight, changes);
+}
+
+// Worth starting for so many weights, of which each takes some ten microseconds.
+int ThreadsFor(size_t changes) {
+  constexpr size_t kWorthAThread = 64;
+  const auto most = static_cast<size_t>(std::min(UsableCpus(), weights::kMostReaders));
+  return static_cast<int>(std::clamp<size_t>(changes / kWorthAThread, 1, most));
+}
+
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<const WeightSet>> MergeLoras(std::shared_ptr<const WeightSet> base,
                                                             absl::Span<const WeightedLora> loras) {
+  const ChangesByWeight changes = Collect(loras);
+  std::vector<const ChangesByWeight::value_type*> each;
+  for (const auto& change : changes) each.push_back(&change);
+  std::vector<absl::StatusOr<Source>> changed(each.size(), absl::UnknownError(""));
+  SplitWorkOn(ThreadsFor(each.size()), static_cast<int>(each.size()), [&](int i) {
+    const auto& [name, wanted] = *each[static_cast<size_t>(i)];
+    changed[static_cast<size_t>(i)] = ChangedIn(*base, name, wanted);
+  });
   weights::SourceMap overlay;
-  for (const auto& [name, changes] : Collect(loras)) {
-    const absl::StatusOr<Source> weight = base->Find(name);
-    RETURN_IF_ERROR(Named(changes.front(), weight.status()));
-    ASSIGN_OR_RETURN(Source changed, Changed(*weight, changes));
-    overlay.emplace(name, std::move(changed));
+  for (size_t i = 0; i < each.size(); ++i) {
+    RETURN_IF_ERROR(changed[i].status());
+    overlay.emplace(each[i]->first, *std::move(changed[i]));
   }
   if (overlay.empty()) return base;
   std::string name = base->name();

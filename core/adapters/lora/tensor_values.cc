@@ -29,17 +29,38 @@ double WholeNumber(const StoredTensor& tensor) {
   return static_cast<double>(value);
 }
 
+// The number in each word of that size of 64 bits.
+template <typename Word>
+constexpr uint64_t InEach(Word number) {
+  uint64_t all = 0;
+  for (size_t i = 0; i < sizeof(all) / sizeof(Word); ++i) {
+    all = (all << (8 * sizeof(Word) - 1) << 1) | number;
+  }
+  return all;
+}
+
 // True if all bits of an exponent are set in none of the words. A file's data need not be aligned.
+//
+// 64 bits at a time: where an exponent has all bits, adding its lowest one carries into the bit
+// above it, which is the sign, and is cleared before.
 template <typename Word>
 bool HasNoneWithAll(const StoredTensor& tensor, Word exponent) {
   const auto* bytes = static_cast<const char*>(tensor.data.data());
-  const size_t count = tensor.data.bytes() / sizeof(Word);
-  Word found = 0;
-  for (size_t i = 0; i < count; ++i) {
-    Word word;
-    std::memcpy(&word, bytes + i * sizeof(Word), sizeof(Word));
-    found |= static_cast<Word>((word & exponent) == exponent);
+  const size_t count = tensor.data.bytes();
+  constexpr size_t kStep = sizeof(uint64_t);
+  const uint64_t exponents = InEach(exponent);
+  const uint64_t lowest = InEach(static_cast<Word>(exponent & -exponent));
+  const uint64_t signs = InEach(static_cast<Word>(Word{1} << (8 * sizeof(Word) - 1)));
+  uint64_t found = 0;
+  size_t at = 0;
+  for (; at + kStep <= count; at += kStep) {
+    uint64_t words;
+    std::memcpy(&words, bytes + at, kStep);
+    found |= ((words & exponents) + lowest) & signs;
   }
+  uint64_t rest = 0;  // zeros are finite
+  std::memcpy(&rest, bytes + at, count - at);
+  found |= ((rest & exponents) + lowest) & signs;
   return found == 0;
 }
 

@@ -7,7 +7,6 @@
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
 #include "core/backends/cuda/plan.h"
-#include "core/backends/cuda/recipe.h"
 #include "core/base/errors/status_macros.h"
 #include "core/device/cuda/cuda_status.h"
 #include "core/device/cuda/cuda_stream.h"
@@ -138,7 +137,7 @@ absl::StatusOr<size_t> CudaBackend::MakingBytes(const graph::Graph& recipe,
                                                 absl::Span<const device::ConstBuffer>,
                                                 const weights::WeightFormat& format) const {
   RETURN_IF_ERROR(device_->Select());
-  return cuda::MakingBytes(recipe, format, gpu());
+  return cuda::MakingBytes(recipe, format, gpu(), recipes_);
 }
 
 absl::Status CudaBackend::MakeWeight(const graph::Graph& recipe,
@@ -147,7 +146,7 @@ absl::Status CudaBackend::MakeWeight(const graph::Graph& recipe,
                                      device::Stream& stream) {
   RETURN_IF_ERROR(device_->Select());
   cudaStream_t on = static_cast<device::cuda::CudaStream&>(stream).handle();
-  return cuda::MakeWeight(recipe, sources, form, to, gpu(), on);
+  return cuda::MakeWeight(recipe, sources, form, to, gpu(), recipes_, on);
 }
 
 int RunTrialProgram(int ordinal) {

@@ -19,6 +19,7 @@
 #include "core/backends/cuda/cuda_executable.h"
 #include "core/backends/cuda/libraries/cublas_lt.h"
 #include "core/backends/cuda/libraries/cudnn.h"
+#include "core/backends/cuda/recipe.h"
 #include "core/device/cuda/cuda_device.h"
 
 namespace latentd::backends::cuda {
@@ -71,6 +72,8 @@ class CudaBackend : public Backend {
 
   // Bytes of the arena now.
   size_t arena_bytes() const { return arena_->bytes(); }
+  // Number of recipes that are bound.
+  size_t bound_recipes() const { return recipes_.size(); }
 
  private:
   CudaBackend(std::unique_ptr<device::cuda::CudaDevice> device, std::unique_ptr<Findings> findings,
@@ -88,6 +91,7 @@ class CudaBackend : public Backend {
   const std::unique_ptr<CudaExecutable::Launcher> launcher_;
   const std::shared_ptr<Arena> arena_;
   Programs programs_;
+  mutable BoundRecipes recipes_;
   const bool tf32_;
   std::unique_ptr<TrialProcess> trials_;  // null: there is none
 };

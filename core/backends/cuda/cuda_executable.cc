@@ -1,6 +1,7 @@
 #include "core/backends/cuda/cuda_executable.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "core/backends/cuda/binders/binders.h"
 #include "core/backends/ports.h"
@@ -68,6 +69,8 @@ CudaExecutable::CudaExecutable(Programs::Program program, std::unique_ptr<Arena:
             .outputs = OutputPorts(*program_->graph),
             .arena_bytes = lease_->bytes(),
             .own_bytes = OwnBytes(*program_->graph, program_->bound)},
+      updates_(std::any_of(info_.outputs.begin(), info_.outputs.end(),
+                           [](const Port& output) { return output.updates >= 0; })),
       addresses_(lowering::AddressesIn(lease_->base(), program_->bound, program_->memory)) {}
 
 absl::StatusOr<std::unique_ptr<CudaExecutable>> CudaExecutable::Create(
@@ -108,11 +111,19 @@ absl::Status CudaExecutable::EnqueueKernels(const lowering::Addresses& addresses
 }
 
 absl::StatusOr<GraphPointer> CudaExecutable::Capture(const lowering::Addresses& addresses) {
-  ASSIGN_OR_RETURN(cudaGraphExec_t graph, launcher_.Capture([&](cudaStream_t stream) {
-    size_t enqueued = 0;
-    return EnqueueKernels(addresses, stream, enqueued);
-  }));
-  return GraphPointer(graph, DestroyGraph{&device_});
+  const auto capture = [&] {
+    return launcher_.Capture([&](cudaStream_t stream) {
+      size_t enqueued = 0;
+      return EnqueueKernels(addresses, stream, enqueued);
+    });
+  };
+  absl::StatusOr<cudaGraphExec_t> graph = capture();
+  if (absl::IsResourceExhausted(graph.status())) {
+    device_.Trim();
+    graph = capture();
+  }
+  RETURN_IF_ERROR(graph.status());
+  return GraphPointer(*graph, DestroyGraph{&device_});
 }
 
 absl::Status CudaExecutable::UploadLiterals() {
@@ -201,7 +212,11 @@ absl::Status CudaSession::Enqueue(device::Stream& stream) {
                ? EnqueueKernels(on)
                : ToStatus(cudaGraphLaunch(captured_.graph.get(), on), "launching a graph");
   }));
-  ran_ = true;
+  const bool is_first = !std::exchange(ran_, true);
+  if (!is_first || captured_.graph != nullptr || !executable_.IsRepeated()) return absl::OkStatus();
+  // Where it fails, the next run tries again.
+  absl::StatusOr<GraphPointer> graph = executable_.Capture(addresses_);
+  if (graph.ok()) captured_.graph = *std::move(graph);
   return absl::OkStatus();
 }
 

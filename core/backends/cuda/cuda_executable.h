@@ -4,6 +4,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <atomic>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -92,6 +93,9 @@ class CudaExecutable : public Executable {
   absl::Status EnqueueKernels(const lowering::Addresses& addresses, cudaStream_t stream,
                               size_t& enqueued) const;
   absl::StatusOr<GraphPointer> Capture(const lowering::Addresses& addresses);
+  // True of a program whose outputs update its inputs, as a step's do, once it has run or others
+  // over other weights share it: a session that runs it will run it again.
+  bool IsRepeated() { return updates_ && (ran_.exchange(true) || program_.use_count() > 1); }
   // Instead of what was kept before. REQUIRES: the device is done with it.
   void Keep(CapturedGraph captured) ABSL_LOCKS_EXCLUDED(kept_mutex_);
   // With that graph, if it is there.
@@ -105,6 +109,8 @@ class CudaExecutable : public Executable {
   device::cuda::CudaDevice& device_;
   Launcher& launcher_;
   ExecutableInfo info_;
+  const bool updates_;  // some input
+  std::atomic<bool> ran_ = false;
   lowering::Addresses addresses_;  // without those that sessions bind
   device::Buffer literals_;
 
@@ -115,8 +121,9 @@ class CudaExecutable : public Executable {
 // With staged ports, every run but the executable's first is one launch (staged_graph.h). Without,
 // most sessions of decoders run once, and to capture a program takes longer than to launch its
 // kernels: so the first run launches them one by one. The second captures them, and from then on a
-// run is one launch. The executable keeps a captured graph, one at a time, for the next session at
-// the same addresses: of a step, for the next picture's lane, which lies where the last one did
+// run is one launch; of a step, which runs again, they are captured right behind the first, while
+// the device is at that. The executable keeps a captured graph, one at a time, for the next session
+// at the same addresses: of a step, for the next picture's lane, which lies where the last one did
 // unless others have taken that memory.
 class CudaSession : public Session {
  public:

@@ -10,6 +10,7 @@
 #include "core/base/errors/status_macros.h"
 #include "core/device/cuda/cuda_status.h"
 #include "core/graph/recipes.h"
+#include "core/graph/text.h"
 
 namespace latentd::backends::cuda {
 namespace {
@@ -65,6 +66,8 @@ class StreamMemory {
   std::vector<void*> taken_;
 };
 
+}  // namespace
+
 struct BoundRecipe {
   Graph graph;  // whose constants the program points to
   BoundProgram bound;
@@ -72,10 +75,12 @@ struct BoundRecipe {
   graph::MemoryPlan memory;
 };
 
+namespace {
+
 // Without TF32: weights that are made are the same for all readers.
-absl::StatusOr<std::unique_ptr<BoundRecipe>> BindRecipe(const Graph& recipe, Gpu gpu) {
+absl::StatusOr<BoundRecipes::Pointer> BindRecipe(const Graph& recipe, Gpu gpu) {
   gpu.tf32 = false;
-  std::unique_ptr<BoundRecipe> result(new BoundRecipe{graph::OfInputs(recipe), {}, {}, {}});
+  auto result = std::make_shared<BoundRecipe>(BoundRecipe{graph::OfInputs(recipe), {}, {}, {}});
   Choices choices;
   ASSIGN_OR_RETURN(result->bound,
                    Bind(result->graph, {}, Chooser::Choosing(gpu.findings, choices), gpu));
@@ -103,8 +108,9 @@ absl::Status Run(const BoundRecipe& recipe, absl::Span<char* const> sources, cha
 }
 
 absl::Status Evaluate(const Graph& recipe, absl::Span<const ConstBuffer> sources, char* to,
-                      StreamMemory& memory, const Gpu& gpu, cudaStream_t stream) {
-  ASSIGN_OR_RETURN(const std::unique_ptr<BoundRecipe> bound, BindRecipe(recipe, gpu));
+                      StreamMemory& memory, const Gpu& gpu, BoundRecipes& recipes,
+                      cudaStream_t stream) {
+  ASSIGN_OR_RETURN(const BoundRecipes::Pointer bound, recipes.FindOrBind(recipe, gpu));
   std::vector<char*> on_gpu;
   for (const ConstBuffer& source : sources) {
     ASSIGN_OR_RETURN(on_gpu.emplace_back(), memory.OnGpu(source));
@@ -113,10 +119,11 @@ absl::Status Evaluate(const Graph& recipe, absl::Span<const ConstBuffer> sources
 }
 
 absl::StatusOr<char*> MakePlain(const Graph& recipe, absl::Span<const ConstBuffer> sources,
-                                StreamMemory& memory, const Gpu& gpu, cudaStream_t stream) {
+                                StreamMemory& memory, const Gpu& gpu, BoundRecipes& recipes,
+                                cudaStream_t stream) {
   if (graph::IsStored(recipe)) return memory.OnGpu(sources[0]);
   ASSIGN_OR_RETURN(char* const plain, memory.Take(graph::ResultBytes(recipe)));
-  RETURN_IF_ERROR(Evaluate(recipe, sources, plain, memory, gpu, stream));
+  RETURN_IF_ERROR(Evaluate(recipe, sources, plain, memory, gpu, recipes, stream));
   return plain;
 }
 
@@ -139,8 +146,27 @@ absl::Status CheckSize(absl::string_view form, const Node& result, size_t bytes)
 
 }  // namespace
 
+absl::StatusOr<BoundRecipes::Pointer> BoundRecipes::FindOrBind(const Graph& recipe,
+                                                               const Gpu& gpu) {
+  const Digest key = graph::GraphDigest(recipe);
+  {
+    absl::MutexLock lock(&mutex_);
+    const auto found = kept_.find(key);
+    if (found != kept_.end()) return found->second;
+  }
+  ASSIGN_OR_RETURN(Pointer bound, BindRecipe(recipe, gpu));
+  absl::MutexLock lock(&mutex_);
+  if (kept_.size() >= kMost) kept_.clear();
+  return kept_[key] = std::move(bound);
+}
+
+size_t BoundRecipes::size() const {
+  absl::MutexLock lock(&mutex_);
+  return kept_.size();
+}
+
 absl::StatusOr<size_t> MakingBytes(const Graph& recipe, const weights::WeightFormat& format,
-                                   const Gpu& gpu) {
+                                   const Gpu& gpu, BoundRecipes& recipes) {
   const size_t plain = format.form.empty() ? 0 : graph::ResultBytes(recipe);
   if (graph::IsStored(recipe)) return plain;
   size_t sources = 0;
@@ -148,23 +174,24 @@ absl::StatusOr<size_t> MakingBytes(const Graph& recipe, const weights::WeightFor
     if (node.op != graph::Op::kWeight) continue;
     sources += static_cast<size_t>(node.shape.elements() * device::SizeOf(node.dtype));
   }
-  ASSIGN_OR_RETURN(const std::unique_ptr<BoundRecipe> bound, BindRecipe(recipe, gpu));
+  ASSIGN_OR_RETURN(const BoundRecipes::Pointer bound, recipes.FindOrBind(recipe, gpu));
   return plain + sources + bound->literals.bytes + bound->memory.arena_bytes;
 }
 
 absl::Status MakeWeight(const Graph& recipe, absl::Span<const ConstBuffer> sources,
                         absl::string_view form, const device::Buffer& to, const Gpu& gpu,
-                        cudaStream_t stream) {
+                        BoundRecipes& recipes, cudaStream_t stream) {
   const Node& result = graph::ResultOf(recipe);
   RETURN_IF_ERROR(CheckSize(form, result, to.bytes()));
   StreamMemory memory(gpu.device, stream);
   char* const made = static_cast<char*>(to.data());
   if (!form.empty()) {
-    ASSIGN_OR_RETURN(const char* const plain, MakePlain(recipe, sources, memory, gpu, stream));
+    ASSIGN_OR_RETURN(const char* const plain,
+                     MakePlain(recipe, sources, memory, gpu, recipes, stream));
     return Pack(form, result.dtype, result.shape, plain, made, stream);
   }
   if (!graph::IsStored(recipe)) {
-    return Evaluate(recipe, sources, made, memory, gpu, stream);
+    return Evaluate(recipe, sources, made, memory, gpu, recipes, stream);
   }
   return CopyStored(sources[0], made, gpu, stream);
 }

@@ -34,7 +34,7 @@ class CudaDevice : public Device {
   const CudaProperties& properties() const { return properties_; }
 
   absl::StatusOr<Buffer> Allocate(DType dtype, Shape shape, Place place) override;
-  // One behind the other in pieces of 16 MiB, which go back to CUDA when nothing lies in them.
+  // One behind the other in pieces of 64 MiB, which go back to CUDA when nothing lies in them.
   absl::StatusOr<Buffer> AllocatePacked(DType dtype, Shape shape) override;
   absl::StatusOr<std::unique_ptr<Stream>> NewStream(const Clock& clock) override;
   // The driver's free memory and the idle memory of the pool and of CUDA's own for streams; not the

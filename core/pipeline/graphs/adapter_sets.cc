@@ -98,6 +98,7 @@ absl::StatusOr<AdapterSets::Set> AdapterSets::Make(const LoadedModel& model,
   for (const Adapter& adapter : adapters) {
     ASSIGN_OR_RETURN(std::shared_ptr<const adapters::Lora> lora,
                      catalogue_.Load(adapter.name, adapter.stamp, model.row().name));
+    set.loras.push_back(lora);
     loras.push_back(
         {std::move(lora), adapter.unet_factor(), adapter.text_factor(), adapter.text_factor()});
     set.adapters.push_back(adapter.name);

@@ -85,6 +85,8 @@ class AdapterSets {
     std::string user;  // "base+film:0.8", by which the store knows it
     std::string key;   // the model, and all of the adapters
     std::vector<std::string> adapters;
+    // Held for sets of other weights, for which the catalogue finds them then.
+    std::vector<std::shared_ptr<const adapters::Lora>> loras;
     Graphs graphs;
   };
 

@@ -248,12 +248,7 @@ absl::StatusOr<GraphHandle> ModelGraphs::FindOver(const GraphName& name, IfUnkno
   if (!IsAdapted(name.kind) || name.shape.ranks > 0) return base_->Find(name, unknown);
   if (GraphHandle known = FindKept(name)) return known;
   ASSIGN_OR_RETURN(const GraphHandle base, base_->Find(name, unknown));
-  const compiler::GraphDefinition& definition = base->definition();
-  GraphHandle declared = store_.Declare({.label = compiler::GraphStore::LabelOf(base),
-                                         .user = model_,
-                                         .graph = definition.graph,
-                                         .weights = weights_,
-                                         .backend = &definition.backend});
+  GraphHandle declared = store_.DeclareOver(base, model_, weights_);
   absl::MutexLock lock(&mutex_);
   shapes_[name] = declared;
   kept_.push_back(declared);

@@ -224,6 +224,54 @@ TEST_F(GraphStoreTest, ReadyMeansThatItRan) {
   EXPECT_EQ(runs, 1);
 }
 
+TEST_F(GraphStoreTest, OtherWeightsNeedNoFirstRunOfTheirOwn) {
+  Process process(backend, clock, "", {.run_once = true});
+  int runs = 0;
+  absl::Status outcome = absl::InternalError("traps");
+  backend.on_run = [&](auto) {
+    ++runs;
+    return outcome;
+  };
+  const GraphHandle base = process->Declare(WantedWith(Weights(4, 1), "base"));
+  const GraphHandle set = process->Declare(WantedWith(Weights(4, 2), "base+film"));
+  const GraphHandle another = process->Declare(WantedWith(Weights(4, 3), "base+ink"));
+  EXPECT_FALSE(process->Get(base).ok());
+  outcome = absl::OkStatus();
+  ASSERT_OK(process->Get(set));  // none has run yet
+  ASSERT_OK(process->Get(base, kAgain));
+  ASSERT_OK(process->Get(another));
+  EXPECT_EQ(runs, 2);
+  EXPECT_EQ(backend.loads, 4);
+}
+
+TEST_F(GraphStoreTest, AGraphOverOtherWeightsIsTheGraph) {
+  Process process(backend, clock, "");
+  const GraphHandle base = process->Declare(WantedWith(Weights(4, 1), "base"));
+  const auto weights = Weights(4, 2);
+  const GraphHandle over = process->DeclareOver(base, "base+film", weights);
+  EXPECT_EQ(process->Declare(WantedWith(weights, "base+film")), over);
+  EXPECT_THAT(process.Only().users, ElementsAre("base", "base+film"));
+  ASSERT_OK_AND_ASSIGN(const ExecutablePointer a, process->Get(base));
+  ASSERT_OK_AND_ASSIGN(const ExecutablePointer b, process->Get(over));
+  EXPECT_NE(a, b);
+  EXPECT_EQ(backend.plans, 1);
+}
+
+TEST_F(GraphStoreTest, AnotherArtifactHasAFirstRunOfItsOwn) {
+  Process process(backend, clock, "", {.run_once = true});
+  int runs = 0;
+  backend.on_run = [&](auto) {
+    ++runs;
+    return absl::OkStatus();
+  };
+  const GraphHandle graph = process->Declare(Wanted(SiluGraph(4)));
+  ASSERT_OK(process->Get(graph));
+  ASSERT_OK(process->Evict(GraphStore::IdOf(graph), Tier::kMemory, false));
+  ASSERT_OK(process->Get(graph));  // compiled again
+  EXPECT_EQ(backend.plans, 2);
+  EXPECT_EQ(runs, 2);
+}
+
 TEST_F(GraphStoreTest, WhatDoesNotRunIsNotReady) {
   Process process(backend, clock, "", {.run_once = true});
   backend.on_run = [](auto) { return absl::InternalError("traps"); };

@@ -9,8 +9,10 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <memory>
+#include <new>
 #include <string>
 #include <thread>
 #include <utility>
@@ -50,6 +52,7 @@ class CountingDevice : public testing::SeparateDevice {
  public:
   absl::StatusOr<device::Buffer> Allocate(DType dtype, device::Shape shape,
                                           device::Place place) override {
+    if (lacks_host_memory) throw std::bad_alloc();
     if (place == device::Place::kDevice && allocations() >= most) {
       ++refusals;
       if (refused) std::exchange(refused, nullptr)();
@@ -63,6 +66,7 @@ class CountingDevice : public testing::SeparateDevice {
   }
 
   size_t most = kPlenty;          // allocations at a time
+  bool lacks_host_memory = false;
   std::function<void()> refused;  // run once, when an allocation is refused; may be empty
   std::atomic<int> refusals = 0, streams = 0;
 };
@@ -358,6 +362,125 @@ TEST_F(KeptTensorsTest, WhatMakingTakesIsAskedOnceForRecipesOfOneText) {
   EXPECT_EQ(maker_.predictions, 2);  // plain and packed
   ASSERT_OK(store_.NeedsOf(ReadsUnet("a"), *base_));
   EXPECT_EQ(maker_.predictions, 3);
+}
+
+// Changes of both weights that lie in one unit of that many bytes of the host, the second one at
+// its end.
+class UnitOfChanges {
+ public:
+  UnitOfChanges(int64_t bytes, float a, float b)
+      : bytes_(device::Buffer::Allocate(DType::kU8, {bytes})) {
+    auto unit = std::make_shared<StoredTensor>(StoredTensor{.data = bytes_, .file = "lora"});
+    unit->digest = std::make_shared<const ContentDigest>(bytes_);
+    unit_ = std::move(unit);
+    Fill(0, a);
+    Fill(OffsetOfSecond(), b);
+  }
+
+  StoredTensor a() const { return At(0); }
+  StoredTensor b() const { return At(OffsetOfSecond()); }
+
+ private:
+  int64_t OffsetOfSecond() const {
+    return bytes_.elements() - static_cast<int64_t>(kPartAlignment);
+  }
+  void Fill(int64_t offset, float value) {
+    const std::vector<float> values(4, value);
+    std::memcpy(static_cast<char*>(bytes_.data()) + offset, values.data(), kTensor);
+  }
+  StoredTensor At(int64_t offset) const {
+    StoredTensor tensor{.data = device::ConstBuffer::Wrap(
+                            static_cast<const char*>(bytes_.data()) + offset, DType::kF32, {2, 2},
+                            std::make_shared<const device::Buffer>(bytes_)),
+                        .file = "lora"};
+    tensor.digest = std::make_shared<const ContentDigest>(tensor.data);
+    tensor.part_of = unit_;
+    return tensor;
+  }
+
+  const device::Buffer bytes_;
+  std::shared_ptr<const StoredTensor> unit_;
+};
+
+class KeptUnitsTest : public KeptTensorsTest {
+ protected:
+  // A set with these changes, each added so many times.
+  SetPointer With(const UnitOfChanges& changes, int times) const {
+    SourceMap overlay;
+    for (const auto& [name, change] : {std::pair("unet/a", changes.a()), {"unet/b", changes.b()}}) {
+      Source sum = *base_->Find(name);
+      for (int i = 0; i < times; ++i) sum = *Compose(Sum(), {sum, Source::Of(change)});
+      overlay.emplace(name, std::move(sum));
+    }
+    return WeightSet::Over(base_, std::move(overlay), "styled");
+  }
+  std::vector<float> Made(const SetPointer& set, const char* name) {
+    const absl::StatusOr<WeightRef> held = store_.Get(ReadsUnet(name), *set);
+    EXPECT_OK(held);
+    return held.ok() ? Read(*held) : std::vector<float>();
+  }
+};
+
+// AddAll adds each tensor once.
+TEST_F(KeptUnitsTest, AreUploadedWholeAndOnceForAllSets) {
+  const UnitOfChanges changes(1024, 10, 20);
+  const SetPointer first = With(changes, 1), second = With(changes, 2);
+  EXPECT_THAT(Made(first, "a"), Each(11));
+  EXPECT_EQ(maker_.host_bytes, kTensor + 1024);  // the base's a, and the unit
+  EXPECT_THAT(Made(first, "b"), Each(22));
+  EXPECT_EQ(maker_.host_bytes, 2 * kTensor + 1024);
+  EXPECT_EQ(kept_.bytes(), 2 * kKept + 1024);
+  EXPECT_THAT(Made(second, "a"), Each(11));
+  EXPECT_THAT(Made(second, "b"), Each(22));
+  EXPECT_EQ(maker_.host_bytes, 2 * kTensor + 1024);
+  EXPECT_EQ(maker_.device_bytes, 8 * kTensor);
+}
+
+TEST_F(KeptUnitsTest, OneThatDoesNotFitIsReadFromTheHostByEachOfItsTensors) {
+  kept_.SetLimit(2 * kKept + 1023);
+  const UnitOfChanges changes(1024, 10, 20);
+  const SetPointer set = With(changes, 1);
+  EXPECT_THAT(Made(set, "a"), Each(11));
+  EXPECT_THAT(Made(set, "b"), Each(22));
+  EXPECT_EQ(maker_.host_bytes, 4 * kTensor);
+  EXPECT_EQ(kept_.bytes(), 2 * kKept);
+}
+
+TEST_F(KeptUnitsTest, LargeOnesAreUploadedInPartsByThreadsThatShareThem) {
+  constexpr int64_t kLarge = (int64_t{20} << 20) + 512;  // three parts, the last one smaller
+  kept_.SetLimit(size_t{1} << 30);
+  const UnitOfChanges changes(kLarge, 10, 20);
+  std::vector<std::thread> threads;
+  std::atomic<int> wrong = 0;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&, i] {
+      const SetPointer set = With(changes, 1 + i / 2);
+      const std::vector<float> made = Made(set, i % 2 == 0 ? "a" : "b");
+      if (made.empty() || made[0] != (i % 2 == 0 ? 11 : 22)) ++wrong;
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0);
+  EXPECT_LE(maker_.host_bytes, 4 * kTensor + kLarge);  // two threads may each upload a base's
+  EXPECT_GE(maker_.host_bytes, 2 * kTensor + kLarge);
+}
+
+TEST_F(KeptUnitsTest, WithoutMemoryOnTheDeviceTheyAreReadFromTheHost) {
+  const UnitOfChanges changes(1024, 10, 20);
+  const SetPointer set = With(changes, 1);
+  device_.most = 2;  // the result, and the base's
+  EXPECT_THAT(Made(set, "a"), Each(11));
+  EXPECT_EQ(kept_.bytes(), kKept);
+  EXPECT_EQ(device_.refusals, 1);
+}
+
+TEST_F(KeptTensorsTest, AHostWithoutMemoryDropsNone) {
+  Make(10);
+  ASSERT_EQ(kept_.bytes(), 2 * kKept);
+  device_.lacks_host_memory = true;
+  const SetPointer set = With(20);
+  EXPECT_EQ(GetReason(store_.Get(ReadsUnet("a"), *set).status()), "OUT_OF_MEMORY");
+  EXPECT_EQ(kept_.bytes(), 2 * kKept);
 }
 
 TEST_F(KeptTensorsTest, ThreadsThatMakeAndDropGetWhatTheyAsk) {

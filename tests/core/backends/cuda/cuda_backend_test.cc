@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstring>
 #include <map>
 #include <memory>
 #include <optional>
@@ -130,28 +131,72 @@ TEST_F(CudaBackendGpuTest, ComputesTheSameBytesAgain) {
   EXPECT_EQ(testing::ToDoubles(first[0]), testing::ToDoubles(again[0]));
 }
 
-// A set over the base: its weight is made of the file's tensor, then of the one that is kept.
+// Sets over a base, whose weight is the base's and another tensor.
+class SetsOnGpu {
+ public:
+  SetsOnGpu(CudaBackend& backend, const testing::Leaves& leaves) : store(backend) {
+    auto set = std::make_shared<weights::WeightSet>(&store, "base");
+    set->Add("net", leaves.weights);
+    base_ = std::move(set);
+  }
+
+  std::shared_ptr<const weights::WeightSet> With(weights::StoredTensor delta) const {
+    graph::GraphBuilder b;
+    b.Output("sum", b.Add(b.Weight("w", {64, 64}), b.Weight("delta", {64, 64})));
+    weights::Source changed =
+        weights::Compose(std::move(b).Build().value(),
+                         {base_->Find("net/w").value(), weights::Source::Of(std::move(delta))})
+            .value();
+    return weights::WeightSet::Over(base_, {{"net/w", std::move(changed)}});
+  }
+
+  weights::WeightStore store;
+
+ private:
+  std::shared_ptr<const weights::WeightSet> base_;
+};
+
+// Its weight is made of the file's tensor, then of the one that is kept.
 TEST_F(CudaBackendGpuTest, ComputesTheSameBytesOfTensorsThatItKeeps) {
-  weights::WeightStore store(*backend_);
-  auto base = std::make_shared<weights::WeightSet>(&store, "base");
-  base->Add("net", leaves_.weights);
-  graph::GraphBuilder b;
-  b.Output("sum", b.Add(b.Weight("w", {64, 64}), b.Weight("delta", {64, 64})));
-  const graph::Graph sum = std::move(b).Build().value();
-  const weights::TensorMap others = testing::RandomLeaves(*graph_, /*seed=*/4).weights;
-  ASSERT_OK_AND_ASSIGN(const weights::Source own, base->Find("net/w"));
-  ASSERT_OK_AND_ASSIGN(const weights::Source changed,
-                       weights::Compose(sum, {own, weights::Source::Of(others.at("w"))}));
-  const auto set = weights::WeightSet::Over(base, {{"net/w", changed}});
-  const auto run = [&] {
+  SetsOnGpu sets(*backend_, leaves_);
+  const auto run = [&](unsigned seed) {
+    const auto set = sets.With(testing::RandomLeaves(*graph_, seed).weights.at("w"));
     return testing::ToDoubles(
         testing::RunGraph(*backend_, graph_, *set, leaves_.inputs).value()[0]);
   };
-  const std::vector<double> wanted = run();
-  store.kept_tensors().SetLimit(1 << 20);
-  EXPECT_EQ(run(), wanted);
-  EXPECT_EQ(store.kept_tensors().bytes(), 64 * 64 * sizeof(float));
-  EXPECT_EQ(run(), wanted);
+  const std::vector<double> wanted = run(4);
+  sets.store.kept_tensors().SetLimit(1 << 20);
+  EXPECT_EQ(run(4), wanted);
+  EXPECT_EQ(sets.store.kept_tensors().bytes(), 64 * 64 * sizeof(float));
+  EXPECT_EQ(run(4), wanted);
+  const size_t bound = backend_->bound_recipes();
+  EXPECT_GT(bound, 0u);
+  EXPECT_NE(run(5), wanted);
+  EXPECT_EQ(backend_->bound_recipes(), bound);
+}
+
+// In the middle of memory that goes to the device as one, in parts of its own size.
+TEST_F(CudaBackendGpuTest, ComputesTheSameBytesOfATensorInAUnitThatItKeeps) {
+  const weights::StoredTensor alone = testing::RandomLeaves(*graph_, /*seed=*/4).weights.at("w");
+  constexpr int64_t kBytes = int64_t{20} << 20, kOffset = (int64_t{8} << 20) - 256;
+  const device::Buffer bytes = device::Buffer::Allocate(device::DType::kU8, {kBytes});
+  char* const place = static_cast<char*>(bytes.data()) + kOffset;
+  std::memcpy(place, alone.data.data(), alone.data.bytes());
+  auto unit = std::make_shared<weights::StoredTensor>(weights::StoredTensor{.data = bytes});
+  unit->digest = std::make_shared<const weights::ContentDigest>(bytes);
+  weights::StoredTensor part = alone;
+  part.data = device::ConstBuffer::Wrap(place, alone.data.dtype(), alone.data.shape(), nullptr);
+  part.part_of = unit;
+  SetsOnGpu sets(*backend_, leaves_);
+  const auto run = [&](const weights::StoredTensor& delta) {
+    return testing::ToDoubles(
+        testing::RunGraph(*backend_, graph_, *sets.With(delta), leaves_.inputs).value()[0]);
+  };
+  const std::vector<double> wanted = run(alone);
+  sets.store.kept_tensors().SetLimit(size_t{1} << 30);
+  EXPECT_EQ(run(part), wanted);
+  EXPECT_EQ(sets.store.kept_tensors().bytes(), kBytes + 64 * 64 * sizeof(float));
+  EXPECT_EQ(run(part), wanted);
 }
 
 TEST_F(CudaBackendGpuTest, BindsOnceForAllWeightsOfAGraphAndPlan) {
@@ -379,6 +424,24 @@ TEST_F(CudaBackendGpuTest, ASessionRunsTheGraphThatTheLastOneThereHasCaptured) {
     for (size_t i = 0; i < once.size(); ++i) EXPECT_EQ(twice[i], 2 * once[i]);
   }
   EXPECT_TRUE(loaded.keeps_graph());
+}
+
+// The first run is that of a graph's start, on zeros.
+TEST_F(CudaBackendGpuTest, AStepThatHasRunIsCapturedBehindTheFirstRunOfASession) {
+  graph::GraphBuilder b;
+  const auto x = b.Input("x", device::DType::kF32, {2, 64}, graph::Rate::kStep);
+  b.Output("x", b.Linear(x, b.Weight("net/w", {64, 64})));
+  LoadedOnGpu loaded(*backend_, testing::Share(std::move(b).Build().value()), leaves_);
+  const device::Buffer state = loaded.Allocate(2);
+  const auto run = [&](int runs) {
+    return LinearOnGpu(loaded.executable(), state, state).Run(1, runs);
+  };
+  const std::vector<double> once = run(1);
+  EXPECT_FALSE(loaded.keeps_graph());
+  EXPECT_EQ(run(1), once);  // launched
+  EXPECT_TRUE(loaded.keeps_graph());
+  EXPECT_EQ(run(1), once);  // captured
+  EXPECT_NE(run(2), once);
 }
 
 TEST_F(CudaBackendGpuTest, SessionsWithSmallPortsShareAGraphWhereverTheyLie) {
