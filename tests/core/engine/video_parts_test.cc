@@ -167,7 +167,7 @@ TEST_F(VideoPartsTest, EndWithTheirVideoWhenItIsCancelled) {
   EXPECT_EQ(PartsOf(events), 1);
   EXPECT_THAT(FramesOf(events), SizeIs(0));
   EXPECT_EQ(PartsOf(RunOn(engine_, VideoInParts())), 3);
-  EXPECT_EQ(engine_.graphs().memory().state_bytes, 0);
+  EXPECT_EQ(engine_.memory().state_bytes, 0);
 }
 
 TEST_F(VideoPartsTest, WithoutMemoryForOneTheirVideoAloneFails) {
@@ -184,7 +184,7 @@ TEST_F(VideoPartsTest, WithoutMemoryForOneTheirVideoAloneFails) {
   EXPECT_EQ(GetReason(failed[0].status), "OUT_OF_MEMORY");
   EXPECT_EQ(PartsOf(events), 1);
   EXPECT_EQ(FramesOf(RunOn(engine_, VideoInParts())), expected);
-  EXPECT_EQ(engine_.graphs().memory().state_bytes, 0);
+  EXPECT_EQ(engine_.memory().state_bytes, 0);
 }
 
 // The prediction for the bucket has what parts leave for each other.
@@ -195,7 +195,7 @@ TEST_F(VideoPartsTest, AreInThePredictedMemory) {
     config.pixels_in_parts = pixels_in_parts;
     LocalEngine engine(config, *backends::cpu::CpuBackend::Create(), SystemClock());
     EXPECT_OK(engine.Load());
-    return engine.graphs().memory().predicted.state;
+    return engine.memory().predicted.state;
   };
   EXPECT_GE(predicted(0) - predicted(pipeline::kPixelsDecodedInParts),
             2 * 4 * 5 * (16 * 16 + 32 * 32) * 32);  // two videos of one row
