@@ -10,7 +10,7 @@
 #include "core/base/process/admin_socket.h"
 #include "core/base/process/memory_room.h"
 #include "server/calls/client_of.h"
-#include "server/generation/response_conversion.h"
+#include "server/generation/conversion/response_conversion.h"
 #include "server/http/request/http_defaults.h"
 #include "server/process/logs/log.h"
 #include "server/process/ports/listen_address.h"

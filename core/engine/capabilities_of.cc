@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "absl/algorithm/container.h"
-#include "core/pipeline/spec/limits.h"
 #include "core/pipeline/spec/presets.h"
+#include "core/pipeline/spec/request/limits.h"
 #include "core/schedulers/config.h"
 
 namespace latentd::engine {

@@ -19,7 +19,7 @@
 #include "core/engine/capabilities_of.h"
 #include "core/engine/prepare/start_up.h"
 #include "core/engine/requests/arrival.h"
-#include "core/pipeline/spec/components.h"
+#include "core/pipeline/spec/models/components.h"
 
 namespace latentd::engine {
 namespace {

@@ -37,8 +37,8 @@
 #include "core/engine/prepare/preparer.h"
 #include "core/engine/prepare/shared_step_graphs.h"
 #include "core/engine/reports/status_board.h"
+#include "core/pipeline/picture/picture.h"
 #include "core/pipeline/plan/plan.h"
-#include "core/pipeline/units/picture.h"
 
 namespace latentd::engine {
 

@@ -10,7 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "core/families/family/family.h"
-#include "core/pipeline/spec/model_table.h"
+#include "core/pipeline/spec/models/model_table.h"
 #include "core/weights/containers/checkpoint.h"
 
 namespace latentd::families {

@@ -14,10 +14,10 @@
 #include "core/adapters/catalogue/catalogue.h"
 #include "core/compiler/graph_store.h"
 #include "core/pipeline/pipeline.h"
-#include "core/pipeline/spec/components.h"
-#include "core/pipeline/spec/limits.h"
-#include "core/pipeline/spec/model_parts.h"
-#include "core/pipeline/spec/placement.h"
+#include "core/pipeline/spec/models/components.h"
+#include "core/pipeline/spec/models/model_parts.h"
+#include "core/pipeline/spec/models/placement.h"
+#include "core/pipeline/spec/request/limits.h"
 #include "core/weights/weight_store.h"
 
 namespace latentd::pipeline {

@@ -19,14 +19,14 @@
 #include "core/pipeline/models/graph_book.h"
 #include "core/pipeline/models/needed_graphs.h"
 #include "core/pipeline/models/served_models.h"
+#include "core/pipeline/picture/picture.h"
 #include "core/pipeline/plan/plan.h"
-#include "core/pipeline/spec/components.h"
-#include "core/pipeline/spec/inputs.h"
-#include "core/pipeline/spec/model_table.h"
-#include "core/pipeline/spec/picture_spec.h"
+#include "core/pipeline/spec/models/components.h"
+#include "core/pipeline/spec/models/model_table.h"
+#include "core/pipeline/spec/request/inputs.h"
+#include "core/pipeline/spec/request/picture_spec.h"
 #include "core/pipeline/spec/step_rows.h"
 #include "core/pipeline/spec/validation.h"
-#include "core/pipeline/units/picture.h"
 
 namespace latentd::pipeline {
 

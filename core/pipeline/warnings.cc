@@ -5,9 +5,9 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
+#include "core/pipeline/picture/latent_colors.h"
 #include "core/pipeline/spec/presets.h"
 #include "core/pipeline/spec/unused_parameters.h"
-#include "core/pipeline/units/latent_colors.h"
 #include "core/schedulers/config.h"
 #include "core/schedulers/methods/scheduler.h"
 

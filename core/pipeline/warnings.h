@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "core/pipeline/plan/plan.h"
-#include "core/pipeline/spec/picture_spec.h"
+#include "core/pipeline/spec/request/picture_spec.h"
 
 namespace latentd::pipeline {
 

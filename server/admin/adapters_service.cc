@@ -12,8 +12,8 @@
 #include "server/admin/worker_call.h"
 #include "server/calls/serialize.h"
 #include "server/calls/unary_answer.h"
-#include "server/generation/adapter_conversion.h"
-#include "server/generation/basic_conversion.h"
+#include "server/generation/conversion/adapter_conversion.h"
+#include "server/generation/conversion/basic_conversion.h"
 
 namespace latentd::server::admin {
 namespace {

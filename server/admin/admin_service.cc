@@ -8,7 +8,7 @@
 #include "server/calls/refused_stream.h"
 #include "server/calls/request_parser.h"
 #include "server/calls/unary_answer.h"
-#include "server/generation/basic_conversion.h"
+#include "server/generation/conversion/basic_conversion.h"
 #include "server/process/logs/log.h"
 
 namespace latentd::server::admin {

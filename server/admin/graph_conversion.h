@@ -7,8 +7,8 @@
 
 #include "core/engine/api/graph_admin.h"
 #include "latent/v1/graph_cache.pb.h"
-#include "server/generation/basic_conversion.h"
-#include "server/generation/report_conversion.h"
+#include "server/generation/conversion/basic_conversion.h"
+#include "server/generation/conversion/report_conversion.h"
 
 namespace latentd::server::admin {
 

@@ -10,8 +10,8 @@
 #include "core/base/errors/error_details.h"
 #include "core/base/text/text.h"
 #include "core/engine/api/config.h"
-#include "server/generation/basic_conversion.h"
-#include "server/generation/type_rules.h"
+#include "server/generation/conversion/basic_conversion.h"
+#include "server/generation/conversion/type_rules.h"
 
 namespace latentd::server::admin {
 namespace {

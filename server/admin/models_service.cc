@@ -13,8 +13,8 @@
 #include "server/admin/worker_call.h"
 #include "server/calls/serialize.h"
 #include "server/calls/unary_answer.h"
-#include "server/generation/basic_conversion.h"
-#include "server/generation/response_conversion.h"
+#include "server/generation/conversion/basic_conversion.h"
+#include "server/generation/conversion/response_conversion.h"
 
 namespace latentd::server::admin {
 namespace {

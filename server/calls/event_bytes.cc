@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "server/calls/serialize.h"
-#include "server/generation/video_conversion.h"
+#include "server/generation/conversion/video_conversion.h"
 
 namespace latentd::server::calls {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <grpcpp/support/byte_buffer.h>
 
-#include "server/generation/outgoing_event.h"
+#include "server/generation/conversion/outgoing_event.h"
 
 namespace latentd::server::calls {
 

@@ -9,9 +9,9 @@
 #include "server/calls/stream_call.h"
 #include "server/calls/unary_answer.h"
 #include "server/calls/unary_call.h"
+#include "server/generation/conversion/request_form.h"
+#include "server/generation/conversion/response_conversion.h"
 #include "server/generation/kept_streams.h"
-#include "server/generation/request_form.h"
-#include "server/generation/response_conversion.h"
 
 namespace latentd::server::calls {
 

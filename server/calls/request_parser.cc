@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/errors/error_details.h"
 #include "server/calls/utf8.h"
-#include "server/generation/type_rules.h"
+#include "server/generation/conversion/type_rules.h"
 
 namespace latentd::server::calls {
 namespace {

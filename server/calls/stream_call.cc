@@ -8,7 +8,7 @@
 #include "server/calls/received_bytes.h"
 #include "server/calls/refused_stream.h"
 #include "server/calls/request_parser.h"
-#include "server/generation/request_form.h"
+#include "server/generation/conversion/request_form.h"
 
 namespace latentd::server::calls {
 namespace {

@@ -5,7 +5,7 @@
 #include <grpcpp/support/server_callback.h>
 
 #include "server/calls/message_stream.h"
-#include "server/generation/field_limits.h"
+#include "server/generation/conversion/field_limits.h"
 #include "server/generation/generation.h"
 
 namespace latentd::server::calls {

@@ -8,9 +8,9 @@
 #include "server/calls/stream_call.h"
 #include "server/calls/unary_answer.h"
 #include "server/calls/video_method.h"
+#include "server/generation/conversion/request_form.h"
+#include "server/generation/conversion/video_conversion.h"
 #include "server/generation/kept_streams.h"
-#include "server/generation/request_form.h"
-#include "server/generation/video_conversion.h"
 
 namespace latentd::server::calls {
 

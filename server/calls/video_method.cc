@@ -3,7 +3,7 @@
 #include "core/base/errors/status_macros.h"
 #include "server/calls/event_bytes.h"
 #include "server/calls/request_parser.h"
-#include "server/generation/request_form.h"
+#include "server/generation/conversion/request_form.h"
 
 namespace latentd::server::calls {
 namespace {

@@ -16,9 +16,9 @@
 #include "core/base/errors/status_macros.h"
 #include "core/base/text/text.h"
 #include "core/engine/api/serving.h"
+#include "server/generation/conversion/request_conversion.h"
+#include "server/generation/conversion/request_form.h"
 #include "server/generation/kept_streams.h"
-#include "server/generation/request_conversion.h"
-#include "server/generation/request_form.h"
 #include "server/generation/request_metrics.h"
 #include "server/tracing/trace_parent.h"
 

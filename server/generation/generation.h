@@ -27,12 +27,12 @@
 #include "server/generation/active_calls.h"
 #include "server/generation/call_record.h"
 #include "server/generation/client.h"
-#include "server/generation/field_limits.h"
+#include "server/generation/conversion/field_limits.h"
+#include "server/generation/conversion/request_conversion.h"
 #include "server/generation/held_request.h"
 #include "server/generation/kept_stream.h"
 #include "server/generation/outbox.h"
 #include "server/generation/received_request.h"
-#include "server/generation/request_conversion.h"
 #include "server/tracing/call_trace.h"
 
 namespace latentd::server::generation {

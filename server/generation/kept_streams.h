@@ -19,7 +19,7 @@
 #include "core/base/clock.h"
 #include "core/engine/engine.h"
 #include "core/image/format.h"
-#include "server/generation/field_limits.h"
+#include "server/generation/conversion/field_limits.h"
 #include "server/generation/kept_stream.h"
 
 namespace latentd::server::generation {

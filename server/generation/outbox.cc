@@ -5,7 +5,7 @@
 #include <utility>
 #include <variant>
 
-#include "server/generation/response_conversion.h"
+#include "server/generation/conversion/response_conversion.h"
 
 namespace latentd::server::generation {
 namespace {

@@ -18,7 +18,7 @@
 #include "core/engine/api/events.h"
 #include "core/image/format.h"
 #include "latent/v1/image_generation.pb.h"
-#include "server/generation/outgoing_event.h"
+#include "server/generation/conversion/outgoing_event.h"
 
 namespace latentd::server::generation {
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
-#include "server/generation/request_conversion.h"
+#include "server/generation/conversion/request_conversion.h"
 
 namespace latentd::server::generation {
 

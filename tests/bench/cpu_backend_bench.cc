@@ -8,8 +8,8 @@
 //   cpu_backend_bench --instructions=decode   by kernel; each is run alone, the least of many
 //   cpu_backend_bench --algorithms=step   of each instruction that has several algorithms
 //   cpu_backend_bench --algorithms=decode what each algorithm takes, and in all what the rules of
-//                                          core/backends/cpu/algorithms.h take and what the best
-//                                          would
+//                                          core/backends/cpu/binding/algorithms.h take and what the
+//                                          best would
 //
 // All of them in f32, or with --precision=bf16 (or f16) as the last argument in that. Other
 // arguments are Google Benchmark's. Built with the tests, run only by hand.
@@ -27,7 +27,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "core/backends/bound_graph.h"
-#include "core/backends/cpu/algorithms.h"
+#include "core/backends/cpu/binding/algorithms.h"
 #include "core/backends/cpu/cpu_backend.h"
 #include "core/backends/cpu/cpu_executable.h"
 #include "core/backends/reference/evaluate.h"

@@ -1,6 +1,6 @@
 // Every algorithm that the CPU backend has for an instruction of the op cases, against the
 // reference backend: also those that its rules would not take for shapes as small as these.
-#include "core/backends/cpu/algorithms.h"
+#include "core/backends/cpu/binding/algorithms.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,8 +8,8 @@
 #include <cmath>
 #include <set>
 
+#include "core/backends/cpu/binding/kernel_rules.h"
 #include "core/backends/cpu/cpu_backend.h"
-#include "core/backends/cpu/kernel_rules.h"
 #include "core/backends/cpu/plan.h"
 #include "core/backends/lowering/lowering.h"
 #include "core/backends/reference/reference_backend.h"

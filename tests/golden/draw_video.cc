@@ -10,7 +10,7 @@
 #include "core/families/svd/video_graphs.h"
 #include "core/families/svd/video_image.h"
 #include "core/noise/noise_generator.h"
-#include "core/pipeline/spec/limits.h"
+#include "core/pipeline/spec/request/limits.h"
 #include "core/schedulers/schedule.h"
 
 namespace latentd::golden {

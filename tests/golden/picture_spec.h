@@ -5,8 +5,8 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "core/pipeline/spec/inputs.h"
-#include "core/pipeline/spec/picture_spec.h"
+#include "core/pipeline/spec/request/inputs.h"
+#include "core/pipeline/spec/request/picture_spec.h"
 
 namespace latentd::golden {
 

@@ -12,7 +12,7 @@
 #include "core/image/pixels/pixels.h"
 #include "core/metrics/registry.h"
 #include "core/pipeline/pipeline.h"
-#include "core/pipeline/spec/video_spec.h"
+#include "core/pipeline/spec/request/video_spec.h"
 #include "core/weights/weight_store.h"
 #include "tests/golden/command_line.h"
 

@@ -292,7 +292,7 @@ class GenerateTest(SharedServerTestCase):
 
 class InstructionSetTest(unittest.TestCase):
     def test_below_avx512_no_large_product_runs_on_onednns_scalar_reference(self):
-        """Guard: HalfAsConvolution (core/backends/cpu/linear_geglu.cc) and kAsConvolution (core/backends/cpu/algorithms.cc)."""
+        """Guard: HalfAsConvolution (core/backends/cpu/products/linear_geglu.cc) and kAsConvolution (core/backends/cpu/binding/algorithms.cc)."""
         with tempfile.TemporaryFile("w+") as verbose:
             server = Server("--precision=fp32", prepare=lambda: os.dup2(verbose.fileno(), 1), buckets="64x64",
                             environment={"DNNL_MAX_CPU_ISA": "AVX2", "DNNL_VERBOSE": "1"}).start()

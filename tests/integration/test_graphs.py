@@ -89,7 +89,7 @@ class SharingTest(GraphsTestCase):
 
     def test_encoder_and_decoder_are_separate_graphs(self):
         """Guard: MakeDecodeGraph and MakeEncodeGraph (core/pipeline/graphs/vae_graph.cc); for values that are not finite:
-        core/pipeline/units/finite.h and NotFiniteTest."""
+        core/pipeline/picture/finite.h and NotFiniteTest."""
         _, api = self.start(buckets="64x64")
         ids = {graph.component: graph.id for graph in api.graphs() if graph.component.startswith("vae_")}
         self.assertEqual(set(ids), {"vae_decoder", "vae_encoder"})

@@ -66,7 +66,7 @@ class EvictionTest(MemoryTestCase):
 
 class AddressSpaceTest(MemoryTestCase):
     def test_a_limit_on_addresses_below_the_machines_memory(self):
-        """As `ulimit -v` sets it. Guard: BytesToReserve in core/backends/cpu/arena.cc."""
+        """As `ulimit -v` sets it. Guard: BytesToReserve in core/backends/cpu/binding/arena.cc."""
         def limit():
             resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
 

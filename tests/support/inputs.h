@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "core/pipeline/spec/inputs.h"
+#include "core/pipeline/spec/request/inputs.h"
 
 namespace latentd::testing {
 

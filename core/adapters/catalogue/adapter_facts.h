@@ -8,7 +8,7 @@
 
 #include "core/adapters/lora/lora.h"
 #include "core/adapters/lora/lora_reader.h"
-#include "core/pipeline/spec/adapter.h"
+#include "core/pipeline/spec/request/adapter.h"
 #include "core/weights/stored_tensor.h"
 
 namespace latentd::adapters {

@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "core/pipeline/spec/adapter.h"
+#include "core/pipeline/spec/request/adapter.h"
 #include "core/weights/stored_tensor.h"
 
 namespace latentd::adapters {

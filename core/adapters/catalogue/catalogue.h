@@ -29,8 +29,8 @@
 #include "core/adapters/lora/model_modules.h"
 #include "core/adapters/textual_inversion/embedding.h"
 #include "core/networks/config/unet_2d_condition_config.h"
-#include "core/pipeline/spec/adapter.h"
-#include "core/pipeline/spec/words.h"
+#include "core/pipeline/spec/request/adapter.h"
+#include "core/pipeline/spec/request/words.h"
 
 namespace latentd::adapters {
 

@@ -16,7 +16,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "core/pipeline/spec/words.h"
+#include "core/pipeline/spec/request/words.h"
 #include "core/weights/stored_tensor.h"
 
 namespace latentd::adapters {

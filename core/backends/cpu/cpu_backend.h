@@ -15,9 +15,9 @@
 
 #include "absl/status/statusor.h"
 #include "core/backends/backend.h"
-#include "core/backends/cpu/arena.h"
-#include "core/backends/cpu/bound_kernel.h"
-#include "core/backends/cpu/bound_program.h"
+#include "core/backends/cpu/binding/arena.h"
+#include "core/backends/cpu/binding/bound_kernel.h"
+#include "core/backends/cpu/binding/bound_program.h"
 #include "core/device/host_device.h"
 
 namespace latentd::backends::cpu {

@@ -2,8 +2,8 @@
 
 #include <set>
 
-#include "core/backends/cpu/onednn.h"
-#include "core/backends/cpu/thread_count.h"
+#include "core/backends/cpu/binding/onednn.h"
+#include "core/backends/cpu/binding/thread_count.h"
 #include "core/backends/ports.h"
 #include "core/base/errors/status_macros.h"
 

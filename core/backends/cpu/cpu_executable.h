@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include "core/backends/cpu/arena.h"
-#include "core/backends/cpu/bound_program.h"
+#include "core/backends/cpu/binding/arena.h"
+#include "core/backends/cpu/binding/bound_program.h"
 #include "core/backends/executable.h"
 #include "core/device/host_device.h"
 #include "core/weights/weight_set.h"

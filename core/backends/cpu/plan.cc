@@ -2,7 +2,7 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
-#include "core/backends/cpu/algorithms.h"
+#include "core/backends/cpu/binding/algorithms.h"
 #include "core/backends/cpu/cpu_executable.h"
 #include "core/backends/lowering/plan_bytes.h"
 #include "core/base/errors/status_macros.h"

@@ -13,7 +13,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "core/backends/cpu/bound_program.h"
+#include "core/backends/cpu/binding/bound_program.h"
 #include "core/graph/memory_plan.h"
 
 namespace latentd::backends::cpu {

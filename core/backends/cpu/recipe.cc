@@ -7,9 +7,9 @@
 #include <new>
 #include <vector>
 
-#include "core/backends/cpu/algorithms.h"
-#include "core/backends/cpu/bound_program.h"
-#include "core/backends/cpu/packing.h"
+#include "core/backends/cpu/binding/algorithms.h"
+#include "core/backends/cpu/binding/bound_program.h"
+#include "core/backends/cpu/products/packing.h"
 #include "core/base/alignment.h"
 #include "core/base/errors/status_macros.h"
 #include "core/graph/recipes.h"

@@ -10,7 +10,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "core/backends/cpu/bound_kernel.h"
+#include "core/backends/cpu/binding/bound_kernel.h"
 #include "core/device/buffer.h"
 #include "core/graph/graph.h"
 #include "core/weights/weight_maker.h"

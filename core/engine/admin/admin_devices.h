@@ -18,7 +18,7 @@
 #include "core/engine/models/memory_use.h"
 #include "core/engine/models/stores.h"
 #include "core/engine/prepare/preparer.h"
-#include "core/pipeline/spec/model_table.h"
+#include "core/pipeline/spec/models/model_table.h"
 
 namespace latentd::engine {
 

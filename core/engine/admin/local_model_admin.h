@@ -11,7 +11,7 @@
 #include "absl/status/statusor.h"
 #include "core/engine/admin/admin_devices.h"
 #include "core/engine/api/model_admin.h"
-#include "core/pipeline/spec/model_table.h"
+#include "core/pipeline/spec/models/model_table.h"
 
 namespace latentd::engine {
 

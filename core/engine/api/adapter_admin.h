@@ -12,7 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "core/pipeline/spec/adapter.h"
+#include "core/pipeline/spec/request/adapter.h"
 
 namespace latentd::engine {
 

@@ -7,10 +7,10 @@
 
 #include "core/engine/api/priority_limits.h"
 #include "core/engine/api/status.h"
-#include "core/pipeline/spec/adapter.h"
-#include "core/pipeline/spec/applied_lora.h"
-#include "core/pipeline/spec/model_table.h"
-#include "core/pipeline/spec/picture_spec.h"
+#include "core/pipeline/spec/models/applied_lora.h"
+#include "core/pipeline/spec/models/model_table.h"
+#include "core/pipeline/spec/request/adapter.h"
+#include "core/pipeline/spec/request/picture_spec.h"
 #include "core/schedulers/config.h"
 
 namespace latentd::engine {

@@ -12,12 +12,12 @@
 #include "absl/time/time.h"
 #include "core/batching/predict/unit.h"
 #include "core/engine/api/priority_limits.h"
-#include "core/pipeline/spec/components.h"
-#include "core/pipeline/spec/limits.h"
-#include "core/pipeline/spec/model_parts.h"
-#include "core/pipeline/spec/model_table.h"
-#include "core/pipeline/spec/picture_spec.h"
-#include "core/pipeline/spec/placement.h"
+#include "core/pipeline/spec/models/components.h"
+#include "core/pipeline/spec/models/model_parts.h"
+#include "core/pipeline/spec/models/model_table.h"
+#include "core/pipeline/spec/models/placement.h"
+#include "core/pipeline/spec/request/limits.h"
+#include "core/pipeline/spec/request/picture_spec.h"
 #include "core/pipeline/spec/step_rows.h"
 
 namespace latentd::engine {

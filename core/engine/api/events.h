@@ -12,7 +12,7 @@
 #include "absl/time/time.h"
 #include "core/engine/api/video_file.h"
 #include "core/image/format.h"
-#include "core/pipeline/spec/picture_spec.h"
+#include "core/pipeline/spec/request/picture_spec.h"
 
 namespace latentd::engine {
 

@@ -9,8 +9,8 @@
 #include "absl/time/time.h"
 #include "core/engine/api/video_file.h"
 #include "core/image/format.h"
-#include "core/pipeline/spec/inputs.h"
-#include "core/pipeline/spec/picture_spec.h"
+#include "core/pipeline/spec/request/inputs.h"
+#include "core/pipeline/spec/request/picture_spec.h"
 
 namespace latentd::engine {
 

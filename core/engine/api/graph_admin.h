@@ -16,7 +16,7 @@
 #include "absl/time/time.h"
 #include "core/compiler/graph_state.h"
 #include "core/engine/api/memory_report.h"
-#include "core/pipeline/spec/picture_spec.h"
+#include "core/pipeline/spec/request/picture_spec.h"
 
 namespace latentd::engine {
 

@@ -8,7 +8,7 @@
 #include "absl/time/time.h"
 #include "core/base/threads/thread_watch.h"
 #include "core/engine/api/events.h"
-#include "core/pipeline/spec/picture_spec.h"
+#include "core/pipeline/spec/request/picture_spec.h"
 
 namespace latentd::engine {
 

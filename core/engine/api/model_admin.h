@@ -11,7 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "core/pipeline/spec/model_table.h"
+#include "core/pipeline/spec/models/model_table.h"
 
 namespace latentd::engine {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "core/pipeline/spec/picture_spec.h"
+#include "core/pipeline/spec/request/picture_spec.h"
 
 namespace latentd::engine {
 

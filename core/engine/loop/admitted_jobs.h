@@ -29,7 +29,7 @@
 #include "core/engine/requests/cancel_cause.h"
 #include "core/engine/requests/engine_metrics.h"
 #include "core/engine/requests/job.h"
-#include "core/pipeline/units/picture.h"
+#include "core/pipeline/picture/picture.h"
 
 namespace latentd::engine {
 

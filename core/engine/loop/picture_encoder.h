@@ -31,7 +31,7 @@
 #include "core/engine/requests/picture_bytes.h"
 #include "core/image/pixels/overlay.h"
 #include "core/image/pixels/run_parts.h"
-#include "core/pipeline/units/run_graph.h"
+#include "core/pipeline/picture/run_graph.h"
 
 namespace latentd::engine {
 

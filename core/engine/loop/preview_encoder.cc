@@ -11,7 +11,7 @@
 #include "core/base/errors/status_macros.h"
 #include "core/image/encode.h"
 #include "core/image/video/video_file.h"
-#include "core/pipeline/units/preview.h"
+#include "core/pipeline/picture/preview.h"
 
 namespace latentd::engine {
 namespace {

@@ -11,7 +11,7 @@
 #include "core/base/errors/status_macros.h"
 #include "core/base/text/text.h"
 #include "core/engine/api/config.h"
-#include "core/pipeline/spec/limits.h"
+#include "core/pipeline/spec/request/limits.h"
 #include "core/pipeline/spec/validation.h"
 
 namespace latentd::engine {

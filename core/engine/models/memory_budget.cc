@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/errors/error_facts.h"
 #include "core/base/errors/out_of_memory.h"
-#include "core/pipeline/spec/components.h"
+#include "core/pipeline/spec/models/components.h"
 
 namespace latentd::engine {
 namespace {

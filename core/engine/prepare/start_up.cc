@@ -12,7 +12,7 @@
 #include "core/base/errors/status_macros.h"
 #include "core/base/text/text.h"
 #include "core/pipeline/loading.h"
-#include "core/pipeline/spec/limits.h"
+#include "core/pipeline/spec/request/limits.h"
 #include "core/weights/checkpoint_file.h"
 
 namespace latentd::engine {

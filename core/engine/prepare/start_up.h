@@ -20,7 +20,7 @@
 #include "core/engine/prepare/preparer.h"
 #include "core/engine/reports/status_board.h"
 #include "core/metrics/registry.h"
-#include "core/pipeline/spec/placement.h"
+#include "core/pipeline/spec/models/placement.h"
 
 namespace latentd::engine {
 

@@ -12,8 +12,8 @@
 #include "core/engine/api/generate_spec.h"
 #include "core/engine/requests/job.h"
 #include "core/engine/requests/picture_bytes.h"
-#include "core/pipeline/spec/picture_spec.h"
-#include "core/pipeline/units/picture.h"
+#include "core/pipeline/picture/picture.h"
+#include "core/pipeline/spec/request/picture_spec.h"
 
 namespace latentd::engine {
 

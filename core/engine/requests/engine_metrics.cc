@@ -6,7 +6,7 @@
 #include "core/base/errors/error_details.h"
 #include "core/base/errors/out_of_memory.h"
 #include "core/device/device_fault.h"
-#include "core/pipeline/units/finite.h"
+#include "core/pipeline/picture/finite.h"
 
 namespace latentd::engine {
 namespace {

@@ -19,8 +19,8 @@
 #include "core/batching/predict/unit.h"
 #include "core/engine/api/events.h"
 #include "core/engine/api/generate_spec.h"
+#include "core/pipeline/picture/picture.h"
 #include "core/pipeline/plan/plan.h"
-#include "core/pipeline/units/picture.h"
 
 namespace latentd::engine {
 

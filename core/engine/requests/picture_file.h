@@ -11,7 +11,7 @@
 #include "core/engine/api/events.h"
 #include "core/engine/requests/job.h"
 #include "core/image/pixels/run_parts.h"
-#include "core/pipeline/units/run_graph.h"
+#include "core/pipeline/picture/run_graph.h"
 
 namespace latentd::engine {
 

@@ -19,8 +19,8 @@
 #include "core/graph/graph.h"
 #include "core/graph/graph_builder.h"
 #include "core/networks/unet_2d_condition.h"
-#include "core/pipeline/spec/model_table.h"
-#include "core/pipeline/spec/picture_spec.h"
+#include "core/pipeline/spec/models/model_table.h"
+#include "core/pipeline/spec/request/picture_spec.h"
 #include "core/pipeline/spec/unused_parameters.h"
 #include "core/prompts/blends.h"
 #include "core/schedulers/config.h"
@@ -66,7 +66,8 @@ struct TextInputs {
   TextRun empty;  // the empty prompt's
 };
 
-// Embeddings of a request (core/pipeline/spec/inputs.h) that a row reads in place of a prompt.
+// Embeddings of a request (core/pipeline/spec/request/inputs.h) that a row reads in place of a
+// prompt.
 enum class RowEmbeds : uint8_t { kNone, kPrompt, kNegative };
 
 // Host inputs of one row of an image.

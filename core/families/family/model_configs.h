@@ -14,7 +14,7 @@
 #include "core/networks/autoencoder.h"
 #include "core/networks/clip_text.h"
 #include "core/networks/unet_2d_condition.h"
-#include "core/pipeline/spec/components.h"
+#include "core/pipeline/spec/models/components.h"
 #include "core/pipeline/spec/presets.h"
 #include "core/schedulers/config.h"
 #include "core/tokenizer/clip_tokenizer.h"

@@ -14,7 +14,7 @@
 #include "core/families/family/model_configs.h"
 #include "core/graph/graph.h"
 #include "core/image/pixels/pixels.h"
-#include "core/pipeline/spec/video_spec.h"
+#include "core/pipeline/spec/request/video_spec.h"
 #include "core/weights/containers/checkpoint.h"
 
 namespace latentd::families {

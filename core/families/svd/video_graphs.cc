@@ -7,7 +7,7 @@
 #include "core/graph/graph_builder.h"
 #include "core/networks/clip_vision.h"
 #include "core/networks/unet_spatio_temporal.h"
-#include "core/pipeline/spec/limits.h"
+#include "core/pipeline/spec/request/limits.h"
 #include "core/schedulers/schedule.h"
 
 namespace latentd::families::svd {

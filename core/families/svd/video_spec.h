@@ -7,7 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "core/families/svd/video_configs.h"
-#include "core/pipeline/spec/video_spec.h"
+#include "core/pipeline/spec/request/video_spec.h"
 
 namespace latentd::families::svd {
 

@@ -30,7 +30,7 @@
 #include "core/pipeline/graphs/control_nets.h"
 #include "core/pipeline/graphs/ip_adapters.h"
 #include "core/pipeline/graphs/loaded_model.h"
-#include "core/pipeline/spec/adapter.h"
+#include "core/pipeline/spec/request/adapter.h"
 
 namespace latentd::pipeline {
 

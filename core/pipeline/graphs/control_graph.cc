@@ -8,7 +8,7 @@
 #include "absl/strings/strip.h"
 #include "core/graph/graph_builder.h"
 #include "core/networks/control_net.h"
-#include "core/pipeline/spec/components.h"
+#include "core/pipeline/spec/models/components.h"
 
 namespace latentd::pipeline {
 namespace {

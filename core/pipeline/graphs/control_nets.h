@@ -8,7 +8,7 @@
 #include "core/compiler/graph_store.h"
 #include "core/pipeline/graphs/loaded_model.h"
 #include "core/pipeline/graphs/nets.h"
-#include "core/pipeline/spec/control.h"
+#include "core/pipeline/spec/request/control.h"
 
 namespace latentd::pipeline {
 

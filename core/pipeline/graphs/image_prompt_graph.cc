@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/networks/clip_vision.h"
 #include "core/networks/cross_attentions.h"
-#include "core/pipeline/spec/components.h"
+#include "core/pipeline/spec/models/components.h"
 
 namespace latentd::pipeline {
 namespace {

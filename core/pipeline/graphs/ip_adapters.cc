@@ -9,7 +9,7 @@
 #include "core/base/text/digest.h"
 #include "core/compiler/compile.h"
 #include "core/pipeline/graphs/image_prompt_graph.h"
-#include "core/pipeline/spec/components.h"
+#include "core/pipeline/spec/models/components.h"
 
 namespace latentd::pipeline {
 namespace {

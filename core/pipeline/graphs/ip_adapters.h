@@ -10,7 +10,7 @@
 #include "core/compiler/graph_store.h"
 #include "core/pipeline/graphs/loaded_model.h"
 #include "core/pipeline/graphs/nets.h"
-#include "core/pipeline/spec/image_prompt.h"
+#include "core/pipeline/spec/request/image_prompt.h"
 
 namespace latentd::pipeline {
 

@@ -29,9 +29,9 @@
 #include "core/pipeline/graphs/graph_name.h"
 #include "core/pipeline/graphs/step_graph.h"
 #include "core/pipeline/graphs/vae_graph.h"
-#include "core/pipeline/spec/components.h"
-#include "core/pipeline/spec/limits.h"
-#include "core/pipeline/spec/picture_spec.h"
+#include "core/pipeline/spec/models/components.h"
+#include "core/pipeline/spec/request/limits.h"
+#include "core/pipeline/spec/request/picture_spec.h"
 #include "core/weights/weight_set.h"
 
 namespace latentd::pipeline {

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "core/pipeline/spec/applied_lora.h"
-#include "core/pipeline/spec/model_table.h"
+#include "core/pipeline/spec/models/applied_lora.h"
+#include "core/pipeline/spec/models/model_table.h"
 #include "core/weights/weight_set.h"
 
 namespace latentd::pipeline {

@@ -7,7 +7,7 @@
 #include "absl/strings/string_view.h"
 #include "core/graph/precision.h"
 #include "core/pipeline/graphs/vae_graph.h"
-#include "core/pipeline/spec/components.h"
+#include "core/pipeline/spec/models/components.h"
 
 namespace latentd::pipeline {
 

@@ -12,8 +12,8 @@
 #include "core/pipeline/graphs/control_graph.h"
 #include "core/pipeline/graphs/image_prompt_graph.h"
 #include "core/pipeline/graphs/video_graphs.h"
-#include "core/pipeline/spec/components.h"
-#include "core/pipeline/spec/limits.h"
+#include "core/pipeline/spec/models/components.h"
+#include "core/pipeline/spec/request/limits.h"
 #include "core/schedulers/schedule.h"
 
 namespace latentd::pipeline {

@@ -14,7 +14,7 @@
 #include "core/graph/precision.h"
 #include "core/pipeline/graphs/graph_name.h"
 #include "core/pipeline/graphs/row_port.h"
-#include "core/pipeline/spec/components.h"
+#include "core/pipeline/spec/models/components.h"
 
 namespace latentd::pipeline {
 

@@ -11,7 +11,7 @@
 #include "core/base/errors/status_macros.h"
 #include "core/pipeline/plan/controls.h"
 #include "core/pipeline/plan/image_prompts.h"
-#include "core/pipeline/spec/limits.h"
+#include "core/pipeline/spec/request/limits.h"
 
 namespace latentd::pipeline {
 namespace {

@@ -11,9 +11,9 @@
 #include "core/pipeline/graphs/graph_name.h"
 #include "core/pipeline/graphs/loaded_model.h"
 #include "core/pipeline/plan/latents_file.h"
-#include "core/pipeline/spec/components.h"
-#include "core/pipeline/spec/model_table.h"
-#include "core/pipeline/spec/picture_spec.h"
+#include "core/pipeline/spec/models/components.h"
+#include "core/pipeline/spec/models/model_table.h"
+#include "core/pipeline/spec/request/picture_spec.h"
 #include "core/pipeline/spec/validation.h"
 #include "core/weights/watched_file.h"
 

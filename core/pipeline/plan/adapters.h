@@ -10,9 +10,9 @@
 #include "core/adapters/catalogue/catalogue.h"
 #include "core/pipeline/graphs/loaded_model.h"
 #include "core/pipeline/plan/plan.h"
-#include "core/pipeline/spec/picture_spec.h"
+#include "core/pipeline/spec/request/picture_spec.h"
+#include "core/pipeline/spec/request/words.h"
 #include "core/pipeline/spec/validation.h"
-#include "core/pipeline/spec/words.h"
 
 namespace latentd::pipeline {
 

@@ -1,4 +1,5 @@
-// Factors by blocks (core/pipeline/spec/block_scale.h) as factors of the attentions of one UNet.
+// Factors by blocks (core/pipeline/spec/request/block_scale.h) as factors of the attentions of one
+// UNet.
 //
 // Thread-safe: free functions without state.
 #pragma once
@@ -9,7 +10,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "core/networks/config/unet_2d_condition_config.h"
-#include "core/pipeline/spec/block_scale.h"
+#include "core/pipeline/spec/request/block_scale.h"
 
 namespace latentd::pipeline {
 

@@ -14,7 +14,7 @@
 #include "core/pipeline/graphs/ip_adapters.h"
 #include "core/pipeline/plan/named_adapter.h"
 #include "core/pipeline/plan/refusals.h"
-#include "core/pipeline/spec/control_modes.h"
+#include "core/pipeline/spec/request/control_modes.h"
 
 namespace latentd::pipeline {
 namespace {

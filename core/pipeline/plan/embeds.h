@@ -13,8 +13,8 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "core/pipeline/plan/plan.h"
-#include "core/pipeline/spec/inputs.h"
-#include "core/pipeline/spec/picture_spec.h"
+#include "core/pipeline/spec/request/inputs.h"
+#include "core/pipeline/spec/request/picture_spec.h"
 
 namespace latentd::pipeline {
 

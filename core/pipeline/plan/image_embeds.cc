@@ -9,7 +9,7 @@
 #include "core/base/errors/error_details.h"
 #include "core/base/errors/status_macros.h"
 #include "core/pipeline/plan/embeds.h"
-#include "core/pipeline/spec/limits.h"
+#include "core/pipeline/spec/request/limits.h"
 
 namespace latentd::pipeline {
 namespace {

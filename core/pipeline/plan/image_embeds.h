@@ -10,8 +10,8 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "core/pipeline/spec/image_prompt.h"
-#include "core/pipeline/spec/inputs.h"
+#include "core/pipeline/spec/request/image_prompt.h"
+#include "core/pipeline/spec/request/inputs.h"
 
 namespace latentd::pipeline {
 

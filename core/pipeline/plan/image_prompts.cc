@@ -18,7 +18,7 @@
 #include "core/pipeline/plan/image_embeds.h"
 #include "core/pipeline/plan/named_adapter.h"
 #include "core/pipeline/plan/refusals.h"
-#include "core/pipeline/spec/limits.h"
+#include "core/pipeline/spec/request/limits.h"
 
 namespace latentd::pipeline {
 namespace {

@@ -8,8 +8,8 @@
 
 #include "absl/status/statusor.h"
 #include "core/base/errors/error_details.h"
-#include "core/pipeline/spec/inputs.h"
-#include "core/pipeline/spec/picture_spec.h"
+#include "core/pipeline/spec/request/inputs.h"
+#include "core/pipeline/spec/request/picture_spec.h"
 
 namespace latentd::pipeline {
 

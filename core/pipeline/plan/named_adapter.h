@@ -11,7 +11,7 @@
 #include "core/adapters/catalogue/catalogue.h"
 #include "core/image/decode.h"
 #include "core/pipeline/graphs/loaded_model.h"
-#include "core/pipeline/spec/adapter.h"
+#include "core/pipeline/spec/request/adapter.h"
 
 namespace latentd::pipeline {
 

@@ -21,8 +21,8 @@
 #include "core/pipeline/graphs/graph_name.h"
 #include "core/pipeline/graphs/loaded_model.h"
 #include "core/pipeline/plan/latents_file.h"
-#include "core/pipeline/spec/model_table.h"
-#include "core/pipeline/spec/picture_spec.h"
+#include "core/pipeline/spec/models/model_table.h"
+#include "core/pipeline/spec/request/picture_spec.h"
 #include "core/schedulers/config.h"
 #include "core/schedulers/schedule.h"
 

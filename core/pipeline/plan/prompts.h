@@ -9,8 +9,8 @@
 #include "absl/status/status.h"
 #include "core/adapters/catalogue/catalogue.h"
 #include "core/pipeline/plan/plan.h"
-#include "core/pipeline/spec/inputs.h"
-#include "core/pipeline/spec/picture_spec.h"
+#include "core/pipeline/spec/request/inputs.h"
+#include "core/pipeline/spec/request/picture_spec.h"
 
 namespace latentd::pipeline {
 

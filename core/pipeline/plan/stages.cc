@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/errors/error_details.h"
 #include "core/base/errors/status_macros.h"
-#include "core/pipeline/spec/limits.h"
+#include "core/pipeline/spec/request/limits.h"
 #include "core/pipeline/spec/validation.h"
 #include "core/schedulers/schedule.h"
 

@@ -12,7 +12,7 @@
 #include "absl/types/span.h"
 #include "core/pipeline/graphs/loaded_model.h"
 #include "core/pipeline/plan/plan.h"
-#include "core/pipeline/spec/picture_spec.h"
+#include "core/pipeline/spec/request/picture_spec.h"
 
 namespace latentd::pipeline {
 

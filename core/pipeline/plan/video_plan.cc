@@ -12,7 +12,7 @@
 #include "core/families/family/video_family.h"
 #include "core/image/decode.h"
 #include "core/pipeline/lanes/step_lane.h"
-#include "core/pipeline/spec/limits.h"
+#include "core/pipeline/spec/request/limits.h"
 
 namespace latentd::pipeline {
 namespace {

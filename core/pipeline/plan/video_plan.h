@@ -13,7 +13,7 @@
 #include "core/base/errors/error_details.h"
 #include "core/pipeline/graphs/loaded_model.h"
 #include "core/pipeline/plan/plan.h"
-#include "core/pipeline/spec/inputs.h"
+#include "core/pipeline/spec/request/inputs.h"
 #include "core/pipeline/spec/validation.h"
 
 namespace latentd::pipeline {

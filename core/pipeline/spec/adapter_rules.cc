@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/text/text.h"
-#include "core/pipeline/spec/limits.h"
+#include "core/pipeline/spec/request/limits.h"
 #include "core/pipeline/spec/validation.h"
 
 namespace latentd::pipeline {

@@ -4,7 +4,7 @@
 #include <type_traits>
 #include <variant>
 
-#include "core/pipeline/spec/model_table.h"
+#include "core/pipeline/spec/models/model_table.h"
 #include "core/pipeline/spec/validation.h"
 
 namespace latentd::pipeline {

@@ -6,10 +6,10 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/text/text.h"
 #include "core/pipeline/spec/adapter_rules.h"
-#include "core/pipeline/spec/components.h"
 #include "core/pipeline/spec/field_defaults.h"
-#include "core/pipeline/spec/limits.h"
 #include "core/pipeline/spec/mask_rules.h"
+#include "core/pipeline/spec/models/components.h"
+#include "core/pipeline/spec/request/limits.h"
 #include "core/pipeline/spec/unused_parameters.h"
 #include "core/pipeline/spec/validation.h"
 

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
-#include "core/pipeline/spec/picture_spec.h"
+#include "core/pipeline/spec/request/picture_spec.h"
 
 namespace latentd::pipeline {
 

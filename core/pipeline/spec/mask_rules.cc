@@ -1,7 +1,7 @@
 #include "core/pipeline/spec/mask_rules.h"
 
 #include "absl/strings/string_view.h"
-#include "core/pipeline/spec/model_table.h"
+#include "core/pipeline/spec/models/model_table.h"
 
 namespace latentd::pipeline {
 

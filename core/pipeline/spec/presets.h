@@ -15,8 +15,8 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "core/pipeline/spec/model_table.h"
-#include "core/pipeline/spec/picture_spec.h"
+#include "core/pipeline/spec/models/model_table.h"
+#include "core/pipeline/spec/request/picture_spec.h"
 
 namespace latentd::pipeline {
 

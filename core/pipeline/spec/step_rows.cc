@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "core/pipeline/spec/limits.h"
+#include "core/pipeline/spec/request/limits.h"
 
 namespace latentd::pipeline {
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/pipeline/spec/picture_spec.h"
+#include "core/pipeline/spec/request/picture_spec.h"
 
 namespace latentd::pipeline {
 

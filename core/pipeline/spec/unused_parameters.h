@@ -9,7 +9,7 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/types/span.h"
-#include "core/pipeline/spec/picture_spec.h"
+#include "core/pipeline/spec/request/picture_spec.h"
 
 namespace latentd::pipeline {
 

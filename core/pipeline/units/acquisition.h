@@ -5,7 +5,7 @@
 
 #include "absl/status/status.h"
 #include "core/compiler/graph_store.h"
-#include "core/pipeline/units/picture.h"
+#include "core/pipeline/picture/picture.h"
 
 namespace latentd::pipeline {
 

@@ -6,10 +6,10 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "core/device/device.h"
-#include "core/pipeline/spec/inputs.h"
-#include "core/pipeline/units/picture.h"
-#include "core/pipeline/units/run_graph.h"
-#include "core/pipeline/units/stage.h"
+#include "core/pipeline/picture/picture.h"
+#include "core/pipeline/picture/run_graph.h"
+#include "core/pipeline/picture/stage.h"
+#include "core/pipeline/spec/request/inputs.h"
 
 namespace latentd::pipeline {
 

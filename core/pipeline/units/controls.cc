@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/errors/status_macros.h"
 #include "core/image/pixels/resize.h"
-#include "core/pipeline/units/pixels.h"
+#include "core/pipeline/picture/pixels.h"
 
 namespace latentd::pipeline {
 namespace {

@@ -5,8 +5,8 @@
 #include "absl/types/span.h"
 #include "core/device/device.h"
 #include "core/pipeline/lanes/step_lane.h"
-#include "core/pipeline/units/picture.h"
-#include "core/pipeline/units/run_graph.h"
+#include "core/pipeline/picture/picture.h"
+#include "core/pipeline/picture/run_graph.h"
 
 namespace latentd::pipeline {
 

@@ -10,8 +10,8 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "core/pipeline/picture/run_graph.h"
 #include "core/pipeline/plan/plan.h"
-#include "core/pipeline/units/run_graph.h"
 
 namespace latentd::pipeline {
 

@@ -11,9 +11,9 @@
 #include "core/base/errors/status_macros.h"
 #include "core/image/pixels/resize.h"
 #include "core/pipeline/graphs/image_prompt_graph.h"
+#include "core/pipeline/picture/pixels.h"
 #include "core/pipeline/plan/image_embeds.h"
 #include "core/pipeline/plan/image_prompts.h"
-#include "core/pipeline/units/pixels.h"
 
 namespace latentd::pipeline {
 namespace {

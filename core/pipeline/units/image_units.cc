@@ -19,12 +19,12 @@
 #include "core/image/pixels/overlay.h"
 #include "core/image/pixels/resize.h"
 #include "core/pipeline/lanes/pinned.h"
+#include "core/pipeline/picture/pixels.h"
+#include "core/pipeline/picture/preview.h"
+#include "core/pipeline/picture/run_graph.h"
 #include "core/pipeline/units/conditioning.h"
 #include "core/pipeline/units/image_prompts.h"
 #include "core/pipeline/units/kept_image.h"
-#include "core/pipeline/units/pixels.h"
-#include "core/pipeline/units/preview.h"
-#include "core/pipeline/units/run_graph.h"
 #include "core/pipeline/units/unit_kinds.h"
 
 namespace latentd::pipeline {

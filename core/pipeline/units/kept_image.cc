@@ -5,7 +5,7 @@
 
 #include "core/base/errors/status_macros.h"
 #include "core/pipeline/lanes/pinned.h"
-#include "core/pipeline/units/mask.h"
+#include "core/pipeline/picture/mask.h"
 
 namespace latentd::pipeline {
 

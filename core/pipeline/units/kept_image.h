@@ -10,8 +10,8 @@
 #include "absl/status/statusor.h"
 #include "core/device/buffer.h"
 #include "core/device/device.h"
-#include "core/pipeline/units/picture.h"
-#include "core/pipeline/units/run_graph.h"
+#include "core/pipeline/picture/picture.h"
+#include "core/pipeline/picture/run_graph.h"
 
 namespace latentd::pipeline {
 

@@ -25,7 +25,7 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "core/compiler/graph_label.h"
-#include "core/pipeline/units/picture.h"
+#include "core/pipeline/picture/picture.h"
 
 namespace latentd::pipeline {
 

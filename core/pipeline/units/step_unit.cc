@@ -13,11 +13,11 @@
 #include "core/graph/low_rank_paths.h"
 #include "core/pipeline/graphs/image_prompt_graph.h"
 #include "core/pipeline/lanes/pinned.h"
+#include "core/pipeline/picture/preview.h"
+#include "core/pipeline/picture/run_graph.h"
 #include "core/pipeline/plan/latents_file.h"
 #include "core/pipeline/units/controls.h"
 #include "core/pipeline/units/kept_image.h"
-#include "core/pipeline/units/preview.h"
-#include "core/pipeline/units/run_graph.h"
 #include "core/pipeline/units/unit_kinds.h"
 #include "core/pipeline/units/video_units.h"
 

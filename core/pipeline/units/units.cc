@@ -12,7 +12,7 @@
 #include "core/base/errors/error_details.h"
 #include "core/base/errors/error_facts.h"
 #include "core/base/errors/status_macros.h"
-#include "core/pipeline/units/finite.h"
+#include "core/pipeline/picture/finite.h"
 #include "core/pipeline/units/unit_kinds.h"
 #include "core/pipeline/units/video_units.h"
 

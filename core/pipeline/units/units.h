@@ -12,9 +12,9 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "core/device/device.h"
+#include "core/pipeline/picture/picture.h"
+#include "core/pipeline/picture/run_graph.h"
 #include "core/pipeline/units/lanes.h"
-#include "core/pipeline/units/picture.h"
-#include "core/pipeline/units/run_graph.h"
 
 namespace latentd::pipeline {
 

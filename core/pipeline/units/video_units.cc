@@ -13,9 +13,9 @@
 #include "core/families/family/video_family.h"
 #include "core/image/decode.h"
 #include "core/pipeline/lanes/pinned.h"
+#include "core/pipeline/picture/pixels.h"
+#include "core/pipeline/picture/run_graph.h"
 #include "core/pipeline/plan/video_plan.h"
-#include "core/pipeline/units/pixels.h"
-#include "core/pipeline/units/run_graph.h"
 #include "core/pipeline/units/unit_kinds.h"
 
 namespace latentd::pipeline {

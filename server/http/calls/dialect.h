@@ -5,7 +5,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "latent/v1/image_generation.pb.h"
-#include "server/generation/outgoing_event.h"
+#include "server/generation/conversion/outgoing_event.h"
 #include "server/http/calls/drawn.h"
 #include "server/http/exchange/exchange.h"
 

@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/errors/error_details.h"
-#include "server/generation/default_fields.h"
+#include "server/generation/conversion/default_fields.h"
 
 namespace latentd::server::http {
 namespace {

@@ -9,7 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/errors/status_macros.h"
-#include "server/generation/request_form.h"
+#include "server/generation/conversion/request_form.h"
 #include "server/http/request/field_values.h"
 #include "server/http/request/request_builder.h"
 #include "server/http/request/request_values.h"

@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "core/base/errors/error_details.h"
-#include "server/generation/video_conversion.h"
+#include "server/generation/conversion/video_conversion.h"
 #include "server/http/exchange/http_status.h"
 
 namespace latentd::server::http {

@@ -12,7 +12,7 @@
 #include "core/base/errors/error_details.h"
 #include "core/base/errors/status_macros.h"
 #include "core/base/text/text.h"
-#include "core/pipeline/spec/limits.h"
+#include "core/pipeline/spec/request/limits.h"
 #include "server/http/exchange/http_status.h"
 #include "server/http/openai/openai_values.h"
 #include "server/http/request/field_builder.h"

@@ -1,4 +1,4 @@
-#include "core/backends/cpu/code_memory.h"
+#include "core/backends/cpu/binding/code_memory.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -8,7 +8,7 @@
 #include <memory>
 #include <string>
 
-#include "core/backends/cpu/arena.h"
+#include "core/backends/cpu/binding/arena.h"
 #include "core/base/errors/error_details.h"
 #include "core/base/files/files.h"
 #include "core/base/process/memory_limit.h"

@@ -5,9 +5,9 @@
 
 #include <map>
 
-#include "core/backends/cpu/algorithms.h"
+#include "core/backends/cpu/binding/algorithms.h"
+#include "core/backends/cpu/binding/kernel_rules.h"
 #include "core/backends/cpu/cpu_backend.h"
-#include "core/backends/cpu/kernel_rules.h"
 #include "core/backends/lowering/lowering.h"
 #include "core/graph/graph_builder.h"
 #include "core/weights/weight_store.h"

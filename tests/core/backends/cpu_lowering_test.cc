@@ -1,7 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/backends/cpu/kernel_rules.h"
+#include "core/backends/cpu/binding/kernel_rules.h"
 #include "core/backends/lowering/lowering.h"
 #include "core/graph/graph_builder.h"
 #include "tests/conformance/op_cases.h"

@@ -9,8 +9,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "core/backends/cpu/binding/kernel_rules.h"
 #include "core/backends/cpu/cpu_backend.h"
-#include "core/backends/cpu/kernel_rules.h"
 #include "core/backends/cpu/plan.h"
 #include "core/backends/lowering/lowering.h"
 #include "core/base/files/files.h"

@@ -1,7 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/backends/cpu/loop_nest.h"
+#include "core/backends/cpu/binding/loop_nest.h"
 #include "core/backends/cpu/plan.h"
 #include "tests/support/status_matchers.h"
 

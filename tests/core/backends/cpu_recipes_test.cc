@@ -15,7 +15,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "core/backends/cpu/cpu_backend.h"
-#include "core/backends/cpu/packing.h"
+#include "core/backends/cpu/products/packing.h"
 #include "core/backends/reference/evaluate.h"
 #include "core/base/errors/error_details.h"
 #include "core/base/errors/status_macros.h"

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "core/backends/cpu/binding/kernel_rules.h"
 #include "core/backends/cpu/cpu_backend.h"
-#include "core/backends/cpu/kernel_rules.h"
 #include "core/backends/lowering/lowering.h"
 #include "core/base/errors/status_macros.h"
 #include "core/graph/split.h"

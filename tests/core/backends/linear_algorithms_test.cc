@@ -9,11 +9,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "core/backends/cpu/algorithms.h"
+#include "core/backends/cpu/binding/algorithms.h"
+#include "core/backends/cpu/binding/kernel_rules.h"
+#include "core/backends/cpu/binding/thread_count.h"
 #include "core/backends/cpu/cpu_backend.h"
-#include "core/backends/cpu/kernel_rules.h"
 #include "core/backends/cpu/plan.h"
-#include "core/backends/cpu/thread_count.h"
 #include "core/backends/lowering/lowering.h"
 #include "core/backends/reference/reference_backend.h"
 #include "core/graph/graph_builder.h"

@@ -12,7 +12,7 @@
 #include "absl/synchronization/barrier.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
-#include "core/backends/cpu/kernel_rules.h"
+#include "core/backends/cpu/binding/kernel_rules.h"
 #include "core/backends/lowering/addresses.h"
 #include "core/backends/lowering/lowering.h"
 #include "core/base/errors/out_of_memory.h"

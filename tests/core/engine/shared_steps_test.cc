@@ -14,8 +14,8 @@
 #include "core/base/errors/error_details.h"
 #include "core/engine/loop/picture_loop.h"
 #include "core/image/encode.h"
-#include "core/pipeline/spec/inputs.h"
-#include "core/pipeline/units/finite.h"
+#include "core/pipeline/picture/finite.h"
+#include "core/pipeline/spec/request/inputs.h"
 #include "tests/core/engine/loop_rig.h"
 #include "tests/support/separate_device.h"
 

@@ -5,7 +5,7 @@
 #include <numeric>
 #include <vector>
 
-#include "core/pipeline/units/run_graph.h"
+#include "core/pipeline/picture/run_graph.h"
 #include "tests/core/pipeline/rig.h"
 #include "tests/support/temporary_directory.h"
 

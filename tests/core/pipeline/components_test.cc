@@ -1,5 +1,5 @@
 // Components that are off, or not compiled.
-#include "core/pipeline/spec/components.h"
+#include "core/pipeline/spec/models/components.h"
 
 #include <set>
 #include <string>

@@ -2,7 +2,7 @@
 #include "core/image/decode.h"
 #include "core/image/encode.h"
 #include "core/image/pixels/resize.h"
-#include "core/pipeline/units/pixels.h"
+#include "core/pipeline/picture/pixels.h"
 #include "tests/core/pipeline/rig.h"
 
 namespace latentd::pipeline {

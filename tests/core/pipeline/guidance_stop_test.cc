@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "core/pipeline/units/guidance_watch.h"
+#include "core/pipeline/picture/guidance_watch.h"
 #include "tests/core/pipeline/four_rows_rig.h"
 
 namespace latentd::pipeline {

@@ -17,7 +17,7 @@
 #include "core/base/errors/error_details.h"
 #include "core/image/encode.h"
 #include "core/noise/noise_generator.h"
-#include "core/pipeline/units/run_graph.h"
+#include "core/pipeline/picture/run_graph.h"
 #include "core/weights/containers/safetensors.h"
 #include "tests/core/pipeline/ip_adapter_folder.h"
 #include "tests/core/pipeline/rig.h"

@@ -1,4 +1,4 @@
-#include "core/pipeline/units/mask.h"
+#include "core/pipeline/picture/mask.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -6,7 +6,7 @@
 
 #include "core/adapters/catalogue/adapter_folder.h"
 #include "core/adapters/catalogue/catalogue.h"
-#include "core/pipeline/spec/limits.h"
+#include "core/pipeline/spec/request/limits.h"
 #include "core/prompts/chunks.h"
 #include "tests/core/pipeline/rig.h"
 #include "tests/support/temporary_directory.h"

@@ -1,4 +1,4 @@
-#include "core/pipeline/spec/model_table.h"
+#include "core/pipeline/spec/models/model_table.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

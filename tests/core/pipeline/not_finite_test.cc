@@ -6,7 +6,7 @@
 
 #include "core/base/errors/error_details.h"
 #include "core/image/encode.h"
-#include "core/pipeline/units/finite.h"
+#include "core/pipeline/picture/finite.h"
 #include "tests/core/pipeline/rig.h"
 #include "tests/support/function_executable.h"
 #include "tests/support/temporary_directory.h"

@@ -1,4 +1,4 @@
-#include "core/pipeline/units/pixels.h"
+#include "core/pipeline/picture/pixels.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

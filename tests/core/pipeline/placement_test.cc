@@ -1,4 +1,4 @@
-#include "core/pipeline/spec/placement.h"
+#include "core/pipeline/spec/models/placement.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

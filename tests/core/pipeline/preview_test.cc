@@ -1,5 +1,5 @@
 // Previews: which steps have one, what it shows, and that pictures are the same with and without.
-#include "core/pipeline/units/preview.h"
+#include "core/pipeline/picture/preview.h"
 
 #include <cmath>
 #include <limits>

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "core/backends/cpu/cpu_backend.h"
-#include "core/pipeline/units/preview.h"
+#include "core/pipeline/picture/preview.h"
 #include "tests/core/pipeline/rig.h"
 #include "tests/support/separate_device.h"
 #include "tests/support/temporary_directory.h"

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/pipeline/spec/limits.h"
+#include "core/pipeline/spec/request/limits.h"
 
 namespace latentd::pipeline {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
-#include "server/generation/request_fields.h"
+#include "server/generation/conversion/request_fields.h"
 #include "tests/server/running_server.h"
 
 namespace latentd::server::calls {

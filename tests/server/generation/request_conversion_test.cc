@@ -1,4 +1,4 @@
-#include "server/generation/request_conversion.h"
+#include "server/generation/conversion/request_conversion.h"
 
 #include <gmock/gmock.h>
 #include <google/protobuf/util/message_differencer.h>
@@ -10,8 +10,8 @@
 #include <string>
 
 #include "core/pipeline/spec/fields.h"
-#include "server/generation/request_form.h"
-#include "server/generation/response_conversion.h"
+#include "server/generation/conversion/request_form.h"
+#include "server/generation/conversion/response_conversion.h"
 
 namespace latentd::server::generation {
 namespace {

@@ -1,4 +1,4 @@
-#include "server/generation/video_conversion.h"
+#include "server/generation/conversion/video_conversion.h"
 
 #include <gmock/gmock.h>
 #include <google/protobuf/util/message_differencer.h>
@@ -11,11 +11,11 @@
 
 #include "absl/strings/ascii.h"
 #include "core/image/video/video_format.h"
-#include "core/pipeline/spec/limits.h"
+#include "core/pipeline/spec/request/limits.h"
 #include "core/pipeline/spec/video_fields.h"
-#include "server/generation/field_conversion.h"
+#include "server/generation/conversion/field_conversion.h"
+#include "server/generation/conversion/response_conversion.h"
 #include "server/generation/outbox.h"
-#include "server/generation/response_conversion.h"
 
 namespace latentd::server::generation {
 namespace {

@@ -11,7 +11,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "nlohmann/json.hpp"
-#include "server/generation/field_conversion.h"
+#include "server/generation/conversion/field_conversion.h"
 #include "tests/server/http/http_client.h"
 #include "tests/server/running_server.h"
 

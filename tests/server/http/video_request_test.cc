@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/base/errors/error_details.h"
-#include "core/pipeline/spec/limits.h"
+#include "core/pipeline/spec/request/limits.h"
 #include "tests/support/status_matchers.h"
 
 namespace latentd::server::http {
