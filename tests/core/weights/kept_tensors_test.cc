@@ -65,7 +65,7 @@ class CountingDevice : public testing::SeparateDevice {
     return SeparateDevice::NewStream(clock);
   }
 
-  size_t most = kPlenty;          // allocations at a time
+  size_t most = kPlenty;  // allocations at a time
   bool lacks_host_memory = false;
   std::function<void()> refused;  // run once, when an allocation is refused; may be empty
   std::atomic<int> refusals = 0, streams = 0;
