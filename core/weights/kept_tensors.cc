@@ -49,7 +49,7 @@ std::optional<ConstBuffer> KeptTensors::Find(const StoredTensor& tensor) {
   return InUnit(tensor, found->second->copy);
 }
 
-// Of a unit that does not fit each tensor asks, for its own part.
+// Each tensor of a unit that does not fit asks, for its own part.
 bool KeptTensors::MakeRoomFor(const StoredTensor& tensor) {
   const size_t bytes = MemoryPool::RoundedUp(UnitOf(tensor).data.bytes());
   List leaving;
