@@ -185,7 +185,7 @@ class InstanceCache {
   // As ArtifactSlot's; what the artifact needed is forgotten with it.
   bool Discard(const DeclaredGraph& graph, const ArtifactPointer& artifact, const absl::Status& why)
       ABSL_LOCKS_EXCLUDED(mutex_);
-  // What the instance needs, as it was predicted of the artifact, or is now.
+  // Needs of the instance, as they were predicted of the artifact, or are now.
   absl::StatusOr<backends::MemoryNeeds> NeedsFor(const DeclaredGraph& graph,
                                                  const Instance& instance,
                                                  const Artifact& artifact) const

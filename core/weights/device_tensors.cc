@@ -56,7 +56,7 @@ std::optional<ConstBuffer> DeviceTensors::Bring(const StoredTensor& tensor) {
     if (std::optional<ConstBuffer> found = kept_.Find(tensor)) return found;
   }
   const StoredTensor& unit = UnitOf(tensor);
-  if (!kept_.MakeRoomFor(unit)) return std::nullopt;
+  if (!kept_.MakeRoomFor(tensor)) return std::nullopt;
   const absl::StatusOr<ConstBuffer> copy = Upload(unit);
   if (absl::IsResourceExhausted(copy.status())) kept_.StopGrowing();
   if (!copy.ok()) return std::nullopt;

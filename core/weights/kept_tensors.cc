@@ -49,12 +49,13 @@ std::optional<ConstBuffer> KeptTensors::Find(const StoredTensor& tensor) {
   return InUnit(tensor, found->second->copy);
 }
 
-bool KeptTensors::MakeRoomFor(const StoredTensor& unit) {
-  const size_t bytes = MemoryPool::RoundedUp(unit.data.bytes());
+// Each tensor of a unit that does not fit asks, for its own part.
+bool KeptTensors::MakeRoomFor(const StoredTensor& tensor) {
+  const size_t bytes = MemoryPool::RoundedUp(UnitOf(tensor).data.bytes());
   List leaving;
   absl::MutexLock lock(&mutex_);
   if (bytes > limit_) return false;
-  wanting_ += bytes;
+  wanting_ += MemoryPool::RoundedUp(tensor.data.bytes());
   while (!Fits(bytes) && (wanting_ - list_.back().last_use) / 2 > limit_) TakeOldest(leaving);
   return Fits(bytes);
 }

@@ -51,8 +51,8 @@ class KeptTensors {
   // Memory of the device that holds the tensor; nullopt: its unit is not kept. A use of it.
   std::optional<device::ConstBuffer> Find(const StoredTensor& tensor) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // False: the unit, which is not kept, is beyond the limit. Drops those that give way to it.
-  bool MakeRoomFor(const StoredTensor& unit) ABSL_LOCKS_EXCLUDED(mutex_);
+  // False: the tensor's unit, which is not kept, is beyond the limit. Drops those that give way.
+  bool MakeRoomFor(const StoredTensor& tensor) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Keeps `copy`, which has the unit's content and is on the device, where there is room.
   void Add(const StoredTensor& unit, device::ConstBuffer copy) ABSL_LOCKS_EXCLUDED(mutex_);

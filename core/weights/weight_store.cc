@@ -185,7 +185,7 @@ absl::StatusOr<WeightRef> WeightStore::Get(const Graph& recipe, const WeightSet&
   if (is_maker) {
     const auto make = [&] { return Make(source, format, KeptName(archive_, name)); };
     bool dropped = kept_tensors().bytes() > 0;  // another thread may do it meanwhile
-    bool of_host = false;                       // which tensors of the device do not help
+    bool of_host = false;                       // tensors of the device do not help then
     absl::StatusOr<NewResult> made = CatchAll(source.from, of_host, make);
     if (absl::IsResourceExhausted(made.status()) && (!of_host || IsHost(maker_.device()))) {
       dropped |= kept_tensors().Drop(kAllBytes) > 0;

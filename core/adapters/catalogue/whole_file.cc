@@ -36,7 +36,7 @@ struct Placed {
   size_t offset;
 };
 
-// Those with data, in the order in which they lie in the file.
+// Tensors with data, in the order in which they lie in the file.
 std::vector<Placed> Place(weights::TensorMap& tensors) {
   std::vector<Placed> placed;
   for (auto& [name, tensor] : tensors) {

@@ -214,7 +214,7 @@ absl::Status CudaSession::Enqueue(device::Stream& stream) {
   }));
   const bool is_first = !std::exchange(ran_, true);
   if (!is_first || captured_.graph != nullptr || !executable_.IsRepeated()) return absl::OkStatus();
-  // Where it fails, the next run tries again.
+  // The next run tries again if it fails.
   absl::StatusOr<GraphPointer> graph = executable_.Capture(addresses_);
   if (graph.ok()) captured_.graph = *std::move(graph);
   return absl::OkStatus();

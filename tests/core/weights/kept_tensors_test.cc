@@ -446,6 +446,19 @@ TEST_F(KeptUnitsTest, OneThatDoesNotFitIsReadFromTheHostByEachOfItsTensors) {
   EXPECT_EQ(kept_.bytes(), 2 * kKept);
 }
 
+// The base's are read by each set, and stay, however often a unit is asked for.
+TEST_F(KeptUnitsTest, OneThatDoesNotFitDrivesNoneOut) {
+  kept_.SetLimit(2 * kKept + 1023);
+  for (int set = 1; set < 40; ++set) {
+    const UnitOfChanges changes(1024, static_cast<float>(set), 0);
+    const SetPointer changed = With(changes, 1);
+    EXPECT_THAT(Made(changed, "a"), Each(1 + set));
+    Made(changed, "b");
+    EXPECT_EQ(kept_.bytes(), 2 * kKept);
+  }
+  EXPECT_EQ(maker_.host_bytes, (2 + 2 * 39) * kTensor);
+}
+
 TEST_F(KeptUnitsTest, LargeOnesAreUploadedInPartsByThreadsThatShareThem) {
   constexpr int64_t kLarge = (int64_t{20} << 20) + 512;  // three parts, the last one smaller
   kept_.SetLimit(size_t{1} << 30);
