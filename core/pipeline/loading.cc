@@ -364,7 +364,8 @@ absl::StatusOr<std::unique_ptr<const Pipeline>> LoadPipeline(const LoadOptions& 
                                    options.vae_tiling_above,
                                    /*takes_vectors=*/options.adapters != nullptr,
                                    options.adapters != nullptr ? options.path_slots : 0,
-                                   options.path_ranks};
+                                   options.path_ranks,
+                                   options.f8_convolutions};
   Pipeline::LoadedModels models(table.rows().size());
   for (const Source& source : sources) {
     RETURN_IF_ERROR(GiveUp(options));

@@ -51,6 +51,7 @@ struct ModelOptions {
   // Sets of LoRAs of linears alone that rows of steps may have beside each other, and the ranks of
   // each at most; 0: steps have no paths, and every set is merged.
   int path_slots = 0, path_ranks = 0;
+  bool f8_convolutions = false;  // of UNets in 8 bits; else linears alone
 };
 
 class ModelGraphs {
