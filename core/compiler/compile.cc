@@ -13,7 +13,7 @@ namespace latentd::compiler {
 absl::StatusOr<graph::SplitGraphs> SplitInPrecision(const graph::Graph& graph,
                                                     const graph::Precision& precision) {
   ASSIGN_OR_RETURN(const graph::Graph chosen, passes::ChoosePrecision(graph, precision));
-  ASSIGN_OR_RETURN(const graph::Graph quantized, passes::QuantizeLinears(chosen, precision));
+  ASSIGN_OR_RETURN(const graph::Graph quantized, passes::QuantizeProducts(chosen, precision));
   return graph::SplitByRate(quantized);
 }
 

@@ -57,6 +57,14 @@ void VisitFields(F8LinearAttributes& a, Visitor& visit) {
 }
 
 template <typename Visitor>
+void VisitFields(F8Conv2dAttributes& a, Visitor& visit) {
+  visit("stride", a.stride);
+  visit("padding", a.padding);
+  visit("layout", a.layout);
+  visit("to", a.to);
+}
+
+template <typename Visitor>
 void VisitFields(ConcatAttributes& a, Visitor& visit) {
   visit("axis", a.axis);
 }

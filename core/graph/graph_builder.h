@@ -73,6 +73,7 @@ class GraphBuilder {
   Value F8Scale(Value x);
   Value Quantize(Value x, Value scale);
   Value F8Linear(Value x, Value weight, Value scale, Value bias, DType to);
+  Value F8Conv2d(Value x, Value weight, Value scale, Value bias, F8Conv2dAttributes attributes);
   // A negative axis counts from the end.
   Value Concat(const std::vector<Value>& parts, int64_t axis);
   Value Slice(Value x, int64_t axis, int64_t begin, int64_t end);

@@ -52,6 +52,11 @@ Value GraphBuilder::F8Linear(Value x, Value weight, Value scale, Value bias, DTy
   return Emit(Op::kF8Linear, {x, weight, scale, bias}, F8LinearAttributes{to});
 }
 
+Value GraphBuilder::F8Conv2d(Value x, Value weight, Value scale, Value bias,
+                             F8Conv2dAttributes attributes) {
+  return Emit(Op::kF8Conv2d, {x, weight, scale, bias}, attributes);
+}
+
 Value GraphBuilder::Concat(const std::vector<Value>& parts, int64_t axis) {
   if (!parts.empty()) axis = FromFront(axis, parts[0]);
   return Emit(Op::kConcat, parts, ConcatAttributes{axis});

@@ -44,24 +44,29 @@ absl::Status CheckLines(const Shape& base, const Shape& x) {
 
 }  // namespace
 
-Inferred InferConv2d(Operands operands, const Attributes& attributes) {
-  const auto& conv = std::get<Conv2dAttributes>(attributes);
-  RETURN_IF_ERROR(CheckOneFloatType(operands));
-  RETURN_IF_ERROR(CheckRank(operands[0], 4, "x"));
-  RETURN_IF_ERROR(CheckRank(operands[1], 4, "weight"));
-  const Shape& x = operands[0].shape;
-  const Shape& weight = operands[1].shape;
+absl::StatusOr<Shape> ConvolvedShape(const ValueType& x, const ValueType& weight,
+                                     const Conv2dAttributes& conv) {
+  RETURN_IF_ERROR(CheckRank(x, 4, "x"));
+  RETURN_IF_ERROR(CheckRank(weight, 4, "weight"));
   const ImageAxes axes = AxesOf(conv.layout);
-  if (x[axes.channels] != weight[1]) {
-    return Mismatch("weight takes ", weight[1], " channels, x has ", x[axes.channels]);
+  const Shape &from = x.shape, &kernel = weight.shape;
+  if (from[axes.channels] != kernel[1]) {
+    return Mismatch("weight takes ", kernel[1], " channels, x has ", from[axes.channels]);
   }
   if (conv.stride < 1) return Mismatch("stride ", conv.stride, " must be at least 1");
-  RETURN_IF_ERROR(CheckBias(operands, weight[0]));
-  ASSIGN_OR_RETURN(const int64_t height, WindowCount(x[axes.height], conv.padding.top,
-                                                     conv.padding.bottom, weight[2], conv.stride));
-  ASSIGN_OR_RETURN(const int64_t width, WindowCount(x[axes.width], conv.padding.left,
-                                                    conv.padding.right, weight[3], conv.stride));
-  return ValueType{operands[0].dtype, ImageShape(conv.layout, x[0], weight[0], height, width)};
+  ASSIGN_OR_RETURN(const int64_t height, WindowCount(from[axes.height], conv.padding.top,
+                                                     conv.padding.bottom, kernel[2], conv.stride));
+  ASSIGN_OR_RETURN(const int64_t width, WindowCount(from[axes.width], conv.padding.left,
+                                                    conv.padding.right, kernel[3], conv.stride));
+  return ImageShape(conv.layout, from[0], kernel[0], height, width);
+}
+
+Inferred InferConv2d(Operands operands, const Attributes& attributes) {
+  RETURN_IF_ERROR(CheckOneFloatType(operands));
+  ASSIGN_OR_RETURN(Shape shape, ConvolvedShape(operands[0], operands[1],
+                                               std::get<Conv2dAttributes>(attributes)));
+  RETURN_IF_ERROR(CheckBias(operands, operands[1].shape[0]));
+  return ValueType{operands[0].dtype, std::move(shape)};
 }
 
 Inferred InferLinear(Operands operands, const Attributes&) {

@@ -37,6 +37,10 @@ struct ImageAxes {
 ImageAxes AxesOf(Layout layout);
 Shape ImageShape(Layout layout, int64_t rows, int64_t channels, int64_t height, int64_t width);
 
+// Shape of a convolution's result; its operands' dtypes and its bias are not looked at.
+absl::StatusOr<Shape> ConvolvedShape(const ValueType& x, const ValueType& weight,
+                                     const Conv2dAttributes& conv);
+
 // Matrix products (infer_products.cc).
 Inferred InferConv2d(Operands operands, const Attributes& attributes);
 Inferred InferLinear(Operands operands, const Attributes& attributes);
@@ -65,6 +69,7 @@ Inferred InferBinary(Operands operands, const Attributes& attributes);
 Inferred InferF8Scale(Operands operands, const Attributes& attributes);
 Inferred InferQuantize(Operands operands, const Attributes& attributes);
 Inferred InferF8Linear(Operands operands, const Attributes& attributes);
+Inferred InferF8Conv2d(Operands operands, const Attributes& attributes);
 
 // Movement and embeddings (infer_movement.cc).
 Inferred InferConcat(Operands operands, const Attributes& attributes);

@@ -72,7 +72,8 @@ enum class Op : uint8_t {
   kMul,
   kDiv,
 
-  // 8-bit products (f8_linear is their only reader but for casts, concatenations and bodies).
+  // 8-bit products (f8_linear and f8_conv2d are their only readers but for casts, concatenations
+  // and bodies).
   kF8Scale,  // f32, no less than 0 -> f32: the least power of two s with x / s at most 448, no less
              // than 2^-100; 1 where x is 0 or not finite
   kQuantize,  // x, scale f32 [], a power of two -> f8_e4m3: x / scale to nearest even, and what is
@@ -80,6 +81,8 @@ enum class Op : uint8_t {
   kF8Linear,  // x f8_e4m3 [.., in], weight f8_e4m3 [out, in], scale f32 [], [bias [out]]: scale
               // times
               // x weightᵀ, plus bias, summed in f32 and rounded once
+  kF8Conv2d,  // x f8_e4m3 image, weight f8_e4m3, scale f32 [], [bias [out]]: scale times the
+              // convolution, plus bias, summed in f32 and rounded once
 
   // Movement.
   kConcat,
@@ -168,6 +171,14 @@ struct F8LinearAttributes {
   bool operator==(const F8LinearAttributes&) const = default;
 };
 
+struct F8Conv2dAttributes {
+  int64_t stride = 1;
+  Padding padding;
+  Layout layout = Layout::kNchw;
+  DType to = DType::kBF16;  // dtype of the result and of the bias
+  bool operator==(const F8Conv2dAttributes&) const = default;
+};
+
 struct ConcatAttributes {
   int64_t axis = 0;
   bool operator==(const ConcatAttributes&) const = default;
@@ -218,8 +229,8 @@ struct FusedAttributes {
 using Attributes =
     std::variant<std::monostate, Conv2dAttributes, AttentionAttributes, GroupNormAttributes,
                  LayerNormAttributes, RowNormAttributes, ClampAttributes, CastAttributes,
-                 F8LinearAttributes, ConcatAttributes, SliceAttributes, ReshapeAttributes,
-                 PermuteAttributes, UpsampleAttributes, TimestepEmbeddingAttributes,
-                 ConstantAttributes, FusedAttributes>;
+                 F8LinearAttributes, F8Conv2dAttributes, ConcatAttributes, SliceAttributes,
+                 ReshapeAttributes, PermuteAttributes, UpsampleAttributes,
+                 TimestepEmbeddingAttributes, ConstantAttributes, FusedAttributes>;
 
 }  // namespace latentd::graph

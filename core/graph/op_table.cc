@@ -79,10 +79,12 @@ constexpr OpRow kRows[] = {
 
     {Op::kF8Scale, "f8_scale", 1, 1, kNo, InferF8Scale, kKeeps, kNever, kPlain, kNoActivation,
      kOwn},
-    {Op::kQuantize, "quantize", 2, 2, kNo, InferQuantize, kFirst, kNever, kPlain, kNoActivation,
+    {Op::kQuantize, "quantize", 2, 2, kNo, InferQuantize, kFirst, kNever, kFollows, kNoActivation,
      kOwn},
     {Op::kF8Linear, "f8_linear", 3, 4, Of<F8LinearAttributes>, InferF8Linear, kLastDimension,
      kNever, kPlain, kNoActivation, kOwn},
+    {Op::kF8Conv2d, "f8_conv2d", 3, 4, Of<F8Conv2dAttributes>, InferF8Conv2d, kFirst, kNever,
+     kImages, kNoActivation, kOwn},
 
     {Op::kConcat, "concat", 1, kUnbounded, Of<ConcatAttributes>, InferConcat, kAxis, kAll, kFollows,
      kNoActivation, kOwn},
@@ -132,7 +134,8 @@ absl::Status CheckCount(const OpRow& row, size_t count) {
 }
 
 bool ReadsF8(Op op) {
-  return op == Op::kCast || op == Op::kF8Linear || op == Op::kConcat || op == Op::kFused;
+  return op == Op::kCast || op == Op::kF8Linear || op == Op::kF8Conv2d || op == Op::kConcat ||
+         op == Op::kFused;
 }
 
 Inferred Infer(const OpRow& row, Operands operands, const Attributes& attributes) {
@@ -143,7 +146,7 @@ Inferred Infer(const OpRow& row, Operands operands, const Attributes& attributes
   for (const ValueType& operand : operands) {
     RETURN_IF_ERROR(CheckShape(operand.shape));
     if (device::IsF8(operand.dtype) && !ReadsF8(row.op)) {
-      return Mismatch("8-bit floats are for f8_linear; cast them first");
+      return Mismatch("8-bit floats are for f8_linear and f8_conv2d; cast them first");
     }
   }
   ASSIGN_OR_RETURN(ValueType type, row.infer(operands, attributes));

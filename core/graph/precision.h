@@ -15,6 +15,8 @@ struct Precision {
   // Patterns of weights' names ("unet/*.attn1.to_q.weight", where * is anything): linears of these
   // multiply 8-bit floats where core/passes/f8_sites.h finds that they can.
   std::vector<std::string> f8_weights;
+  std::vector<std::string> f8_convolutions;  // the same of convolutions
+  std::vector<std::string> f8_exceptions;    // patterns of those that stay, though they are named
 
   bool operator==(const Precision&) const = default;
 };

@@ -9,12 +9,14 @@
 //   conv2d_epilogue   conv2d, [add residual], [activation]      at least one of the two
 //   linear_epilogue   linear, [add residual], [activation]      at least one of the two
 //   f8_linear_epilogue  f8_linear, [add residual], [activation]   at least one of the two
+//   f8_conv2d_epilogue  f8_conv2d, [add residual], [activation]   at least one of the two
 //   linear_geglu      linear, [low_rank that reads the same x], geglu
 //   layer_norm_f8     layer_norm, quantize
 //   geglu_f8          geglu, quantize
 //   attention_f8      attention, quantize
 //   f8_linear_geglu   f8_linear, geglu, quantize
 //   group_norm_silu   [add channels], group_norm, silu
+//   group_norm_silu_f8  [add channels], group_norm, silu, quantize
 //   upsample_conv2d   upsample_nearest, conv2d
 //
 // A residual has the result's own shape and may be either operand of the add, and may be a value
@@ -35,12 +37,14 @@ namespace latentd::graph {
 inline constexpr char kConv2dEpilogue[] = "conv2d_epilogue";
 inline constexpr char kLinearEpilogue[] = "linear_epilogue";
 inline constexpr char kF8LinearEpilogue[] = "f8_linear_epilogue";
+inline constexpr char kF8Conv2dEpilogue[] = "f8_conv2d_epilogue";
 inline constexpr char kLinearGeglu[] = "linear_geglu";
 inline constexpr char kLayerNormF8[] = "layer_norm_f8";
 inline constexpr char kGegluF8[] = "geglu_f8";
 inline constexpr char kAttentionF8[] = "attention_f8";
 inline constexpr char kF8LinearGeglu[] = "f8_linear_geglu";
 inline constexpr char kGroupNormSilu[] = "group_norm_silu";
+inline constexpr char kGroupNormSiluF8[] = "group_norm_silu_f8";
 inline constexpr char kUpsampleConv2d[] = "upsample_conv2d";
 
 struct Target {

@@ -35,6 +35,7 @@ class EpilogueSearch {
     if (node.rate == Rate::kCheckpoint) return "";
     if (node.op == Op::kConv2d) return graph::kConv2dEpilogue;
     if (node.op == Op::kF8Linear) return graph::kF8LinearEpilogue;
+    if (node.op == Op::kF8Conv2d) return graph::kF8Conv2dEpilogue;
     return node.op == Op::kLinear ? graph::kLinearEpilogue : "";
   }
 

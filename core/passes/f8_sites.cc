@@ -16,7 +16,7 @@
 namespace latentd::passes {
 namespace {
 
-// Multiple that both sides of a weight have to be.
+// Multiple that a weight's numbers of channels have to be, in and out.
 constexpr int64_t kSide = 16;
 
 class F8Rewrite {
@@ -36,19 +36,27 @@ class F8Rewrite {
   }
 
  private:
-  // Values that linears of one operand read of it.
+  // Values that products of one operand read of it.
   struct Operand {
     Value x, weight_scale, scale;
   };
 
   bool IsNamed(const Node& node) const {
-    if (node.op != Op::kLinear || node.dtype == graph::DType::kF32) return false;
+    const bool is_linear = node.op == Op::kLinear;
+    if (!is_linear && node.op != Op::kConv2d) return false;
+    if (node.dtype == graph::DType::kF32 || node.rate == Rate::kCheckpoint) return false;
     const Node* weight = &graph_.node(node.operands[1]);
     const bool fits = weight->shape[0] % kSide == 0 && weight->shape[1] % kSide == 0;
     while (weight->op == Op::kCast) weight = &graph_.node(weight->operands[0]);
-    const auto names = [&](const std::string& pattern) { return Matches(pattern, weight->name); };
-    return fits && weight->op == Op::kWeight && node.rate != Rate::kCheckpoint &&
-           std::any_of(precision_.f8_weights.begin(), precision_.f8_weights.end(), names);
+    return fits && weight->op == Op::kWeight &&
+           MatchesAny(is_linear ? precision_.f8_weights : precision_.f8_convolutions,
+                      weight->name) &&
+           !MatchesAny(precision_.f8_exceptions, weight->name);
+  }
+
+  static bool MatchesAny(const std::vector<std::string>& patterns, const std::string& name) {
+    return std::any_of(patterns.begin(), patterns.end(),
+                       [&](const std::string& pattern) { return Matches(pattern, name); });
   }
 
   // False where the operand has no bound.
@@ -59,7 +67,13 @@ class F8Rewrite {
     GraphBuilder& b = rewrite_.builder();
     const Value weight = b.Quantize(bounds_.Exact(node.operands[1]), read->weight_scale);
     const Value bias = node.operands.size() > 2 ? rewrite_[node.operands[2]] : graph::kNone;
-    rewrite_.Set(id, b.F8Linear(read->x, weight, read->scale, bias, node.dtype));
+    if (node.op == Op::kLinear) {
+      rewrite_.Set(id, b.F8Linear(read->x, weight, read->scale, bias, node.dtype));
+    } else {
+      const auto& conv = std::get<graph::Conv2dAttributes>(node.attributes);
+      rewrite_.Set(id, b.F8Conv2d(read->x, weight, read->scale, bias,
+                                  {conv.stride, conv.padding, conv.layout, node.dtype}));
+    }
     return true;
   }
 
@@ -77,10 +91,10 @@ class F8Rewrite {
     return {b.Quantize(rewrite_[x], scale), weight_scale, b.Mul(scale, weight_scale)};
   }
 
-  Value LargestWeight(const std::vector<ValueId>& linears) {
+  Value LargestWeight(const std::vector<ValueId>& products) {
     GraphBuilder& b = rewrite_.builder();
     std::vector<Value> largest;
-    for (const ValueId id : linears) {
+    for (const ValueId id : products) {
       const Value weight = bounds_.Exact(graph_.node(id).operands[1]);
       largest.push_back(b.Reshape(bounds_.Largest(weight), {1}));
     }
@@ -91,7 +105,7 @@ class F8Rewrite {
   const graph::Precision& precision_;
   Rewrite rewrite_;
   F8Bounds bounds_;
-  std::map<ValueId, std::vector<ValueId>> readers_;  // linears that are named, by what they read
+  std::map<ValueId, std::vector<ValueId>> readers_;  // products that are named, by what they read
   std::map<ValueId, Operand> quantized_;
 };
 
@@ -110,8 +124,8 @@ bool Matches(absl::string_view pattern, absl::string_view name) {
   return true;
 }
 
-absl::StatusOr<Graph> QuantizeLinears(const Graph& graph, const graph::Precision& precision) {
-  if (precision.f8_weights.empty()) return graph;
+absl::StatusOr<Graph> QuantizeProducts(const Graph& graph, const graph::Precision& precision) {
+  if (precision.f8_weights.empty() && precision.f8_convolutions.empty()) return graph;
   ASSIGN_OR_RETURN(const Graph quantized, F8Rewrite(graph, precision).Run());
   return RemoveDeadCode(quantized, {});
 }

@@ -26,6 +26,15 @@ bool AddsChannels(const Graph& graph, ValueId id, graph::Layout layout) {
          (b == add.shape && IsPerChannel(a, add.shape, layout));
 }
 
+// The quantize that alone reads it, where the target writes 8-bit floats of group norms; or -1.
+ValueId Quantizer(const Graph& graph, const graph::Target& target,
+                  const std::vector<ValueId>& readers, ValueId silu) {
+  const ValueId reader = readers[silu];
+  const bool has = target.fused.contains(graph::kGroupNormSiluF8) && reader >= 0 &&
+                   graph.node(reader).op == Op::kQuantize;
+  return has ? reader : -1;
+}
+
 }  // namespace
 
 absl::StatusOr<Graph> FuseGroupNormSilu(const Graph& graph, const graph::Target& target) {
@@ -38,6 +47,10 @@ absl::StatusOr<Graph> FuseGroupNormSilu(const Graph& graph, const graph::Target&
     if (graph.node(readers[id]).op != Op::kSilu) continue;
     Chain chain{graph::kGroupNormSilu, {id, readers[id]}};
     const auto layout = std::get<graph::GroupNormAttributes>(norm.attributes).layout;
+    if (const ValueId last = Quantizer(graph, target, readers, readers[id]); last >= 0) {
+      chain.kind = graph::kGroupNormSiluF8;
+      chain.nodes.push_back(last);
+    }
     const ValueId image = norm.operands[0];
     if (readers[image] == id && AddsChannels(graph, image, layout)) {
       chain.nodes.insert(chain.nodes.begin(), image);

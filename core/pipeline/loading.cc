@@ -383,6 +383,20 @@ std::vector<std::string> DescribeAll(const ModelRow& row, const std::vector<Appl
   return sentences;
 }
 
+ModelOptions OptionsOfModels(const LoadOptions& options, int64_t most_feature_bytes) {
+  const bool has_adapters = options.adapters != nullptr;
+  return {.components = options.components,
+          .precision = options.precision,
+          .reference = options.reference,
+          .vae_tiling_above = options.vae_tiling_above,
+          .takes_vectors = has_adapters,
+          .path_slots = has_adapters ? options.path_slots : 0,
+          .path_ranks = options.path_ranks,
+          .pixels_in_parts = options.pixels_in_parts,
+          .most_feature_bytes = most_feature_bytes,
+          .f8_convolutions = options.f8_convolutions};
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<const Pipeline>> LoadPipeline(const LoadOptions& options,
@@ -397,15 +411,7 @@ absl::StatusOr<std::unique_ptr<const Pipeline>> LoadPipeline(const LoadOptions& 
                    LeastBesideWeights(sources, options, store.device()));
   RETURN_IF_ERROR(Place(sources, options, table));
   RETURN_IF_ERROR(CheckMemory(sources, options, store.device()));
-  const ModelOptions model_options{options.components,
-                                   options.precision,
-                                   options.reference,
-                                   options.vae_tiling_above,
-                                   /*takes_vectors=*/options.adapters != nullptr,
-                                   options.adapters != nullptr ? options.path_slots : 0,
-                                   options.path_ranks,
-                                   options.pixels_in_parts,
-                                   beside_weights / kFeaturesPart};
+  const ModelOptions model_options = OptionsOfModels(options, beside_weights / kFeaturesPart);
   Pipeline::LoadedModels models(table.rows().size());
   for (const Source& source : sources) {
     RETURN_IF_ERROR(GiveUp(options));

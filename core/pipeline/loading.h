@@ -41,6 +41,7 @@ struct LoadOptions {
   weights::DigestArchive digests;  // kept so that tensors' contents are not read again
   ComponentModes components;
   ComponentDTypes precision;
+  bool f8_convolutions = false;     // ModelOptions has more
   bool holds_fp16_in_fp32 = false;  // the backend does
   // Runs the components of kReference. REQUIRES: there, if any is; outlives the pipeline.
   backends::Backend* reference = nullptr;

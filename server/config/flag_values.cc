@@ -91,13 +91,15 @@ std::optional<pipeline::Size> ToSize(absl::string_view text) {
   return size;
 }
 
-constexpr absl::string_view kFloat32 = "fp32", kTf32 = "tf32", kF8 = "fp8";
+constexpr absl::string_view kFloat32 = "fp32", kTf32 = "tf32", kF8 = "fp8", kF8All = "fp8_all";
+
+bool IsF8(absl::string_view text) { return text == kF8 || text == kF8All; }
 
 std::optional<engine::DType> ToDType(absl::string_view text) {
   if (text == kFloat32 || text == kTf32) return engine::DType::kF32;
   if (text == "bf16") return engine::DType::kBF16;
   if (text == "fp16") return engine::DType::kF16;
-  if (text == kF8) return engine::DType::kF8E4M3;
+  if (IsF8(text)) return engine::DType::kF8E4M3;
   return std::nullopt;
 }
 
@@ -137,8 +139,8 @@ constexpr absl::string_view kEveryComponent;
 
 absl::StatusOr<PrecisionWords> ToPrecisionWords(absl::string_view flag, absl::string_view text) {
   const std::string right = absl::StrCat(
-      "PRECISION or COMPONENT=PRECISION, where PRECISION is one of fp32, bf16, fp16, fp8, tf32 "
-      "and COMPONENT one of ",
+      "PRECISION or COMPONENT=PRECISION, where PRECISION is one of fp32, bf16, fp16, fp8, fp8_all, "
+      "tf32 and COMPONENT one of ",
       absl::StrJoin(engine::kComponentNames, ", "));
   PrecisionWords words;
   for (const absl::string_view part : Parts(text)) {
@@ -161,7 +163,7 @@ bool IsUnet(absl::string_view component) { return absl::StartsWith(component, "u
 // OK unless fp8 is asked for by the name of what has none.
 absl::Status CheckF8(absl::string_view flag, absl::string_view text, const PrecisionWords& words) {
   for (const auto& [component, word] : words) {
-    if (word != kF8 || component == kEveryComponent || IsUnet(component)) continue;
+    if (!IsF8(word) || component == kEveryComponent || IsUnet(component)) continue;
     return WrongValue(flag, text,
                       "fp8 for all components or for a UNet: the others compute in bf16 beside it, "
                       "so that bf16 is the word for them");
@@ -320,13 +322,19 @@ absl::StatusOr<Precision> ToPrecision(absl::string_view flag, absl::string_view 
                       "fp32 or tf32, not both: all that a server computes in float32 is with TF32, "
                       "or nothing is");
   }
+  const bool f8_convolutions = Contains(words, kF8All);
+  if (f8_convolutions && Contains(words, kF8)) {
+    return WrongValue(flag, text,
+                      "fp8 or fp8_all, not both: all UNets that a server computes in 8 bits have "
+                      "convolutions in them, or none has");
+  }
   RETURN_IF_ERROR(CheckF8(flag, text, words));
   words.emplace(kEveryComponent, otherwise);
-  Precision precision{.components = {}, .tf32 = tf32};
+  Precision precision{.components = {}, .tf32 = tf32, .f8_convolutions = f8_convolutions};
   for (const absl::string_view component : engine::kComponentNames) {
     const auto own = words.find(component);
     const absl::string_view word = own == words.end() ? words[kEveryComponent] : own->second;
-    const bool beside = word == kF8 && !IsUnet(component);
+    const bool beside = IsF8(word) && !IsUnet(component);
     precision.components.emplace(component, beside ? engine::DType::kBF16 : *ToDType(word));
   }
   return precision;

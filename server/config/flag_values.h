@@ -63,13 +63,15 @@ absl::StatusOr<std::map<std::string, engine::ComponentMode>> ToModes(absl::strin
 
 struct Precision {
   std::map<std::string, engine::DType> components;  // all of them
-  bool tf32 = false;  // products of f32 may round their operands to TF32
+  bool tf32 = false;             // products of f32 may round their operands to TF32
+  bool f8_convolutions = false;  // of UNets in fp8: those too
 };
 
 // "bf16" for every component, "unet_base=bf16,vae_decoder=fp32", or both, where a component's own
 // value wins; each once. What the text says nothing of is in `otherwise`, spelled alike. REQUIRES:
 // that is one. "tf32" is f32 with TF32, which is for all that is f32, so that a text that has it
-// and fp32 is wrong. "fp8" is for UNets; said of all components, the others are in bf16.
+// and fp32 is wrong. "fp8" is for UNets; said of all components, the others are in bf16. "fp8_all"
+// is fp8 with convolutions, which is for all that is fp8, so that a text that has both is wrong.
 absl::StatusOr<Precision> ToPrecision(absl::string_view flag, absl::string_view text,
                                       absl::string_view otherwise);
 

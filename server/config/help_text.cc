@@ -74,8 +74,9 @@ What to serve
                           image_encoder (of --video), each is compiled, reference (op by op, slow) or off (what needs it is refused; without
                           vae_tiny, which a checkpoint may have in a folder of that name, previews are in colours)
   --precision=LIST        what the networks compute in: fp32, bf16, fp16, or with cuda tf32 (fp32 whose products may round
-                          what they multiply; not beside fp32) or fp8 (bf16 in which most linear layers of the UNets
-                          multiply 8-bit floats: faster, other details), for all of them or by component, such as
+                          what they multiply; not beside fp32), fp8 (bf16 in which most linear layers of the UNets
+                          multiply 8-bit floats: faster, other details) or fp8_all (their convolutions too, which is
+                          for Hopper; not beside fp8), for all of them or by component, such as
                           bf16,vae_decoder=fp32; what is not named, in the default (cuda: bf16; others: fp32). A VAE whose
                           config.json does not say "force_upcast": false runs its parts that overflow in fp16 in fp32; a
                           picture that still is not finite is decoded again in fp32

@@ -110,6 +110,7 @@ absl::Status SetPrecision(const v1::ServerConfig& config, engine::Config& engine
                    ToPrecision(kFlag, config.precision(), DefaultPrecision(config.backend())));
   engine.precision = std::move(precision.components);
   engine.tf32 = precision.tf32;
+  engine.f8_convolutions = precision.f8_convolutions;
   const auto is_f8 = [](const auto& each) { return each.second == engine::DType::kF8E4M3; };
   if (config.backend() == v1::CPU &&
       std::any_of(engine.precision.begin(), engine.precision.end(), is_f8)) {

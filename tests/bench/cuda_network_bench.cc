@@ -33,6 +33,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "core/backends/bound_graph.h"
 #include "core/backends/cpu/cpu_backend.h"
 #include "core/backends/cuda/cuda_backend.h"
@@ -46,6 +47,7 @@
 #include "core/graph/op_table.h"
 #include "core/networks/autoencoder_temporal.h"
 #include "core/passes/pipeline.h"
+#include "core/pipeline/graphs/f8_policy.h"
 #include "core/weights/containers/checkpoint.h"
 #include "core/weights/weight_store.h"
 #include "tests/conformance/run_graph.h"
@@ -137,14 +139,25 @@ golden::InputShapes InputsOf(const Network& network, const Shape& shape) {
   return shapes;
 }
 
-// As latentd's --precision, but that fp8 takes every linear that it can.
+// As latentd's --precision, but that fp8 takes every linear that it can; fp8_all has the
+// convolutions that latentd's has.
 absl::StatusOr<graph::Precision> PrecisionOf(const std::string& precision) {
   if (precision == "fp32" || precision == "tf32") return graph::Precision{};
   if (precision == "bf16") return graph::Precision{graph::DType::kBF16};
   if (precision == "fp16") return graph::Precision{graph::DType::kF16};
   if (precision == "fp8") return graph::Precision{graph::DType::kBF16, {}, {"*"}};
+  if (precision == "fp8_all") {
+    graph::Precision f8{graph::DType::kBF16, {}, {"*"}};
+    pipeline::AddF8Convolutions(f8);
+    for (std::vector<std::string>* patterns : {&f8.f8_convolutions, &f8.f8_exceptions}) {
+      for (std::string& pattern : *patterns) {
+        pattern = absl::StrCat(golden::kComponent, "/", absl::StripPrefix(pattern, "unet/"));
+      }
+    }
+    return f8;
+  }
   return absl::InvalidArgumentError(
-      absl::StrCat("no precision ", precision, ": fp32, bf16, fp16, fp8, tf32"));
+      absl::StrCat("no precision ", precision, ": fp32, bf16, fp16, fp8, fp8_all, tf32"));
 }
 
 // The part of the network's last graph that every step runs: of an autoencoder, the decoder.

@@ -62,6 +62,9 @@ struct Operands {
   Value x, weight, scale;
 };
 
+constexpr graph::F8Conv2dAttributes kSameSize = {
+    1, {1, 1, 1, 1}, graph::Layout::kNhwc, DType::kBF16};
+
 Operands F8Operands(GraphBuilder& b, const Shape& x, int64_t out) {
   const Value scale = b.Scalar(0x1p-8f), weight_scale = b.Scalar(0x1p-9f);
   return {b.Quantize(b.Input("x", DType::kF32, x, Rate::kStep), scale),
@@ -173,6 +176,97 @@ OpCase F8LinearEpilogue(bool bias) {
           }};
 }
 
+// The sums are near 1.
+Operands F8ImageOperands(GraphBuilder& b, const Shape& x, const Shape& weight) {
+  const Value scale = b.Scalar(0x1p-8f), weight_scale = b.Scalar(0x1p-9f);
+  return {b.Quantize(b.Input("x", DType::kF32, x, Rate::kStep), scale),
+          b.Quantize(b.Weight("net/scaled_weight", weight), weight_scale),
+          b.Mul(scale, weight_scale)};
+}
+
+OpCase F8Conv2d(const std::string& name, const Shape& x, const Shape& weight,
+                const graph::F8Conv2dAttributes& attributes, bool bias) {
+  return {
+      absl::StrCat("f8_conv2d_", name, bias ? "_bias" : ""), Op::kF8Conv2d, [=](GraphBuilder& b) {
+        const Operands read = F8ImageOperands(b, x, weight);
+        const Value added = bias ? b.Cast(b.Weight("net/bias", {weight[0]}), attributes.to) : kNone;
+        b.Output("y", b.F8Conv2d(read.x, read.weight, read.scale, added, attributes));
+      }};
+}
+
+OpCase F8Conv2dEpilogue(const Shape& x, int64_t out, bool bias) {
+  return {absl::StrCat("f8_conv2d_epilogue_residual_", x[3], "x", out, bias ? "_bias" : ""),
+          Op::kF8Conv2d, [=](GraphBuilder& b) {
+            const Operands read = F8ImageOperands(b, x, {out, x[3], 3, 3});
+            const Value residual =
+                b.Cast(b.Input("residual", DType::kF32, {x[0], x[1], x[2], out}, Rate::kStep),
+                       DType::kBF16);
+            std::vector<Value> operands = {read.x, read.weight, read.scale};
+            if (bias) operands.push_back(b.Cast(b.Weight("net/bias", {out}), DType::kBF16));
+            operands.push_back(residual);
+            b.Output("y", Fuse(b, graph::kF8Conv2dEpilogue, operands,
+                               [=](GraphBuilder& body, const std::vector<Value>& in) {
+                                 return body.Add(body.F8Conv2d(in[0], in[1], in[2],
+                                                               bias ? in[3] : kNone, kSameSize),
+                                                 in.back());
+                               }));
+          }};
+}
+
+// The operand that is quantised is f32, so that one rounding decides.
+OpCase QuantizedGroupNorm(const Shape& x, int64_t groups, bool adds, graph::Layout layout) {
+  return {absl::StrCat("group_norm_silu_f8_", x[1], "x", x[3], adds ? "_add" : ""), Op::kFused,
+          [=](GraphBuilder& b) {
+            const int axis = layout == graph::Layout::kNchw ? 1 : 3;
+            std::vector<Value> operands = {b.Input("x", DType::kF32, x, Rate::kStep)};
+            Shape added =
+                layout == graph::Layout::kNchw ? Shape{x[0], x[1], 1, 1} : Shape{x[0], 1, 1, x[3]};
+            if (adds) operands.push_back(b.Input("added", DType::kF32, added, Rate::kStep));
+            operands.push_back(b.Weight("net/gamma", {x[axis]}));
+            operands.push_back(b.Weight("net/beta", {x[axis]}));
+            operands.push_back(b.Scalar(0x1p-6f));
+            const Value codes = Fuse(b, graph::kGroupNormSiluF8, operands,
+                                     [=](GraphBuilder& body, const std::vector<Value>& in) {
+                                       const Value image = adds ? body.Add(in[0], in[1]) : in[0];
+                                       const Value norm = body.GroupNorm(
+                                           image, in[in.size() - 3], in[in.size() - 2],
+                                           {.groups = groups, .epsilon = 1e-5f, .layout = layout});
+                                       return body.Quantize(body.Silu(norm), in.back());
+                                     });
+            b.Output("y", b.Cast(codes, DType::kF32));
+          }};
+}
+
+// 3x3 with a stride and padding of 1 by Hopper's own kernel, from 64 channels on; others.
+std::vector<OpCase> F8ConvolutionCases() {
+  using graph::Layout;
+  std::vector<OpCase> cases;
+  for (const bool bias : {false, true}) {
+    cases.push_back(F8Conv2d("64", {2, 9, 7, 64}, {48, 64, 3, 3}, kSameSize, bias));
+    cases.push_back(F8Conv2d("192", {1, 20, 18, 192}, {336, 192, 3, 3}, kSameSize, bias));
+    cases.push_back(F8Conv2d("256", {3, 8, 8, 256}, {160, 256, 3, 3}, kSameSize, bias));
+    cases.push_back(F8Conv2d("32", {2, 6, 5, 32}, {16, 32, 3, 3}, kSameSize, bias));
+    cases.push_back(F8Conv2d("f16", {2, 6, 5, 64}, {16, 64, 3, 3},
+                             {1, {1, 1, 1, 1}, Layout::kNhwc, DType::kF16}, bias));
+    cases.push_back(F8Conv2d("stride", {1, 9, 7, 64}, {32, 64, 3, 3},
+                             {2, {0, 0, 1, 1}, Layout::kNhwc, DType::kBF16}, bias));
+    cases.push_back(F8Conv2d("pixel", {2, 5, 7, 64}, {32, 64, 1, 1},
+                             {1, {}, Layout::kNhwc, DType::kBF16}, bias));
+    cases.push_back(F8Conv2d("nchw", {2, 64, 6, 10}, {32, 64, 3, 3},
+                             {1, {1, 1, 1, 1}, Layout::kNchw, DType::kBF16}, bias));
+    cases.push_back(F8Conv2dEpilogue({2, 9, 7, 64}, 48, bias));
+    cases.push_back(F8Conv2dEpilogue({1, 12, 16, 128}, 320, bias));
+    cases.push_back(F8Conv2dEpilogue({1, 4, 6, 16}, 32, bias));
+  }
+  for (const bool adds : {false, true}) {
+    cases.push_back(QuantizedGroupNorm({2, 6, 5, 64}, 32, adds, Layout::kNhwc));
+    cases.push_back(QuantizedGroupNorm({2, 16, 16, 640}, 32, adds, Layout::kNhwc));
+    cases.push_back(QuantizedGroupNorm({1, 7, 9, 34}, 17, adds, Layout::kNhwc));
+    cases.push_back(QuantizedGroupNorm({2, 32, 6, 7}, 8, adds, Layout::kNchw));
+  }
+  return cases;
+}
+
 }  // namespace
 
 std::vector<OpCase> F8Cases() {
@@ -208,6 +302,8 @@ std::vector<OpCase> F8Cases() {
     cases.push_back(F8Linear("f16", {3, 64}, 48, DType::kF16, bias));
     cases.push_back(F8Linear("long", {1, 77, 640}, 320, DType::kBF16, bias));
   }
+  const std::vector<OpCase> convolutions = F8ConvolutionCases();
+  cases.insert(cases.end(), convolutions.begin(), convolutions.end());
   return cases;
 }
 

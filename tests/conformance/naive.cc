@@ -43,18 +43,24 @@ double PixelOrZero(const Array& image, Layout layout, const PixelIndex& p) {
   return At(image, Pixel(layout, p.n, p.c, p.y, p.x));
 }
 
+// The sum over the taps of a convolution's result, without bias.
+template <typename ConvolutionAttributes>
+double SumOfTaps(const ConvolutionAttributes& a, const PixelIndex& p, const Operands& x) {
+  const Shape& kernel = x[1]->shape;
+  double sum = 0;
+  ForEachIndex(Shape{kernel[1], kernel[2], kernel[3]}, [&](const Index& k, int64_t) {
+    const PixelIndex source{p.n, k[0], p.y * a.stride + k[1] - a.padding.top,
+                            p.x * a.stride + k[2] - a.padding.left};
+    sum += PixelOrZero(*x[0], a.layout, source) * At(*x[1], {p.c, k[0], k[1], k[2]});
+  });
+  return sum;
+}
+
 Array Conv2d(const Node& node, const Operands& x) {
   const auto& a = Attributes<graph::Conv2dAttributes>(node);
-  const Shape& kernel = x[1]->shape;
   return Fill(node.shape, [&](const Index& i) {
     const PixelIndex p = PixelOf(a.layout, i);
-    double sum = x.size() > 2 ? x[2]->values[p.c] : 0;
-    ForEachIndex(Shape{kernel[1], kernel[2], kernel[3]}, [&](const Index& k, int64_t) {
-      const PixelIndex source{p.n, k[0], p.y * a.stride + k[1] - a.padding.top,
-                              p.x * a.stride + k[2] - a.padding.left};
-      sum += PixelOrZero(*x[0], a.layout, source) * At(*x[1], {p.c, k[0], k[1], k[2]});
-    });
-    return sum;
+    return SumOfTaps(a, p, x) + (x.size() > 2 ? x[2]->values[p.c] : 0);
   });
 }
 
@@ -263,6 +269,14 @@ Array F8Linear(const Node& node, const Operands& x) {
   });
 }
 
+Array F8Conv2d(const Node& node, const Operands& x) {
+  const auto& a = Attributes<graph::F8Conv2dAttributes>(node);
+  return Fill(node.shape, [&](const Index& i) {
+    const PixelIndex p = PixelOf(a.layout, i);
+    return SumOfTaps(a, p, x) * x[2]->values[0] + (x.size() > 3 ? x[3]->values[p.c] : 0);
+  });
+}
+
 double SiluOf(double x) { return x / (1 + std::exp(-x)); }
 double GeluOf(double x) { return 0.5 * x * (1 + std::erf(x / std::sqrt(2.0))); }
 double QuickGeluOf(double x) { return x / (1 + std::exp(-1.702 * x)); }
@@ -411,6 +425,7 @@ Function FunctionOf(Op op) {
       {Op::kF8Scale, Map<F8ScaleOf>},
       {Op::kQuantize, Quantize},
       {Op::kF8Linear, F8Linear},
+      {Op::kF8Conv2d, F8Conv2d},
       {Op::kConcat, Concat},
       {Op::kSlice, Slice},
       {Op::kReshape, Reshape},

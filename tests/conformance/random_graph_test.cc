@@ -321,10 +321,10 @@ TEST_F(RandomGraphs, SplitByRateIntoPartsThatGiveTheSame) {
 
 // Ops, patterns and passes of 8-bit products: no random graph has these, which the CPU backend
 // refuses (f8_cases.cc).
-constexpr Op kF8Ops[] = {Op::kRowNorm, Op::kF8Scale, Op::kQuantize, Op::kF8Linear};
-constexpr absl::string_view kF8Names[] = {graph::kF8LinearEpilogue, graph::kLayerNormF8,
-                                          graph::kGegluF8,          graph::kF8LinearGeglu,
-                                          graph::kAttentionF8,      "f8_results"};
+constexpr Op kF8Ops[] = {Op::kRowNorm, Op::kF8Scale, Op::kQuantize, Op::kF8Linear, Op::kF8Conv2d};
+constexpr absl::string_view kF8Names[] = {
+    graph::kF8LinearEpilogue, graph::kF8Conv2dEpilogue, graph::kLayerNormF8,     graph::kGegluF8,
+    graph::kF8LinearGeglu,    graph::kAttentionF8,      graph::kGroupNormSiluF8, "f8_results"};
 
 template <typename T, size_t kSize>
 bool IsAmong(const T (&all)[kSize], const T& one) {

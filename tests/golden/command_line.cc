@@ -11,7 +11,7 @@
 namespace latentd::golden {
 namespace {
 
-constexpr char kTf32[] = "tf32";
+constexpr char kTf32[] = "tf32", kF8All[] = "fp8_all";
 
 absl::Status Wrong(absl::string_view what) { return absl::InvalidArgumentError(what); }
 
@@ -31,9 +31,9 @@ absl::StatusOr<device::DType> ParsePrecision(const std::string& value) {
   if (value == "fp32" || value == kTf32) return device::DType::kF32;
   if (value == "bf16") return device::DType::kBF16;
   if (value == "fp16") return device::DType::kF16;
-  if (value == "fp8") return device::DType::kF8E4M3;
-  return Wrong(
-      absl::StrCat("--precision: \"", value, "\" is not one of fp32, bf16, fp16, fp8, tf32"));
+  if (value == "fp8" || value == kF8All) return device::DType::kF8E4M3;
+  return Wrong(absl::StrCat("--precision: \"", value,
+                            "\" is not one of fp32, bf16, fp16, fp8, fp8_all, tf32"));
 }
 
 absl::Status Set(const std::string& name, const std::string& value, Options& options) {
@@ -45,6 +45,7 @@ absl::Status Set(const std::string& name, const std::string& value, Options& opt
   if (name == "--precision") {
     ASSIGN_OR_RETURN(options.precision, ParsePrecision(value));
     options.tf32 = value == kTf32;
+    options.f8_convolutions = value == kF8All;
     return absl::OkStatus();
   }
   if (name == "--skip-pass") {

@@ -19,6 +19,7 @@ struct Options {
   std::string case_name;  // empty: all
   std::set<std::string> skip_passes;
   device::DType precision = device::DType::kF32;  // every component's
+  bool f8_convolutions = false;                   // of UNets in fp8: those too
   bool tf32 = false;                              // f32 with products in TF32; for backend cuda
 
   // True if results are to be those of diffusers in float32.
@@ -34,7 +35,7 @@ struct Options {
 inline constexpr char kUsage[] =
     "Usage: golden --cases DIR --checkpoint DIR [--backend cpu|cuda|reference]\n"
     "              [--full] [--only pictures,networks,tokens,videos] [--case NAME]\n"
-    "              [--skip-pass NAME]... [--precision fp32|bf16|fp16|fp8|tf32]\n"
+    "              [--skip-pass NAME]... [--precision fp32|bf16|fp16|fp8|fp8_all|tf32]\n"
     "Runs what diffusers computed (README.md beside the cases) and says how far latentd is from "
     "it.\n"
     "Exit code: 0 if every case passed, 1 if not, 2 for wrong usage.\n";

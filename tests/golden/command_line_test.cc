@@ -61,9 +61,14 @@ TEST(CommandLine, TakesAPrecision) {
   ASSERT_OK_AND_ASSIGN(const Options eight,
                        Parse({"--cases=a", "--only=networks", "--precision=fp8"}));
   EXPECT_EQ(eight.precision, device::DType::kF8E4M3);
+  EXPECT_FALSE(eight.f8_convolutions);
+  ASSERT_OK_AND_ASSIGN(const Options all,
+                       Parse({"--cases=a", "--only=networks", "--precision=fp8_all"}));
+  EXPECT_EQ(all.precision, device::DType::kF8E4M3);
+  EXPECT_TRUE(all.f8_convolutions);
   EXPECT_TRUE(eight.IsInBf16());
   EXPECT_THAT(Parse({"--cases=a", "--precision=fp4"}),
-              StatusIs(kInvalid, HasSubstr("fp32, bf16, fp16, fp8, tf32")));
+              StatusIs(kInvalid, HasSubstr("fp32, bf16, fp16, fp8, fp8_all, tf32")));
 }
 
 TEST(CommandLine, Tf32IsFloat32OnAGpuAndNotExact) {

@@ -33,11 +33,14 @@ absl::StatusOr<double> WorstDistance(const NamedBuffers& expected, const NamedBu
   return worst;
 }
 
-// fp8 is of UNets, of which every linear that can be is of 8 bits then.
+// fp8 is of UNets, of which every linear that can be is of 8 bits then, and in fp8_all every
+// convolution of a residual block.
 graph::Precision PrecisionOf(const json& network_case, const Options& options) {
   if (options.precision != device::DType::kF8E4M3) return {options.precision};
   if (network_case.value("class", "") != "UNet2DConditionModel") return {device::DType::kBF16};
-  return {device::DType::kBF16, {}, {"*"}};
+  graph::Precision f8{device::DType::kBF16, {}, {"*"}};
+  if (options.f8_convolutions) f8.f8_convolutions = {"*.conv1.weight", "*.conv2.weight"};
+  return f8;
 }
 
 absl::StatusOr<double> RunCase(const json& network_case, const std::string& path,

@@ -216,6 +216,7 @@ pipeline::LoadOptions LoadOptionsOf(const Options& options) {
         options.precision == device::DType::kF8E4M3 && !absl::StartsWith(component, "unet_");
     load.precision[std::string(component)] = beside ? device::DType::kBF16 : options.precision;
   }
+  load.f8_convolutions = options.f8_convolutions;
   load.feature_cache = true;
   return load;
 }

@@ -71,10 +71,10 @@ CudaBackend::CudaBackend(std::unique_ptr<device::cuda::CudaDevice> device,
       tf32_(tf32) {
   target_.name = "cuda";
   target_.image_layout = graph::Layout::kNhwc;
-  target_.fused = {graph::kConv2dEpilogue, graph::kLinearEpilogue, graph::kF8LinearEpilogue,
-                   graph::kLinearGeglu,    graph::kLayerNormF8,    graph::kGegluF8,
-                   graph::kAttentionF8,    graph::kF8LinearGeglu,  graph::kGroupNormSilu,
-                   graph::kUpsampleConv2d};
+  target_.fused = {graph::kConv2dEpilogue,   graph::kLinearEpilogue,  graph::kF8LinearEpilogue,
+                   graph::kF8Conv2dEpilogue, graph::kLinearGeglu,     graph::kLayerNormF8,
+                   graph::kGegluF8,          graph::kAttentionF8,     graph::kF8LinearGeglu,
+                   graph::kGroupNormSilu,    graph::kGroupNormSiluF8, graph::kUpsampleConv2d};
   target_.merge_linears = true;  // attention reads slices without copying them
   target_.moves_upsample_bias = true;
 }

@@ -12,8 +12,10 @@ bool CudaKernelRules::RunsFused(const lowering::FusedMatch& match, graph::DType 
     case Kernel::kConvolution:
     case Kernel::kLinear:
     case Kernel::kF8Linear:
+    case Kernel::kF8Convolution:
       return match.activation == graph::Op::kInput;
     case Kernel::kGroupNorm:
+    case Kernel::kGroupNormF8:
     case Kernel::kLayerNormF8:
     case Kernel::kGegluF8:
     case Kernel::kAttentionF8:

@@ -44,7 +44,8 @@ class Matcher {
     }
     if (!Take(product, at, match)) return std::nullopt;
     match.kernel = *KernelOf(product);
-    match.operands.resize(product == Op::kF8Linear ? 4 : 3, -1);
+    const bool is_f8 = product == Op::kF8Linear || product == Op::kF8Conv2d;
+    match.operands.resize(is_f8 ? 4 : 3, -1);
     match.operands.push_back(residual);
     return match;
   }
@@ -109,8 +110,25 @@ class Matcher {
 
   // group_norm(x [+ row]) [silu]
   std::optional<FusedMatch> Norm() {
-    ValueId at = body_.outputs()[0].value;
-    FusedMatch match{.kernel = Kernel::kGroupNorm};
+    return NormAt(body_.outputs()[0].value, {.kernel = Kernel::kGroupNorm});
+  }
+
+  // quantize(silu(group_norm(x [+ row]))), in NHWC
+  std::optional<FusedMatch> F8Norm() {
+    const Node& quantize = body_.node(body_.outputs()[0].value);
+    if (quantize.op != Op::kQuantize || uses_[quantize.operands[0]] != 1) return std::nullopt;
+    if (body_.node(quantize.operands[0]).op != Op::kSilu) return std::nullopt;
+    std::optional<FusedMatch> match =
+        NormAt(quantize.operands[0], {.kernel = Kernel::kGroupNormF8});
+    if (!match || inputs_[quantize.operands[1]] < 0) return std::nullopt;
+    const auto& norm = std::get<graph::GroupNormAttributes>(body_.node(match->product).attributes);
+    if (norm.layout != graph::Layout::kNhwc) return std::nullopt;
+    match->operands.push_back(inputs_[quantize.operands[1]]);
+    return match;
+  }
+
+ private:
+  std::optional<FusedMatch> NormAt(ValueId at, FusedMatch match) {
     if (body_.node(at).op == Op::kSilu) {
       match.activation = Op::kSilu;
       at = body_.node(at).operands[0];
@@ -125,7 +143,6 @@ class Matcher {
     return match;
   }
 
- private:
   // Takes from a path beside a linear what it reads but its base and the linear's x.
   bool TakePath(const Node& path, FusedMatch& match) {
     if (inputs_[path.operands[1]] != match.operands[0]) return false;
@@ -185,10 +202,10 @@ class Matcher {
 
 const std::vector<std::string>& FusedKinds() {
   static const auto* kinds = new std::vector<std::string>{
-      graph::kConv2dEpilogue, graph::kLinearEpilogue, graph::kF8LinearEpilogue,
-      graph::kLinearGeglu,    graph::kLayerNormF8,    graph::kGegluF8,
-      graph::kAttentionF8,    graph::kF8LinearGeglu,  graph::kGroupNormSilu,
-      graph::kUpsampleConv2d};
+      graph::kConv2dEpilogue,   graph::kLinearEpilogue,  graph::kF8LinearEpilogue,
+      graph::kF8Conv2dEpilogue, graph::kLinearGeglu,     graph::kLayerNormF8,
+      graph::kGegluF8,          graph::kAttentionF8,     graph::kF8LinearGeglu,
+      graph::kGroupNormSilu,    graph::kGroupNormSiluF8, graph::kUpsampleConv2d};
   return *kinds;
 }
 
@@ -197,6 +214,7 @@ std::optional<FusedMatch> Match(const graph::FusedAttributes& fused) {
   if (fused.kind == graph::kConv2dEpilogue) return matcher.Epilogue(Op::kConv2d);
   if (fused.kind == graph::kLinearEpilogue) return matcher.Epilogue(Op::kLinear);
   if (fused.kind == graph::kF8LinearEpilogue) return matcher.Epilogue(Op::kF8Linear);
+  if (fused.kind == graph::kF8Conv2dEpilogue) return matcher.Epilogue(Op::kF8Conv2d);
   if (fused.kind == graph::kLinearGeglu) return matcher.Geglu();
   if (fused.kind == graph::kLayerNormF8) {
     return matcher.F8Result(Op::kLayerNorm, Kernel::kLayerNormF8);
@@ -207,6 +225,7 @@ std::optional<FusedMatch> Match(const graph::FusedAttributes& fused) {
   }
   if (fused.kind == graph::kF8LinearGeglu) return matcher.F8LinearGeglu();
   if (fused.kind == graph::kGroupNormSilu) return matcher.Norm();
+  if (fused.kind == graph::kGroupNormSiluF8) return matcher.F8Norm();
   if (fused.kind == graph::kUpsampleConv2d) return matcher.UpsampleConvolution();
   return std::nullopt;
 }

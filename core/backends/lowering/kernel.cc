@@ -47,6 +47,7 @@ constexpr KernelRow kKernelOfOp[] = {
     {Op::kF8Scale, Kernel::kF8Scale},
     {Op::kQuantize, Kernel::kQuantize},
     {Op::kF8Linear, Kernel::kF8Linear},
+    {Op::kF8Conv2d, Kernel::kF8Convolution},
     {Op::kConcat, std::nullopt},
     {Op::kSlice, std::nullopt},
     {Op::kReshape, std::nullopt},
@@ -75,20 +76,21 @@ std::optional<Kernel> KernelOf(Op op) { return kKernelOfOp[static_cast<size_t>(o
 size_t OperandCount(Kernel kernel, size_t given) {
   const bool epilogue =
       kernel == Kernel::kConvolution || kernel == Kernel::kLinear || kernel == Kernel::kGroupNorm;
-  if (kernel == Kernel::kF8Linear) return 5;
+  if (kernel == Kernel::kF8Linear || kernel == Kernel::kF8Convolution) return 5;
   return epilogue ? 4 : given;
 }
 
 bool HasWeight(Kernel kernel) {
   return kernel == Kernel::kConvolution || kernel == Kernel::kUpsampleConvolution ||
          kernel == Kernel::kLinear || kernel == Kernel::kLinearGeglu ||
-         kernel == Kernel::kF8LinearGeglu;
+         kernel == Kernel::kF8LinearGeglu || kernel == Kernel::kF8Convolution;
 }
 
 bool HasOwnDType(Kernel kernel) {
   return kernel == Kernel::kCast || kernel == Kernel::kIsFinite || kernel == Kernel::kToPixels ||
          kernel == Kernel::kQuantize || kernel == Kernel::kF8Linear ||
-         kernel == Kernel::kF8LinearGeglu || kernel == Kernel::kLayerNormF8 ||
+         kernel == Kernel::kF8LinearGeglu || kernel == Kernel::kF8Convolution ||
+         kernel == Kernel::kLayerNormF8 || kernel == Kernel::kGroupNormF8 ||
          kernel == Kernel::kGegluF8 || kernel == Kernel::kAttentionF8;
 }
 

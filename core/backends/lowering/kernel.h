@@ -21,6 +21,7 @@ enum class Kernel : uint8_t {
                          // within a row, of the others' slots and rows at any
   kGroupNorm,            // x, gamma, beta, what is added to x before or absent: for each row its
                          // channels, dense, the rows at any distance
+  kGroupNormF8,          // the same, scale; images NHWC
   kLayerNorm,            // x, gamma, beta
   kLayerNormF8,          // x, gamma, beta, scale
   kSoftmax,
@@ -39,6 +40,7 @@ enum class Kernel : uint8_t {
   kQuantize,       // x, scale
   kF8Linear,       // x, weight, scale, bias or absent, residual or absent
   kF8LinearGeglu,  // x, weight, scale, bias or absent, the result's scale
+  kF8Convolution,  // x, weight, scale, bias or absent, residual or absent; images NHWC
   kCopy,           // strided on both sides
   kUpsample,
   kEmbedding,
@@ -60,6 +62,7 @@ inline constexpr size_t kKernels = static_cast<size_t>(Kernel::kSchedulerStep) +
   X(AttentionF8)           \
   X(LowRank)               \
   X(GroupNorm)             \
+  X(GroupNormF8)           \
   X(LayerNorm)             \
   X(LayerNormF8)           \
   X(Softmax)               \
@@ -78,6 +81,7 @@ inline constexpr size_t kKernels = static_cast<size_t>(Kernel::kSchedulerStep) +
   X(Quantize)              \
   X(F8Linear)              \
   X(F8LinearGeglu)         \
+  X(F8Convolution)         \
   X(Copy)                  \
   X(Upsample)              \
   X(Embedding)             \

@@ -10,6 +10,7 @@ Strides StridesOf(Kernel kernel, size_t operand) {
     case Kernel::kAttention:
     case Kernel::kAttentionF8:
       return Strides::kLastDense;
+    case Kernel::kGroupNormF8:
     case Kernel::kGroupNorm:  // the addend: in UNets, slices of the merged projections of time
       return operand == 3 ? Strides::kRowsDense : Strides::kDense;
     case Kernel::kLowRank:  // base and x, of which merged linears make slices; pools, and scales

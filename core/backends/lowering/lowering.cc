@@ -250,11 +250,20 @@ class Lowering {
     return instruction;
   }
 
+  // False: they are no convolution's in NCHW.
+  static bool MakeNhwc(graph::Attributes& attributes) {
+    const auto make = [](auto* conv) {
+      if (conv == nullptr || conv->layout == graph::Layout::kNhwc) return false;
+      conv->layout = graph::Layout::kNhwc;
+      return true;
+    };
+    return make(std::get_if<graph::Conv2dAttributes>(&attributes)) ||
+           make(std::get_if<graph::F8Conv2dAttributes>(&attributes));
+  }
+
   void LowerKernel(Instruction instruction, const std::vector<ValueId>& operands, const Node& node,
                    ValueId id, Scope& scope) {
-    auto* conv = std::get_if<graph::Conv2dAttributes>(&instruction.attributes);
-    if (conv != nullptr && conv->layout == graph::Layout::kNchw) {
-      conv->layout = graph::Layout::kNhwc;
+    if (MakeNhwc(instruction.attributes)) {
       return LowerNchw(std::move(instruction), operands, node, id, scope);
     }
     for (ValueId operand : operands) AddOperand(instruction, operand, scope);

@@ -211,6 +211,15 @@ at::Tensor F8Linear(const Node&, Operands x) {
   return x.size() > 3 ? at::add(sums, x[3]) : sums;
 }
 
+at::Tensor F8Conv2d(const Node& node, Operands x) {
+  const auto& a = Attributes<graph::F8Conv2dAttributes>(node);
+  const at::Tensor padded =
+      at::constant_pad_nd(ToNchw(x[0].to(at::kFloat), a.layout),
+                          {a.padding.left, a.padding.right, a.padding.top, a.padding.bottom});
+  const at::Tensor sums = at::conv2d(padded, x[1].to(at::kFloat), {}, a.stride).mul_(x[2]);
+  return FromNchw(x.size() > 3 ? at::add(sums, x[3].reshape({-1, 1, 1})) : sums, a.layout);
+}
+
 at::Tensor Concat(const Node& node, Operands x) {
   return at::cat(at::TensorList(x.data(), x.size()),
                  Attributes<graph::ConcatAttributes>(node).axis);
@@ -331,6 +340,7 @@ constexpr std::array kOperators = {
     Operator{Op::kF8Scale, F8Scale},
     Operator{Op::kQuantize, Quantize},
     Operator{Op::kF8Linear, F8Linear},
+    Operator{Op::kF8Conv2d, F8Conv2d},
     Operator{Op::kConcat, Concat},
     Operator{Op::kSlice, Slice},
     Operator{Op::kReshape, Reshape},

@@ -87,6 +87,7 @@ struct Config {
   std::vector<std::string> skipped_passes;
   pipeline::ComponentModes components;
   pipeline::ComponentDTypes precision;  // dtypes by component; f32 for one not named
+  bool f8_convolutions = false;         // UNets of 8 bits have convolutions in them, too
   // With the cuda backend: f32 values may be rounded to TF32 before they are multiplied.
   bool tf32 = false;
   // Pictures of more pixels go through the VAE in tiles (core/pipeline/graphs/tiles.h). Unset: none

@@ -63,6 +63,7 @@ absl::Status StartUp::LoadModels() {
                                 .digests = parts_.stores.digests,
                                 .components = parts_.config.components,
                                 .precision = parts_.config.precision,
+                                .f8_convolutions = parts_.config.f8_convolutions,
                                 .holds_fp16_in_fp32 = parts_.config.backend == "cpu",
                                 .reference = parts_.stores.reference.get(),
                                 .buckets = parts_.config.buckets,

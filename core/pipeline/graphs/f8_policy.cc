@@ -15,8 +15,26 @@ constexpr absl::string_view kLinears[] = {
     "unet/*.ff.net.2.weight",        // GEGLU
 };
 
+// Each reads a group norm and SiLU.
+constexpr absl::string_view kConvolutions[] = {
+    "unet/*.resnets.*.conv1.weight",
+    "unet/*.resnets.*.conv2.weight",
+};
+constexpr absl::string_view kExceptions[] = {
+    "unet/down_blocks.0.resnets.0.conv2.weight", "unet/up_blocks.2.resnets.2.conv1.weight",
+    "unet/up_blocks.2.resnets.2.conv2.weight",   "unet/up_blocks.3.resnets.2.conv1.weight",
+    "unet/up_blocks.3.resnets.2.conv2.weight",
+};
+
 }  // namespace
 
 absl::Span<const absl::string_view> F8Linears() { return kLinears; }
+
+void AddF8Convolutions(graph::Precision& precision) {
+  for (const absl::string_view weights : kConvolutions) {
+    precision.f8_convolutions.emplace_back(weights);
+  }
+  for (const absl::string_view weights : kExceptions) precision.f8_exceptions.emplace_back(weights);
+}
 
 }  // namespace latentd::pipeline

@@ -13,6 +13,7 @@
 #include "core/families/family/video_family.h"
 #include "core/graph/cut.h"
 #include "core/graph/low_rank_paths.h"
+#include "core/pipeline/graphs/f8_policy.h"
 #include "core/pipeline/graphs/precision.h"
 #include "core/pipeline/graphs/video_graphs.h"
 
@@ -366,7 +367,10 @@ graph::Precision ModelGraphs::PrecisionFor(const compiler::GraphLabel& label) co
     return VideoPrecisionOf(options_.precision, FlagNameOf(label.component, model_), family_,
                             configs_);
   }
-  return PrecisionOf(options_.precision, FlagNameOf(label.component, model_), configs_.vae);
+  graph::Precision precision =
+      PrecisionOf(options_.precision, FlagNameOf(label.component, model_), configs_.vae);
+  if (options_.f8_convolutions && !precision.f8_weights.empty()) AddF8Convolutions(precision);
+  return precision;
 }
 
 DType ModelGraphs::DTypeFor(const compiler::GraphLabel& label) const {

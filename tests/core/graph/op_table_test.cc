@@ -46,8 +46,23 @@ struct GoodCase {
   ValueType result;
 };
 
-// At least one case for every op.
-std::vector<GoodCase> GoodCases() {
+std::vector<GoodCase> GoodF8Cases() {
+  const ValueType x = F32({2, 4, 8, 6});
+  return {
+      {Op::kF8Scale, {F32({})}, {}, F32({})},
+      {Op::kQuantize, {x, F32({})}, {}, {DType::kF8E4M3, x.shape}},
+      {Op::kF8Linear,
+       {E4M3({2, 7, 16}), E4M3({32, 16}), F32({}), {DType::kF16, Shape{32}}},
+       F8LinearAttributes{DType::kF16},
+       {DType::kF16, Shape{2, 7, 32}}},
+      {Op::kF8Conv2d,
+       {E4M3({2, 4, 8, 6}), E4M3({5, 4, 3, 3}), F32({}), {DType::kBF16, Shape{5}}},
+       F8Conv2dAttributes{2, {1, 1, 1, 1}, Layout::kNchw, DType::kBF16},
+       {DType::kBF16, Shape{2, 5, 4, 3}}},
+  };
+}
+
+std::vector<GoodCase> GoodPlainCases() {
   const ValueType x = F32({2, 4, 8, 6});
   const ValueType tokens = F32({2, 7, 8});
   return {
@@ -86,12 +101,6 @@ std::vector<GoodCase> GoodCases() {
       {Op::kSub, {F32({}), x}, {}, x},
       {Op::kMul, {F32({2, 1}), F32({1, 3})}, {}, F32({2, 3})},
       {Op::kDiv, {x, F32({1})}, {}, x},
-      {Op::kF8Scale, {F32({})}, {}, F32({})},
-      {Op::kQuantize, {x, F32({})}, {}, {DType::kF8E4M3, x.shape}},
-      {Op::kF8Linear,
-       {E4M3({2, 7, 16}), E4M3({32, 16}), F32({}), {DType::kF16, Shape{32}}},
-       F8LinearAttributes{DType::kF16},
-       {DType::kF16, Shape{2, 7, 32}}},
       {Op::kConcat, {x, F32({2, 3, 8, 6})}, ConcatAttributes{1}, F32({2, 7, 8, 6})},
       {Op::kSlice, {x}, SliceAttributes{2, 3, 5}, F32({2, 4, 2, 6})},
       {Op::kReshape, {x}, ReshapeAttributes{Shape{8, 48}}, F32({8, 48})},
@@ -105,6 +114,13 @@ std::vector<GoodCase> GoodCases() {
        {},
        F32({2, 4, 192})},
   };
+}
+
+// At least one case for every op.
+std::vector<GoodCase> GoodCases() {
+  std::vector<GoodCase> cases = GoodPlainCases();
+  for (const GoodCase& f8 : GoodF8Cases()) cases.push_back(f8);
+  return cases;
 }
 
 TEST(OpTable, AnOpOfImagesNamesTheirLayout) {
@@ -332,6 +348,30 @@ TEST(OpTable, NamesWhatIsWrongWithAnEightBitProduct) {
   };
   for (const auto& bad : cases) {
     EXPECT_THAT(InferType(Op::kF8Linear, bad.operands, F8LinearAttributes{bad.to}),
+                StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(bad.message)));
+  }
+}
+
+TEST(OpTable, NamesWhatIsWrongWithAnEightBitConvolution) {
+  const ValueType x = E4M3({2, 8, 6, 16}), weight = E4M3({32, 16, 3, 3}), scale = F32({});
+  const ValueType bias{DType::kBF16, Shape{32}};
+  const F8Conv2dAttributes same = {1, {1, 1, 1, 1}, Layout::kNhwc, DType::kBF16};
+  const struct {
+    std::vector<ValueType> operands;
+    F8Conv2dAttributes conv;
+    std::string message;
+  } cases[] = {
+      {{F32({2, 8, 6, 16}), weight, scale}, same, "x is f32, must be f8_e4m3"},
+      {{x, F32({32, 16, 3, 3}), scale}, same, "weight is f32, must be f8_e4m3"},
+      {{x, weight, F32({32})}, same, "scale is f32[32], must be f32[]"},
+      {{x, E4M3({32, 8, 3, 3}), scale}, same, "weight takes 8 channels, x has 16"},
+      {{x, E4M3({32, 16}), scale}, same, "weight must have 4 dimensions, has 2"},
+      {{x, weight, scale, {DType::kF16, Shape{32}}}, same, "bias is f16[32], must be bf16[32]"},
+      {{x, weight, scale, bias}, {0, {1, 1, 1, 1}, Layout::kNhwc, DType::kBF16}, "stride 0"},
+      {{x, weight, scale}, {1, {}, Layout::kNhwc, DType::kF32}, "must be bf16 or f16, not f32"},
+  };
+  for (const auto& bad : cases) {
+    EXPECT_THAT(InferType(Op::kF8Conv2d, bad.operands, bad.conv),
                 StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr(bad.message)));
   }
 }

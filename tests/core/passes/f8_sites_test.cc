@@ -63,7 +63,7 @@ Graph Block() {
 Graph Quantized(const Graph& graph, const graph::Precision& precision = kF8) {
   const auto chosen = ChoosePrecision(graph, precision);
   EXPECT_OK(chosen);
-  auto quantized = QuantizeLinears(*chosen, precision);
+  auto quantized = QuantizeProducts(*chosen, precision);
   EXPECT_OK(quantized);
   EXPECT_OK(Verify(*quantized));
   return *std::move(quantized);
@@ -94,7 +94,7 @@ TEST(Matches, TakesAnythingForAStar) {
   EXPECT_TRUE(Matches("*", ""));
 }
 
-TEST(QuantizeLinears, TakesThoseThatAreNamedAndBounded) {
+TEST(QuantizeProducts, TakesThoseThatAreNamedAndBounded) {
   const Graph graph = Quantized(Block());
   EXPECT_THAT(F8Names(graph),
               UnorderedElementsAre("net/block.to_q", "net/block.to_k", "net/block.to_v",
@@ -108,7 +108,7 @@ TEST(QuantizeLinears, TakesThoseThatAreNamedAndBounded) {
   EXPECT_EQ(operands, 4);
 }
 
-TEST(QuantizeLinears, LeavesAGraphAloneWhereNothingIsNamed) {
+TEST(QuantizeProducts, LeavesAGraphAloneWhereNothingIsNamed) {
   const graph::Precision bf16{DType::kBF16};
   ASSERT_OK_AND_ASSIGN(const Graph chosen, ChoosePrecision(Block(), bf16));
   EXPECT_EQ(graph::ToText(Quantized(Block(), bf16)), graph::ToText(chosen));
@@ -117,14 +117,14 @@ TEST(QuantizeLinears, LeavesAGraphAloneWhereNothingIsNamed) {
   EXPECT_EQ(Count(Quantized(Block(), other), Op::kF8Linear), 0);
 }
 
-TEST(QuantizeLinears, LeavesWhatStaysF32) {
+TEST(QuantizeProducts, LeavesWhatStaysF32) {
   graph::Precision precision = kF8;
   precision.f32_weights = {"net/block.to_out"};
   EXPECT_THAT(F8Names(Quantized(Block(), precision)),
               ::testing::Not(::testing::Contains("net/block.to_out")));
 }
 
-TEST(QuantizeLinears, LeavesWhatHasNoBound) {
+TEST(QuantizeProducts, LeavesWhatHasNoBound) {
   GraphBuilder b;
   const Value x =
       LinearOf(b, b.Input("x", DType::kF32, {2, kChannels}, Rate::kStep), "in", kChannels);
@@ -134,7 +134,7 @@ TEST(QuantizeLinears, LeavesWhatHasNoBound) {
   EXPECT_EQ(Count(Quantized(std::move(b).Build().value()), Op::kF8Linear), 0);
 }
 
-TEST(QuantizeLinears, LeavesSidesThatAreNoMultiplesOf16) {
+TEST(QuantizeProducts, LeavesSidesThatAreNoMultiplesOf16) {
   GraphBuilder b;
   const Value x = LinearOf(b, b.Input("x", DType::kF32, {2, 24}, Rate::kStep), "in", 24);
   const Value wide = NormOf(b, LinearOf(b, x, "wide", kChannels), "norm2");
@@ -143,7 +143,7 @@ TEST(QuantizeLinears, LeavesSidesThatAreNoMultiplesOf16) {
   EXPECT_EQ(Count(Quantized(std::move(b).Build().value()), Op::kF8Linear), 0);
 }
 
-TEST(QuantizeLinears, FindsTheBoundOfAGroupNormBehindMovement) {
+TEST(QuantizeProducts, FindsTheBoundOfAGroupNormBehindMovement) {
   GraphBuilder b;
   const Value image = b.Conv2d(b.Input("x", DType::kF32, {1, 4, 3, 5}, Rate::kStep),
                                b.Weight("net/conv", {kChannels, 4, 1, 1}), graph::kNone, {});
@@ -152,6 +152,69 @@ TEST(QuantizeLinears, FindsTheBoundOfAGroupNormBehindMovement) {
   const Value tokens = b.Reshape(b.Permute(normed, {0, 2, 3, 1}), {1, 15, kChannels});
   b.Output("y", LinearOf(b, tokens, "proj_in", kChannels));
   EXPECT_THAT(F8Names(Quantized(std::move(b).Build().value())), ElementsAre("net/block.proj_in"));
+}
+
+// Convolutions of a residual block, and one that reads what has no bound.
+const graph::Precision kF8All{
+    DType::kBF16, {}, {}, {"net/*.conv1", "net/*.conv2", "net/*.raw"}, {"net/first.*"}};
+
+Value NormedConv(GraphBuilder& b, Value x, const std::string& name) {
+  const int64_t channels = b.shape(x)[1];
+  const Value norm = b.GroupNorm(x, b.Weight("net/" + name + "_gamma", {channels}),
+                                 b.Weight("net/" + name + "_beta", {channels}), {.groups = 4});
+  return b.Conv2d(b.Silu(norm), b.Weight("net/" + name, {kChannels, channels, 3, 3}),
+                  b.Weight("net/" + name + "_bias", {kChannels}), {.padding = {1, 1, 1, 1}});
+}
+
+// Adds what time gives to each channel between the two, as a UNet's blocks do.
+Value ResidualBlock(GraphBuilder& b, Value x, const std::string& name) {
+  const Value time = b.Input(name + "_time", DType::kF32, {2, kChannels, 1, 1}, Rate::kStep);
+  const Value hidden = b.Add(NormedConv(b, x, name + ".conv1"), b.Cast(time, DType::kF32));
+  return b.Add(x, NormedConv(b, hidden, name + ".conv2"));
+}
+
+Graph ResidualBlocks() {
+  GraphBuilder b;
+  Value x = b.Conv2d(b.Input("x", DType::kF32, {2, 4, 6, 5}, Rate::kStep),
+                     b.Weight("net/conv_in", {kChannels, 4, 3, 3}), graph::kNone,
+                     {.padding = {1, 1, 1, 1}});
+  x = ResidualBlock(b, ResidualBlock(b, x, "first"), "second");
+  b.Output("y", b.Conv2d(x, b.Weight("net/last.raw", {kChannels, kChannels, 3, 3}), graph::kNone,
+                         {.stride = 2, .padding = {1, 1, 1, 1}}));
+  return std::move(b).Build().value();
+}
+
+TEST(QuantizeProducts, TakesConvolutionsThatAreNamedAndBounded) {
+  const Graph graph = Quantized(ResidualBlocks(), kF8All);
+  std::vector<std::string> names;
+  for (const ValueId id : graph.Select(Op::kF8Conv2d)) {
+    names.push_back(graph.node(graph.node(graph.node(id).operands[1]).operands[0]).name);
+    const auto& conv = std::get<graph::F8Conv2dAttributes>(graph.node(id).attributes);
+    EXPECT_EQ(conv,
+              (graph::F8Conv2dAttributes{1, {1, 1, 1, 1}, graph::Layout::kNchw, DType::kBF16}));
+  }
+  EXPECT_THAT(names, ElementsAre("net/second.conv1", "net/second.conv2"))
+      << "the first block is an exception, and the last convolution reads the residual stream";
+  EXPECT_EQ(Count(Quantized(ResidualBlocks(), kF8), Op::kF8Conv2d), 0)
+      << "names of linears are none of convolutions";
+}
+
+TEST(QuantizeProducts, FusesConvolutionsWithWhatIsAroundThem) {
+  const Graph quantized = Quantized(ResidualBlocks(), kF8All);
+  Runs run(quantized);
+  const std::vector<Buffer> before = run(quantized);
+  for (const graph::Layout layout : {graph::Layout::kNchw, graph::Layout::kNhwc}) {
+    ASSERT_OK_AND_ASSIGN(const Graph after, RunPasses(quantized, EagerTarget(layout)));
+    EXPECT_LT(Distance(run(after), before), 0.02);
+    EXPECT_THAT(FusedKinds(after),
+                ::testing::IsSupersetOf({graph::kGroupNormSiluF8, graph::kGroupNormSiluF8,
+                                         graph::kF8Conv2dEpilogue, graph::kGroupNormSilu,
+                                         graph::kConv2dEpilogue}));
+    EXPECT_EQ(Count(after, Op::kF8Conv2d), 1) << "the one without a residual";
+    EXPECT_EQ(Count(after, Op::kQuantize), Count(quantized, Op::kQuantize) - 2);
+    EXPECT_EQ(Count(after, Op::kPermute), layout == graph::Layout::kNchw ? 0 : 2)
+        << "of the whole graph's input and result";
+  }
 }
 
 // Deviation of the difference as a share of the exact one's.
@@ -167,7 +230,7 @@ double Loss(const std::vector<Buffer>& a, const std::vector<Buffer>& exact) {
 
 // 8 bits of two operands are 3.7 % of a product's deviation; there are several behind each other,
 // and the softmax of random weights is sharp.
-TEST(QuantizeLinears, ComputesWhatBf16DoesButForEightBits) {
+TEST(QuantizeProducts, ComputesWhatBf16DoesButForEightBits) {
   const Graph block = Block();
   Runs run(block);
   const std::vector<Buffer> exact = run(block);
@@ -178,7 +241,7 @@ TEST(QuantizeLinears, ComputesWhatBf16DoesButForEightBits) {
   EXPECT_GT(loss, 0.005) << "nothing was quantised";
 }
 
-TEST(QuantizeLinears, StaysTheSameThroughAllPasses) {
+TEST(QuantizeProducts, StaysTheSameThroughAllPasses) {
   const Graph quantized = Quantized(Block());
   Runs run(quantized);
   const std::vector<Buffer> before = run(quantized);
@@ -192,7 +255,7 @@ TEST(QuantizeLinears, StaysTheSameThroughAllPasses) {
   EXPECT_EQ(Count(after, Op::kF8Linear), 1);
 }
 
-TEST(QuantizeLinears, LeavesGegluToItselfWhereTheTargetHasNoSuchProduct) {
+TEST(QuantizeProducts, LeavesGegluToItselfWhereTheTargetHasNoSuchProduct) {
   graph::Target target = EagerTarget();
   target.fused.erase(graph::kF8LinearGeglu);
   ASSERT_OK_AND_ASSIGN(const Graph after, RunPasses(Quantized(Block()), target));
@@ -200,7 +263,7 @@ TEST(QuantizeLinears, LeavesGegluToItselfWhereTheTargetHasNoSuchProduct) {
   EXPECT_EQ(Count(after, Op::kF8Linear), 2);
 }
 
-TEST(QuantizeLinears, GivesScalesThatArePowersOfTwoAndRecipes) {
+TEST(QuantizeProducts, GivesScalesThatArePowersOfTwoAndRecipes) {
   const Graph quantized = Quantized(Block());
   for (const ValueId id : quantized.Select(Op::kF8Linear)) {
     const Node& scale = quantized.node(quantized.node(id).operands[2]);

@@ -87,14 +87,14 @@ class Layers {
 }  // namespace
 
 graph::Target EagerTarget(graph::Layout layout) {
-  return {
-      .name = "eager",
-      .image_layout = layout,
-      .fused = {graph::kConv2dEpilogue, graph::kLinearEpilogue, graph::kF8LinearEpilogue,
-                graph::kLayerNormF8, graph::kGegluF8, graph::kAttentionF8, graph::kF8LinearGeglu,
-                graph::kLinearGeglu, graph::kGroupNormSilu, graph::kUpsampleConv2d},
-      .merge_linears = true,
-      .moves_upsample_bias = true};
+  return {.name = "eager",
+          .image_layout = layout,
+          .fused = {graph::kConv2dEpilogue, graph::kLinearEpilogue, graph::kF8LinearEpilogue,
+                    graph::kF8Conv2dEpilogue, graph::kLayerNormF8, graph::kGegluF8,
+                    graph::kAttentionF8, graph::kF8LinearGeglu, graph::kLinearGeglu,
+                    graph::kGroupNormSilu, graph::kGroupNormSiluF8, graph::kUpsampleConv2d},
+          .merge_linears = true,
+          .moves_upsample_bias = true};
 }
 
 Graph SmallUnet() {

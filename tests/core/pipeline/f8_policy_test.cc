@@ -107,6 +107,43 @@ TEST(F8Policy, IsOfUnetsAlone) {
                    .f8_weights.empty());
 }
 
+// Names of the convolutions of 8 bits in a network's step.
+std::vector<std::string> F8ConvolutionsOf(const std::string& network) {
+  graph::Precision policy = Policy();
+  AddF8Convolutions(policy);
+  for (std::vector<std::string>* patterns : {&policy.f8_convolutions, &policy.f8_exceptions}) {
+    for (std::string& pattern : *patterns) {
+      pattern = absl::StrCat(golden::kComponent, "/", absl::StripPrefix(pattern, "unet/"));
+    }
+  }
+  std::vector<std::string> names;
+  const auto graphs = passes::BuildGoldenGraphs(network);
+  EXPECT_OK(graphs);
+  for (const Graph& whole : *graphs) {
+    const auto split = compiler::SplitInPrecision(whole, policy);
+    EXPECT_OK(split);
+    for (const ValueId id : split->step.Select(Op::kF8Conv2d)) {
+      const Node& weight = split->step.node(split->step.node(id).operands[1]);
+      names.emplace_back(weight.name);
+    }
+  }
+  return names;
+}
+
+// SDXL has 17 residual blocks, of two convolutions each, of which three stay.
+TEST(F8Policy, AddsTheConvolutionsOfResidualBlocks) {
+  EXPECT_EQ(F8ConvolutionsOf("unet_sdxl_base").size(), 2u * 17 - 3);
+  EXPECT_EQ(F8ConvolutionsOf("unet_sdxl_refiner").size(), 2u * 22 - 3);
+}
+
+TEST(F8Policy, AddsNoConvolutionToOtherPolicies) {
+  EXPECT_TRUE(Policy().f8_convolutions.empty());
+  for (const Graph& whole : passes::BuildGoldenGraphs("unet_sdxl_base_small").value()) {
+    ASSERT_OK_AND_ASSIGN(const auto split, compiler::SplitInPrecision(whole, Policy()));
+    EXPECT_TRUE(split.step.Select(Op::kF8Conv2d).empty());
+  }
+}
+
 // Precision is in the text of a graph, and so in its key.
 TEST(F8Policy, IsInAGraphsKey) {
   ASSERT_OK_AND_ASSIGN(const auto graphs, passes::BuildGoldenGraphs("unet_sdxl_base_small"));

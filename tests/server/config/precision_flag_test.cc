@@ -122,6 +122,35 @@ TEST(PrecisionFlagTest, OneServerHasNoFloat32BesideTf32) {
   }
 }
 
+TEST(PrecisionFlagTest, Fp8AllIsFp8WithConvolutions) {
+  for (const char* text : {"fp8_all", "unet_base=fp8_all", "bf16,unet_refiner=fp8_all"}) {
+    ASSERT_OK_AND_ASSIGN(const Precision read, Read(text));
+    EXPECT_TRUE(read.f8_convolutions) << text;
+    EXPECT_NE(read.components.at("vae_decoder"), DType::kF8E4M3) << text;
+  }
+  ASSERT_OK_AND_ASSIGN(const Precision all, Read("fp8_all"));
+  EXPECT_EQ(all.components.at("unet_base"), DType::kF8E4M3);
+  EXPECT_EQ(all.components.at("vae_decoder"), DType::kBF16);
+  ASSERT_OK_AND_ASSIGN(const Precision linears, Read("fp8"));
+  EXPECT_FALSE(linears.f8_convolutions);
+  EXPECT_EQ(linears.components, all.components);
+  EXPECT_THAT(Read("unet_base=fp8,unet_refiner=fp8_all"),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("fp8 or fp8_all, not both")));
+  EXPECT_THAT(Read("vae_decoder=fp8_all"),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("bf16 is the word")));
+}
+
+TEST(PrecisionFlagTest, Fp8AllReachesTheEngine) {
+  ASSERT_OK_AND_ASSIGN(const Options all,
+                       ToOptions(ConfigOf({"--backend=cuda", "--precision=fp8_all"})));
+  EXPECT_TRUE(all.engine.f8_convolutions);
+  ASSERT_OK_AND_ASSIGN(const Options linears,
+                       ToOptions(ConfigOf({"--backend=cuda", "--precision=fp8"})));
+  EXPECT_FALSE(linears.engine.f8_convolutions);
+  EXPECT_THAT(ToOptions(ConfigOf({"--backend=cpu", "--precision=fp8_all"})),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("no 8-bit products")));
+}
+
 TEST(PrecisionFlagTest, Tf32IsOfTheCudaBackend) {
   ASSERT_OK_AND_ASSIGN(const Options on_gpu,
                        ToOptions(ConfigOf({"--backend=cuda", "--precision=tf32"})));
@@ -170,10 +199,10 @@ TEST(PrecisionFlagTest, ProcessorsHaveNoFp8) {
 TEST(PrecisionFlagTest, WrongValuesAreNamedWithWhatIsRight) {
   for (const char* text : {"fp4", "float16", "unet=bf16", "unet_base=half", "unet_base=", "=bf16",
                            "unet_base=bf16=fp16", "bf16,", "bf16 fp16"}) {
-    EXPECT_THAT(Read(text),
-                StatusIs(absl::StatusCode::kInvalidArgument,
-                         AllOf(HasSubstr("--precision="), HasSubstr("fp32, bf16, fp16, fp8, tf32"),
-                               HasSubstr("text_encoder, text_encoder_2, unet_base"))))
+    EXPECT_THAT(Read(text), StatusIs(absl::StatusCode::kInvalidArgument,
+                                     AllOf(HasSubstr("--precision="),
+                                           HasSubstr("fp32, bf16, fp16, fp8, fp8_all, tf32"),
+                                           HasSubstr("text_encoder, text_encoder_2, unet_base"))))
         << text;
   }
   EXPECT_THAT(Read("bf16,fp16"), StatusIs(absl::StatusCode::kInvalidArgument,

@@ -45,6 +45,8 @@ bool CpuKernelRules::Reads(Kernel kernel, size_t operand, DType dtype) const {
     case Kernel::kAttentionF8:
     case Kernel::kF8Linear:
     case Kernel::kF8LinearGeglu:
+    case Kernel::kF8Convolution:
+    case Kernel::kGroupNormF8:
     case Kernel::kCast:
     case Kernel::kIncrement:
     case Kernel::kCopy:

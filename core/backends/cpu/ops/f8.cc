@@ -24,5 +24,7 @@ absl::StatusOr<BoundKernel> BindGegluF8(const BinderArguments& a) { return NoF8(
 absl::StatusOr<BoundKernel> BindAttentionF8(const BinderArguments& a) { return NoF8(a); }
 absl::StatusOr<BoundKernel> BindF8Linear(const BinderArguments& a) { return NoF8(a); }
 absl::StatusOr<BoundKernel> BindF8LinearGeglu(const BinderArguments& a) { return NoF8(a); }
+absl::StatusOr<BoundKernel> BindF8Convolution(const BinderArguments& a) { return NoF8(a); }
+absl::StatusOr<BoundKernel> BindGroupNormF8(const BinderArguments& a) { return NoF8(a); }
 
 }  // namespace latentd::backends::cpu

@@ -1,7 +1,5 @@
-// Convolutions: of one pixel as a matrix product; 3x3 ones that keep an image's size and have few
-// channels on one side by a kernel of our own, in f16 and bf16; else by cuDNN where it has the
-// shape, else as a product with patches of the image, some pixels at a time. In f32 always as a
-// product, unless it may be rounded to TF32: cuDNN would do so or has no fast one.
+#include "core/backends/cuda/binders/convolution.h"
+
 #include <algorithm>
 #include <array>
 #include <numeric>
@@ -9,7 +7,7 @@
 #include <vector>
 
 #include "core/backends/cuda/binders/image_plans.h"
-#include "core/backends/cuda/binders/packing.h"
+#include "core/backends/cuda/binders/packed_weight.h"
 #include "core/backends/cuda/binders/product.h"
 #include "core/backends/cuda/kernels/narrow_convolution.h"
 #include "core/backends/cuda/kernels/patches.h"
@@ -56,38 +54,6 @@ ConvolutionShape ShapeOf(const BinderArguments& a) {
           .has_bias = a.operand(2).present(),
           .has_residual = a.operand(3).present()};
 }
-
-// The weight as kernels read it: packed when it was loaded, or in each run in the workspace.
-class PackedWeight {
- public:
-  explicit PackedWeight(const BinderArguments& a)
-      : weight_(a.operand(1)), is_held_(a.weight_is_held()) {}
-
-  int64_t bytes() const { return weight_.shape.elements() * device::SizeOf(weight_.dtype); }
-  size_t workspace_bytes() const { return is_held_ ? 0 : RoundUp<size_t>(bytes(), 256); }
-  // A kernel that reads it and needs nothing else yet.
-  BoundKernel Reader() const {
-    BoundKernel kernel;
-    kernel.workspace_bytes = workspace_bytes();
-    if (is_held_) {
-      kernel.packing =
-          weights::WeightFormat{std::string(kChannelsLastForm), static_cast<size_t>(bytes()), 0};
-    }
-    return kernel;
-  }
-
-  // Its address; `workspace` is written where it has to be packed.
-  absl::StatusOr<const char*> Enqueue(const Frame& f, char* workspace) const {
-    if (is_held_) return static_cast<const char*>(f.packed);
-    RETURN_IF_ERROR(
-        PackChannelsLast(weight_.dtype, weight_.shape, BytesOf(weight_, f), workspace, f.stream));
-    return workspace;
-  }
-
- private:
-  const View weight_;
-  const bool is_held_;
-};
 
 kernels::NarrowConvolutionArgs NarrowOf(const BinderArguments& a) {
   const graph::Shape &x = a.operand(0).shape, &weight = a.operand(1).shape;
@@ -145,61 +111,80 @@ BoundKernel BindPlans(const BinderArguments& a, std::vector<ImagePlan> plans) {
   return kernel;
 }
 
+// Operands of a convolution as products, of either op.
+struct Convolved {
+  Conv2dAttributes conv;
+  View x, weight, scale, bias, residual;  // the scale of 8-bit floats
+};
+
+Convolved ConvolvedBy(const BinderArguments& a) {
+  Convolved c = {.x = a.operand(0), .weight = a.operand(1)};
+  const auto* const f8 = std::get_if<graph::F8Conv2dAttributes>(&a.instruction.attributes);
+  c.conv = f8 == nullptr ? AttributesOf(a) : Conv2dAttributes{f8->stride, f8->padding, f8->layout};
+  size_t next = 2;
+  if (f8 != nullptr) c.scale = a.operand(next++);
+  c.bias = a.operand(next++);
+  c.residual = a.operand(next);
+  return c;
+}
+
 // The product of some pixels' patches: which they are differs, how many does not.
-ProductShape ProductOf(const BinderArguments& a, int64_t pixels) {
-  const View &weight = a.operand(1), &y = a.result();
+ProductShape ProductOf(const BinderArguments& a, const Convolved& c, int64_t pixels) {
+  const View &weight = c.weight, &y = a.result();
   const int64_t out = weight.shape[0], line = weight.shape.elements() / out;
-  const auto lines = [&](int64_t length, int64_t most) {
-    const int64_t bytes = device::SizeOf(weight.dtype);
-    return ProductShape::Operand{weight.dtype, length, 0, std::gcd(most, length * bytes)};
+  const auto lines = [](device::DType dtype, int64_t length, int64_t most) {
+    return ProductShape::Operand{dtype, length, 0, std::gcd(most, length * device::SizeOf(dtype))};
   };
   ProductShape shape;
   shape.rows = pixels;
   shape.columns = out;
   shape.depth = line;
-  shape.a = lines(line, 256);
-  shape.b = lines(line, 256);
+  shape.a = lines(weight.dtype, line, 256);
+  shape.b = lines(weight.dtype, line, 256);
   shape.b_transposed = true;
-  shape.result = lines(out, AlignmentOf(a.program, y, {out}));
-  shape.has_bias = a.operand(2).present();
-  shape.has_residual = a.operand(3).present();
+  shape.result = lines(y.dtype, out, AlignmentOf(a.program, y, {out}));
+  shape.has_bias = c.bias.present();
+  shape.has_residual = c.residual.present();
   if (shape.has_residual) {
-    const int64_t alignment = AlignmentOf(a.program, a.operand(3), {out});
+    const int64_t alignment = AlignmentOf(a.program, c.residual, {out});
     shape.result.alignment = std::min(shape.result.alignment, alignment);
   }
   return shape;
 }
 
-kernels::PatchesArgs PatchesOf(const BinderArguments& a) {
-  const graph::Shape &x = a.operand(0).shape, &weight = a.operand(1).shape, &y = a.result().shape;
+kernels::PatchesArgs PatchesOf(const BinderArguments& a, const Convolved& c) {
+  const graph::Shape &x = c.x.shape, &weight = c.weight.shape, &y = a.result().shape;
   kernels::PatchesArgs patches;
-  patches.element = ElementOf(a.operand(0));
+  patches.element = ElementOf(c.x);
   patches.height = x[1];
   patches.width = x[2];
   patches.channels = x[3];
   patches.kernel_height = weight[2];
   patches.kernel_width = weight[3];
-  patches.stride = AttributesOf(a).stride;
-  patches.top = AttributesOf(a).padding.top;
-  patches.left = AttributesOf(a).padding.left;
+  patches.stride = c.conv.stride;
+  patches.top = c.conv.padding.top;
+  patches.left = c.conv.padding.left;
   patches.result_height = y[1];
   patches.result_width = y[2];
   return patches;
 }
 
-absl::StatusOr<BoundKernel> BindProducts(const BinderArguments& a) {
-  const int64_t out = a.operand(1).shape[0], bytes = device::SizeOf(a.result().dtype);
-  const int64_t line = a.operand(1).shape.elements() / out * bytes;
+}  // namespace
+
+absl::StatusOr<BoundKernel> BindConvolutionAsProducts(const BinderArguments& a) {
+  const Convolved c = ConvolvedBy(a);
+  const int64_t out = c.weight.shape[0], bytes = device::SizeOf(a.result().dtype);
+  const int64_t line = c.weight.shape.elements() / out * device::SizeOf(c.weight.dtype);
   const int64_t pixels = a.result().shape.elements() / out;
   const int64_t most = std::clamp<int64_t>(static_cast<int64_t>(kMostPatchBytes) / line, 1, pixels);
   const int64_t rest = pixels % most;
   ASSIGN_OR_RETURN(const std::shared_ptr<const Product> product,
-                   BindProduct(a, ProductOf(a, most)));
+                   BindProduct(a, ProductOf(a, c, most)));
   std::shared_ptr<const Product> last = product;
   if (rest != 0) {
-    ASSIGN_OR_RETURN(last, BindProduct(a, ProductOf(a, rest)));
+    ASSIGN_OR_RETURN(last, BindProduct(a, ProductOf(a, c, rest)));
   }
-  const ProductBias bias(a, a.operand(2));
+  const ProductBias bias(a, c.bias);
   const PackedWeight weight(a);
   const size_t weight_at = bias.workspace_bytes();
   const size_t patches_at = weight_at + weight.workspace_bytes();
@@ -207,8 +192,8 @@ absl::StatusOr<BoundKernel> BindProducts(const BinderArguments& a) {
   BoundKernel kernel = weight.Reader();
   kernel.workspace_bytes =
       products_at + std::max(product->workspace_bytes(), last->workspace_bytes());
-  kernel.enqueue = [=, patches = PatchesOf(a), x = a.operand(0), residual = a.operand(3),
-                    y = a.result()](const Frame& f) -> absl::Status {
+  kernel.enqueue = [=, patches = PatchesOf(a, c), x = c.x, scale = c.scale, residual = c.residual,
+                    y = a.result(), op = a.instruction.op](const Frame& f) -> absl::Status {
     ASSIGN_OR_RETURN(const void* const read, bias.Enqueue(f));
     ASSIGN_OR_RETURN(const char* const packed, weight.Enqueue(f, f.workspace + weight_at));
     kernels::PatchesArgs placed = patches;
@@ -217,12 +202,13 @@ absl::StatusOr<BoundKernel> BindProducts(const BinderArguments& a) {
     for (int64_t first = 0; first < pixels; first += most) {
       placed.first = first;
       placed.size = std::min(most, pixels - first);
-      RETURN_IF_ERROR(Launched(kernels::Patches(placed, f.stream), graph::Op::kConv2d));
+      RETURN_IF_ERROR(Launched(kernels::Patches(placed, f.stream), op));
       const int64_t at = first * out * bytes;
       RETURN_IF_ERROR(
           (placed.size == most ? product : last)
               ->Enqueue({.a = placed.result,
                          .b = packed,
+                         .f8_scale = scale.present() ? BytesOf(scale, f) : nullptr,
                          .bias = read,
                          .residual = residual.present() ? BytesOf(residual, f) + at : nullptr,
                          .result = BytesOf(y, f) + at,
@@ -234,18 +220,16 @@ absl::StatusOr<BoundKernel> BindProducts(const BinderArguments& a) {
   return kernel;
 }
 
-}  // namespace
-
 absl::StatusOr<BoundKernel> BindConvolution(const BinderArguments& a) {
   if (IsOfOnePixel(a)) return BindLinear(a);
   if (IsNarrow(a)) return BindNarrow(a);
-  if (!CudnnMayHaveIt(a)) return BindProducts(a);
+  if (!CudnnMayHaveIt(a)) return BindConvolutionAsProducts(a);
   const ConvolutionShape shape = ShapeOf(a);
   const int64_t of_result = shape.result_height() * shape.result_width() * shape.out;
   ASSIGN_OR_RETURN(
       std::vector<ImagePlan> plans,
       ImagePlansFor(a, shape, std::max(shape.height * shape.width * shape.channels, of_result)));
-  if (plans.empty()) return BindProducts(a);
+  if (plans.empty()) return BindConvolutionAsProducts(a);
   return BindPlans(a, std::move(plans));
 }
 

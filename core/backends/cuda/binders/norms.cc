@@ -20,9 +20,8 @@ BoundKernel RowsKernel(const BinderArguments& a, int64_t rows,
   });
 }
 
-}  // namespace
-
-absl::StatusOr<BoundKernel> BindGroupNorm(const BinderArguments& a) {
+// x, gamma, beta, what is added to x or absent; and the scale of a result in 8 bits, or absent.
+BoundKernel GroupNormKernel(const BinderArguments& a, const View& scale) {
   const auto& norm = std::get<graph::GroupNormAttributes>(a.instruction.attributes);
   const View x = a.operand(0), gamma = a.operand(1), beta = a.operand(2), addend = a.operand(3),
              y = a.result();
@@ -43,12 +42,23 @@ absl::StatusOr<BoundKernel> BindGroupNorm(const BinderArguments& a) {
     args.gamma = BytesOf(gamma, f);
     args.beta = BytesOf(beta, f);
     args.addend = addend.present() ? BytesOf(addend, f) : nullptr;
+    args.f8_scale = scale.present() ? AddressOf<const float>(scale, f) : nullptr;
     args.result = BytesOf(y, f);
     args.workspace = f.workspace;
     return kernels::GroupNorm(args, f.stream);
   });
   kernel.workspace_bytes = kernels::GroupNormWorkspaceBytes(args.rows, args.groups);
   return kernel;
+}
+
+}  // namespace
+
+absl::StatusOr<BoundKernel> BindGroupNorm(const BinderArguments& a) {
+  return GroupNormKernel(a, View());
+}
+
+absl::StatusOr<BoundKernel> BindGroupNormF8(const BinderArguments& a) {
+  return GroupNormKernel(a, a.operand(4));
 }
 
 absl::StatusOr<BoundKernel> BindLayerNorm(const BinderArguments& a) {

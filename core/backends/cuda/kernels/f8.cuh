@@ -32,7 +32,23 @@ __device__ inline void ToE4M3(const float (&values)[kSize], float factor,
   NarrowFinite(scaled, codes);
 }
 
-// The same of eight elements that lie next to each other.
+// Values as what `to` has, in place of `pack`, of which they were made: stored as T, or as e4m3,
+// each times `factor` before. See Store.
+template <bool kWhole, typename T, int kSize>
+__device__ inline void StoreAs(const float (&values)[kSize], float, Pack<T, kSize>& pack,
+                               int64_t count, T* to) {
+  Narrow(values, pack);
+  Store<kWhole>(pack, count, to);
+}
+template <bool kWhole, typename T, int kSize>
+__device__ inline void StoreAs(const float (&values)[kSize], float factor, Pack<T, kSize>&,
+                               int64_t count, F8E4M3* to) {
+  Pack<F8E4M3, kSize> codes;
+  ToE4M3(values, factor, codes);
+  Store<kWhole>(codes, count, to);
+}
+
+// ToE4M3 of eight elements that lie next to each other.
 template <typename T>
 __device__ inline Pack<F8E4M3, 8> EightToE4M3(uint4 words, float factor) {
   const auto& from = *reinterpret_cast<const Pack<T, 8>*>(&words);

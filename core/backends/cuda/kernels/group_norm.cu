@@ -8,6 +8,9 @@ size_t GroupNormWorkspaceBytes(int64_t rows, int64_t groups) {
 }
 
 cudaError_t GroupNorm(const GroupNormArgs& args, cudaStream_t stream) {
+  if (args.f8_scale != nullptr && (!args.nhwc || args.activation != UnaryFunction::kSilu)) {
+    return cudaErrorInvalidValue;
+  }
   if (!args.nhwc) return GroupNormNchw(args, stream);
   bool is_done = false;
   const cudaError_t error = GroupNormSlab(args, stream, is_done);

@@ -29,11 +29,14 @@ struct GroupNormArgs {
   int64_t addend_pitch = 0;      // elements from a row of it to the next
   const void* gamma = nullptr;   // [channels]
   const void* beta = nullptr;    // [channels]
-  void* result = nullptr;        // may be x
+  void* result = nullptr;        // may be x, unless it is e4m3
   UnaryFunction activation = UnaryFunction::kIdentity;
   int64_t rows = 0, pixels = 0, channels = 0, groups = 1;
   float epsilon = 1e-5f;
   void* workspace = nullptr;  // GroupNormWorkspaceBytes, aligned to 4; used until the call has run
+  // On the device, a power of two: the result is divided by it and e4m3, as Quantize (f8.h) makes
+  // it. NHWC and SiLU only; else cudaErrorInvalidValue. Null: the result is as x is.
+  const float* f8_scale = nullptr;
 };
 size_t GroupNormWorkspaceBytes(int64_t rows, int64_t groups);
 cudaError_t GroupNorm(const GroupNormArgs& args, cudaStream_t stream);

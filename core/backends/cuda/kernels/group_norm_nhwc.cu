@@ -3,9 +3,11 @@
 #include <cooperative_groups.h>
 
 #include <algorithm>
+#include <type_traits>
 
 #include "core/backends/cuda/kernels/activation.cuh"
 #include "core/backends/cuda/kernels/divisor.cuh"
+#include "core/backends/cuda/kernels/f8.cuh"
 #include "core/backends/cuda/kernels/group_moments.cuh"
 #include "core/backends/cuda/kernels/launch.cuh"
 #include "core/backends/cuda/kernels/numbers.cuh"
@@ -217,8 +219,8 @@ struct ChannelNormalization {
   }
 };
 
-// kSilu: the activation is SiLU, and the others are not compiled in.
-template <typename T, bool kAligned, bool kSilu>
+// kSilu: the activation is SiLU, and the others are not compiled in. To: T, or F8E4M3.
+template <typename T, bool kAligned, bool kSilu, typename To>
 __global__ void __launch_bounds__(kMaxThreads<T>, kMinBlocks<T>)
     NhwcResult(BlockShape shape, GroupNormArgs args, const Moments* parts, int part_count) {
   extern __shared__ float memory[];
@@ -236,7 +238,8 @@ __global__ void __launch_bounds__(kMaxThreads<T>, kMinBlocks<T>)
                                          static_cast<const T*>(args.beta));
   const int64_t first = row * shape.pixels * shape.channels + channel;
   const T* x = static_cast<const T*>(args.x) + first;
-  T* result = static_cast<T*>(args.result) + first;
+  To* result = static_cast<To*>(args.result) + first;
+  const float inverse = std::is_same_v<To, T> ? 1 : 1 / *args.f8_scale;
   const int64_t step = int64_t{gridDim.x} * shape.lanes, count = shape.channels - channel;
   for (int64_t pixel = int64_t{blockIdx.x} * shape.lanes + threadIdx.x / shape.packs;
        pixel < shape.pixels; pixel += step * kResultUnrolled) {
@@ -257,8 +260,7 @@ __global__ void __launch_bounds__(kMaxThreads<T>, kMinBlocks<T>)
             fmaf(ToFloat(packs[u].at[i]) - channels.mean[i], channels.scale[i], channels.beta[i]);
         values[i] = kSilu ? Swish<T>(normal, 1) : Evaluate<T>(args.activation, normal);
       }
-      Narrow(values, packs[u]);
-      Store<kAligned>(packs[u], count, result + at * shape.channels);
+      StoreAs<kAligned>(values, inverse, packs[u], count, result + at * shape.channels);
     }
   }
 }
@@ -323,13 +325,14 @@ cudaError_t LaunchNhwc(const GroupNormArgs& args, cudaStream_t stream) {
   if (auto error = LaunchMoments<T, kAligned>(args, shape, split, stream); error != cudaSuccess) {
     return error;
   }
-  const bool silu = args.activation == UnaryFunction::kSilu;
+  const auto kernel = args.f8_scale != nullptr ? NhwcResult<T, kAligned, true, F8E4M3>
+                      : args.activation == UnaryFunction::kSilu ? NhwcResult<T, kAligned, true, T>
+                                                                : NhwcResult<T, kAligned, false, T>;
   const Grid grid = {.blocks = dim3(blocks, static_cast<unsigned>(args.rows)),
                      .threads = static_cast<unsigned>(shape.packs * shape.lanes),
                      .shared_bytes = shape.groups * sizeof(Normalization),
                      .early = split.cluster > 1};
-  return Launch(silu ? NhwcResult<T, kAligned, true> : NhwcResult<T, kAligned, false>, grid, stream,
-                shape, args, static_cast<const Moments*>(args.workspace),
+  return Launch(kernel, grid, stream, shape, args, static_cast<const Moments*>(args.workspace),
                 static_cast<int>(split.parts));
 }
 

@@ -4,8 +4,10 @@
 #include <cooperative_groups.h>
 
 #include <algorithm>
+#include <type_traits>
 
 #include "core/backends/cuda/kernels/activation.cuh"
+#include "core/backends/cuda/kernels/f8.cuh"
 #include "core/backends/cuda/kernels/group_moments.cuh"
 #include "core/backends/cuda/kernels/group_norm.h"
 #include "core/backends/cuda/kernels/launch.cuh"
@@ -149,9 +151,10 @@ class SlabOfThread {
     return ToFloat(x_[channel]) + (addend_ == nullptr ? 0 : ToFloat(addend_[channel]));
   }
 
-  // result begins where the slab's channels do.
-  template <bool kSilu>
-  __device__ void Write(const Normalization* groups, UnaryFunction activation, T* result) const {
+  // result begins where the slab's channels do; what is e4m3 is multiplied by `inverse` before.
+  template <bool kSilu, typename To>
+  __device__ void Write(const Normalization* groups, UnaryFunction activation, float inverse,
+                        To* result) const {
     if (lane_ >= shape_.lanes) return;
     float mean[kSize], scale[kSize], shift[kSize];
 #pragma unroll
@@ -169,8 +172,8 @@ class SlabOfThread {
         const float normal = fmaf(ToFloat(pack.at[i]) - mean[i], scale[i], shift[i]);
         values[i] = kSilu ? Swish<T>(normal, 1) : Evaluate<T>(activation, normal);
       }
-      Narrow(values, pack);
-      Store<true>(pack, 0, result + pixel * shape_.image_channels + pack_ * kSize);
+      StoreAs<true>(values, inverse, pack, 0,
+                    result + pixel * shape_.image_channels + pack_ * kSize);
     }
   }
 
@@ -220,7 +223,7 @@ __device__ Moments GroupOfBlock(const SlabShape& s, int group, const PackSums* o
 
 #endif
 
-template <typename T, bool kSilu>
+template <typename T, bool kSilu, typename To>
 __global__ void __launch_bounds__(kSlabThreads, 1) NhwcSlab(SlabShape s, GroupNormArgs args) {
 #if __CUDA_ARCH__ >= 900
   extern __shared__ uint4 memory[];
@@ -252,15 +255,17 @@ __global__ void __launch_bounds__(kSlabThreads, 1) NhwcSlab(SlabShape s, GroupNo
     if (writes) groups[group] = {all.mean, 1 / sqrtf(all.squares / all.count + args.epsilon)};
   }
   cluster.sync();  // groups are written, and all blocks stay while others read their memory
-  slab.template Write<kSilu>(groups, args.activation, static_cast<T*>(args.result) + at);
+  const float inverse = std::is_same_v<To, T> ? 1 : 1 / *args.f8_scale;
+  slab.template Write<kSilu>(groups, args.activation, inverse, static_cast<To*>(args.result) + at);
 #endif
 }
 
 template <typename T>
 cudaError_t LaunchSlab(const GroupNormArgs& args, cudaStream_t stream) {
   const SlabShape shape = SlabShapeOf<T>(args);
-  const auto kernel =
-      args.activation == UnaryFunction::kSilu ? NhwcSlab<T, true> : NhwcSlab<T, false>;
+  const auto kernel = args.f8_scale != nullptr                  ? NhwcSlab<T, true, F8E4M3>
+                      : args.activation == UnaryFunction::kSilu ? NhwcSlab<T, true, T>
+                                                                : NhwcSlab<T, false, T>;
   const size_t shared_bytes = SharedBytesOf<T>(shape);
   if (auto error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                         static_cast<int>(kSharedBytes));
@@ -279,7 +284,7 @@ cudaError_t LaunchSlab(const GroupNormArgs& args, cudaStream_t stream) {
 template <typename T>
 bool HasClusters() {
   cudaFuncAttributes attributes;
-  return cudaFuncGetAttributes(&attributes, NhwcSlab<T, true>) == cudaSuccess &&
+  return cudaFuncGetAttributes(&attributes, NhwcSlab<T, true, T>) == cudaSuccess &&
          attributes.ptxVersion >= 90;
 }
 

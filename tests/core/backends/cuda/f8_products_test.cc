@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "core/backends/cuda/kernels/f8_convolution.h"
 #include "core/backends/cuda/kernels/f8_linear_geglu.h"
 #include "core/backends/cuda/kernels/f8_product.h"
 #include "tests/core/backends/cuda/gpu_array.h"
@@ -14,17 +15,13 @@ namespace {
 
 using F8ProductTest = HopperTest;
 using F8LinearGegluTest = HopperTest;
+using F8ConvolutionTest = HopperTest;
 
 constexpr float kScale = 0x1p-10f;  // both operands have it
 
 struct F8Sizes {
   int64_t rows, columns, depth;
 };
-
-double OfCode(double code) {
-  const __half_raw half = __nv_cvt_fp8_to_halfraw(static_cast<__nv_fp8_storage_t>(code), __NV_E4M3);
-  return __half2float(__half(half));
-}
 
 // Random codes and what they stand for.
 struct F8Values {
@@ -104,6 +101,120 @@ TEST_F(F8ProductTest, MayWriteOverTheResidual) {
 TEST_F(F8ProductTest, RefusesWhatItDoesNotTake) {
   EXPECT_EQ(F8Product({.rows = 1, .columns = 12, .depth = 16}, nullptr), cudaErrorInvalidValue);
   EXPECT_EQ(F8Product({.rows = 1, .columns = 16, .depth = 24}, nullptr), cudaErrorInvalidValue);
+}
+
+struct F8ImageSizes {
+  int64_t rows, height, width, channels, out;
+  int64_t pixels() const { return rows * height * width; }
+};
+
+// The sum at a pixel of the result, scaled.
+double SumOf(const F8Values& x, const F8Values& weight, const F8ImageSizes& s, int64_t pixel,
+             int64_t line) {
+  const int64_t column = pixel % s.width, row = pixel / s.width % s.height,
+                image = pixel / (s.width * s.height);
+  double sum = 0;
+  for (int64_t tap = 0; tap < 9; ++tap) {
+    const int64_t from_row = row + tap / 3 - 1, from_column = column + tap % 3 - 1;
+    if (from_row < 0 || from_row >= s.height || from_column < 0 || from_column >= s.width) continue;
+    const int64_t from = ((image * s.height + from_row) * s.width + from_column) * s.channels;
+    const int64_t at = (line * 9 + tap) * s.channels;
+    for (int64_t k = 0; k < s.channels; ++k) sum += x.values[from + k] * weight.values[at + k];
+  }
+  return sum * kScale;
+}
+
+// Images of less than a tile, more tiles than multiprocessors, and tiles that several images share;
+// loads of 64 and of 128 channels, and a last one with nothing in its second half (64, 192, 320).
+constexpr F8ImageSizes kImages[] = {
+    {1, 1, 1, 64, 8},      {3, 5, 7, 64, 160}, {2, 9, 12, 128, 168}, {1, 33, 17, 192, 40},
+    {2, 16, 16, 256, 640}, {5, 3, 2, 320, 16}, {1, 64, 64, 64, 960}, {1, 2, 300, 64, 320}};
+
+TEST_F(F8ConvolutionTest, ScalesAndAddsBiasAndResidual) {
+  for (const F8ImageSizes& s : kImages) {
+    const F8Values x(s.pixels() * s.channels, 1, DeviationOf(9 * s.channels));
+    const F8Values weight(s.out * 9 * s.channels, 2, DeviationOf(9 * s.channels));
+    const Values bias = Rounded(Element::kBF16, Normal(s.out, 3));
+    const Values residual = Rounded(Element::kBF16, Normal(s.pixels() * s.out, 4));
+    const GpuArray from(Element::kF8E4M3, x.codes), lines(Element::kF8E4M3, weight.codes),
+        scale = One(kScale), biases(Element::kBF16, bias), residuals(Element::kBF16, residual);
+    Values sums(s.pixels() * s.out);
+    for (int64_t i = 0; i < s.pixels() * s.out; ++i) {
+      sums[i] = SumOf(x, weight, s, i / s.out, i % s.out);
+    }
+    for (const bool has_bias : {false, true}) {
+      for (const bool has_residual : {false, true}) {
+        SCOPED_TRACE(::testing::Message()
+                     << s.rows << "x" << s.height << "x" << s.width << "x" << s.channels << " to "
+                     << s.out << " " << has_bias << has_residual);
+        const GpuArray to = GpuArray::Poisoned(Element::kBF16, s.pixels() * s.out);
+        ASSERT_EQ(F8Convolution({from.data(), lines.data(), scale.as<float>(),
+                                 has_bias ? biases.data() : nullptr,
+                                 has_residual ? residuals.data() : nullptr, to.data(), s.rows,
+                                 s.height, s.width, s.channels, s.out},
+                                nullptr),
+                  cudaSuccess);
+        Values exact = sums;
+        for (int64_t i = 0; i < s.pixels() * s.out; ++i) {
+          exact[i] += (has_bias ? bias[i % s.out] : 0) + (has_residual ? residual[i] : 0);
+        }
+        // Sums near 1, of which each of up to 23 steps keeps 14 bits and cuts off the rest.
+        ExpectClose(to.Read(), exact, Element::kBF16, 0.52, 8e-3);
+      }
+    }
+  }
+}
+
+TEST_F(F8ConvolutionTest, MayWriteOverTheResidual) {
+  constexpr F8ImageSizes kSizes = {2, 13, 11, 128, 320};
+  const F8Values x(kSizes.pixels() * kSizes.channels, 1, 10),
+      weight(kSizes.out * 9 * kSizes.channels, 2, 10);
+  const Values residual = Rounded(Element::kBF16, Normal(kSizes.pixels() * kSizes.out, 4));
+  const GpuArray from(Element::kF8E4M3, x.codes), lines(Element::kF8E4M3, weight.codes),
+      scale = One(kScale), both(Element::kBF16, residual), apart(Element::kBF16, residual);
+  const GpuArray to = GpuArray::Poisoned(Element::kBF16, kSizes.pixels() * kSizes.out);
+  F8ConvolutionArgs args = {from.data(),  lines.data(),    scale.as<float>(), nullptr,
+                            apart.data(), to.data(),       kSizes.rows,       kSizes.height,
+                            kSizes.width, kSizes.channels, kSizes.out};
+  ASSERT_EQ(F8Convolution(args, nullptr), cudaSuccess);
+  args.residual = args.result = both.data();
+  ASSERT_EQ(F8Convolution(args, nullptr), cudaSuccess);
+  EXPECT_EQ(both.Bytes(), to.Bytes());
+}
+
+// What an image gives does not depend on which it is of how many.
+TEST_F(F8ConvolutionTest, GivesAnImageTheSameBytesBesideOthers) {
+  constexpr F8ImageSizes kSizes = {3, 12, 9, 192, 320};
+  const F8Values x(kSizes.pixels() * kSizes.channels, 1, 10),
+      weight(kSizes.out * 9 * kSizes.channels, 2, 10);
+  const int64_t of_image = kSizes.pixels() / kSizes.rows;
+  const GpuArray lines(Element::kF8E4M3, weight.codes), scale = One(kScale),
+                                                        all(Element::kF8E4M3, x.codes);
+  const GpuArray to = GpuArray::Poisoned(Element::kBF16, kSizes.pixels() * kSizes.out);
+  F8ConvolutionArgs args = {all.data(),   lines.data(),    scale.as<float>(), nullptr,
+                            nullptr,      to.data(),       kSizes.rows,       kSizes.height,
+                            kSizes.width, kSizes.channels, kSizes.out};
+  ASSERT_EQ(F8Convolution(args, nullptr), cudaSuccess);
+  const Values together = to.Read();
+  args.rows = 1;
+  for (int64_t row = 0; row < kSizes.rows; ++row) {
+    const auto first = x.codes.begin() + row * of_image * kSizes.channels;
+    const GpuArray one(Element::kF8E4M3, Values(first, first + of_image * kSizes.channels));
+    const GpuArray own = GpuArray::Poisoned(Element::kBF16, of_image * kSizes.out);
+    args.x = one.data();
+    args.result = own.data();
+    ASSERT_EQ(F8Convolution(args, nullptr), cudaSuccess);
+    const auto begin = together.begin() + row * of_image * kSizes.out;
+    EXPECT_EQ(own.Read(), Values(begin, begin + of_image * kSizes.out)) << row;
+  }
+}
+
+TEST_F(F8ConvolutionTest, RefusesWhatItDoesNotTake) {
+  F8ConvolutionArgs args = {.rows = 1, .height = 4, .width = 4, .channels = 96, .out = 16};
+  EXPECT_EQ(F8Convolution(args, nullptr), cudaErrorInvalidValue);
+  args.channels = 64;
+  args.out = 12;
+  EXPECT_EQ(F8Convolution(args, nullptr), cudaErrorInvalidValue);
 }
 
 // Multiples of tiles, and what is left of one: 64 and 128 columns of the product.

@@ -85,12 +85,13 @@ TEST_F(F8Test, AUnetIsAsFarFromF32AsTheReferences) {
   ASSERT_OK_AND_ASSIGN(const passes::Network network,
                        passes::LoadGoldenNetwork("unet_sdxl_base_small"));
   const graph::Precision bf16{DType::kBF16};
-  const graph::Precision f8{DType::kBF16, {}, {"*"}};
+  const graph::Precision f8{DType::kBF16, {}, {"*"}, {"*.conv1.weight", "*.conv2.weight"}};
   for (const passes::NetworkPart& part : network.parts) {
     if (!absl::EndsWith(part.name, "step")) continue;
     ASSERT_OK_AND_ASSIGN(const Graph low, passes::ChoosePrecision(part.graph, bf16));
-    ASSERT_OK_AND_ASSIGN(const Graph eight, passes::QuantizeLinears(low, f8));
+    ASSERT_OK_AND_ASSIGN(const Graph eight, passes::QuantizeProducts(low, f8));
     EXPECT_GT(eight.Select(Op::kF8Linear).size(), 10u);
+    EXPECT_GT(eight.Select(Op::kF8Conv2d).size(), 10u);
     const auto run = [&](Backend& backend, const Graph& graph) {
       weights::WeightStore store(backend);
       weights::WeightSet set(&store);

@@ -2,6 +2,7 @@
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
+#include <cuda_fp8.h>
 
 #include <algorithm>
 #include <cmath>
@@ -110,6 +111,11 @@ Values Normal(int64_t size, uint32_t seed, double deviation, double mean) {
 }
 
 Values Rounded(Element element, Values values) { return Decode(element, Encode(element, values)); }
+
+double OfCode(double code) {
+  const __half_raw half = __nv_cvt_fp8_to_halfraw(static_cast<__nv_fp8_storage_t>(code), __NV_E4M3);
+  return __half2float(__half(half));
+}
 
 GpuArray::GpuArray(Element element, int64_t size, int64_t offset)
     : element_(element), size_(size), offset_(offset) {

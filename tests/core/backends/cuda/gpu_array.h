@@ -30,6 +30,8 @@ class HopperTest : public GpuTest {
 Values Normal(int64_t size, uint32_t seed, double deviation = 1, double mean = 0);
 // Each value as the element holds it.
 Values Rounded(Element element, Values values);
+// The number that a code of e4m3, as GpuArray reads one, stands for.
+double OfCode(double code);
 
 // Begins `offset` elements behind an aligned address, and ends where its memory ends.
 class GpuArray {

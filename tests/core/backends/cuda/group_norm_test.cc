@@ -1,6 +1,8 @@
 #include "core/backends/cuda/kernels/group_norm.h"
 
+#include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "tests/core/backends/cuda/gpu_array.h"
 
@@ -159,6 +161,46 @@ TEST_F(GroupNormTest, IsExactToRounding) {
 
 // In each of the ways, where rows are as aligned as packs are, and where they are not; and one row
 // for all.
+// The codes of a result that is not rounded before, by both kernels of NHWC.
+TEST_F(GroupNormTest, WritesEightBitFloats) {
+  constexpr float kScale = 0x1p-7f;
+  const GpuArray scale(Element::kF32, {kScale});
+  for (const auto& [pixels, channels] :
+       {std::pair<int64_t, int64_t>{70, 640}, {1025, 1920}, {33, 34}, {9000, 320}}) {
+    for (const bool addend : {false, true}) {
+      SCOPED_TRACE(::testing::Message() << pixels << "x" << channels << " addend " << addend);
+      const Image image = {.rows = 2,
+                           .pixels = pixels,
+                           .channels = channels,
+                           .groups = channels % 32 == 0 ? 32 : 2,
+                           .nhwc = true,
+                           .addend = addend,
+                           .activation = UnaryFunction::kSilu};
+      const Operands of = Drawn(image, Element::kBF16);
+      GroupNormCall call(image, Element::kBF16, of);
+      const GpuArray to = GpuArray::Poisoned(Element::kF8E4M3, image.size());
+      call.args.result = to.data();
+      call.args.f8_scale = scale.as<float>();
+      ASSERT_EQ(GroupNorm(call.args, nullptr), cudaSuccess);
+      const Values codes = to.Read(), exact = Exact(image, of);
+      for (size_t i = 0; i < codes.size(); ++i) {
+        const double code = std::clamp(exact[i] / kScale, -448.0, 448.0), size = std::abs(code);
+        const double unit = std::ldexp(1, std::max(size == 0 ? -6 : std::ilogb(size), -6) - 3);
+        // Half a unit, and what the number before is off by.
+        ASSERT_NEAR(OfCode(codes[i]), code, unit / 2 + 2e-5 * (size + 1 / kScale)) << i;
+      }
+    }
+  }
+}
+
+TEST_F(GroupNormTest, RefusesEightBitFloatsThatItDoesNotWrite) {
+  const float* const scale = reinterpret_cast<const float*>(16);
+  EXPECT_EQ(
+      GroupNorm({.nhwc = false, .activation = UnaryFunction::kSilu, .f8_scale = scale}, nullptr),
+      cudaErrorInvalidValue);
+  EXPECT_EQ(GroupNorm({.nhwc = true, .f8_scale = scale}, nullptr), cudaErrorInvalidValue);
+}
+
 TEST_F(GroupNormTest, TakesAnAddendWhoseRowsAreApart) {
   for (const int64_t gap : {960, 1, -320}) {
     for (Image image : {Image{3, 81, 320, 32}, Image{3, 81, 320, 20}, Image{3, 81, 320, 32, false},
