@@ -64,7 +64,7 @@ absl::StatusOr<std::map<std::string, engine::ComponentMode>> ToModes(absl::strin
 struct Precision {
   std::map<std::string, engine::DType> components;  // all of them
   bool tf32 = false;             // products of f32 may round their operands to TF32
-  bool f8_convolutions = false;  // of UNets in fp8: those too
+  bool f8_convolutions = false;  // UNets in fp8 convolve in 8 bits
 };
 
 // "bf16" for every component, "unet_base=bf16,vae_decoder=fp32", or both, where a component's own

@@ -19,7 +19,7 @@ struct Options {
   std::string case_name;  // empty: all
   std::set<std::string> skip_passes;
   device::DType precision = device::DType::kF32;  // every component's
-  bool f8_convolutions = false;                   // of UNets in fp8: those too
+  bool f8_convolutions = false;                   // UNets in fp8 convolve in 8 bits
   bool tf32 = false;                              // f32 with products in TF32; for backend cuda
 
   // True if results are to be those of diffusers in float32.

@@ -57,7 +57,7 @@ struct ModelOptions {
   // parts, if what these leave for each other has at most so many bytes.
   int64_t pixels_in_parts = kPixelsDecodedInParts;
   int64_t most_feature_bytes = std::numeric_limits<int64_t>::max();
-  bool f8_convolutions = false;  // of UNets in 8 bits; else linears alone
+  bool f8_convolutions = false;  // UNets in fp8 convolve in 8 bits too
 };
 
 class ModelGraphs {

@@ -182,7 +182,7 @@ TEST_F(F8ConvolutionTest, MayWriteOverTheResidual) {
   EXPECT_EQ(both.Bytes(), to.Bytes());
 }
 
-// What an image gives does not depend on which it is of how many.
+// An image gives the same whichever it is of how many.
 TEST_F(F8ConvolutionTest, GivesAnImageTheSameBytesBesideOthers) {
   constexpr F8ImageSizes kSizes = {3, 12, 9, 192, 320};
   const F8Values x(kSizes.pixels() * kSizes.channels, 1, 10),
