@@ -169,7 +169,7 @@ Value NormedConv(GraphBuilder& b, Value x, const std::string& name) {
 // Adds what time gives to each channel between the two, as a UNet's blocks do.
 Value ResidualBlock(GraphBuilder& b, Value x, const std::string& name) {
   const Value time = b.Input(name + "_time", DType::kF32, {2, kChannels, 1, 1}, Rate::kStep);
-  const Value hidden = b.Add(NormedConv(b, x, name + ".conv1"), b.Cast(time, DType::kF32));
+  const Value hidden = b.Add(NormedConv(b, x, name + ".conv1"), time);
   return b.Add(x, NormedConv(b, hidden, name + ".conv2"));
 }
 

@@ -8,16 +8,16 @@ using dnnl::memory;
 using Tag = memory::format_tag;
 
 // x [.., in] as a matrix.
-struct Sizes {
+struct LinearSizes {
   int64_t rows, in, out;
 };
 
-Sizes SizesOf(const BinderArguments& a) {
+LinearSizes LinearSizesOf(const BinderArguments& a) {
   const graph::Shape& weight = a.operand(1).shape;
   return {a.operand(0).shape.elements() / weight[1], weight[1], weight[0]};
 }
 
-BoundKernel BindAsMatmul(const BinderArguments& a, const Sizes& s) {
+BoundKernel BindLinearAsMatmul(const BinderArguments& a, const LinearSizes& s) {
   Product p;
   p.name = "matmul";
   p.source = Layout(a.operand(0).dtype, {s.rows, s.in}, Tag::ab);
@@ -32,7 +32,7 @@ BoundKernel BindAsMatmul(const BinderArguments& a, const Sizes& s) {
 }
 
 // A convolution of one pixel over an image of one column: what runs on vectors below AVX-512.
-BoundKernel BindAsConvolution(const BinderArguments& a, const Sizes& s) {
+BoundKernel BindAsConvolution(const BinderArguments& a, const LinearSizes& s) {
   Product p;
   p.name = "convolution";
   p.source = Layout(a.operand(0).dtype, {1, s.in, s.rows, 1}, Tag::nhwc);
@@ -50,8 +50,8 @@ BoundKernel BindAsConvolution(const BinderArguments& a, const Sizes& s) {
 }  // namespace
 
 absl::StatusOr<BoundKernel> BindLinear(const BinderArguments& a) {
-  return a.algorithm == Algorithm::kAsConvolution ? BindAsConvolution(a, SizesOf(a))
-                                                  : BindAsMatmul(a, SizesOf(a));
+  return a.algorithm == Algorithm::kAsConvolution ? BindAsConvolution(a, LinearSizesOf(a))
+                                                  : BindLinearAsMatmul(a, LinearSizesOf(a));
 }
 
 }  // namespace latentd::backends::cpu
