@@ -206,7 +206,7 @@ TEST_F(CudaBackendGpuTest, BindsOnceForAllWeightsOfAGraphAndPlan) {
   other.Add("net", testing::RandomLeaves(*graph_, /*seed=*/4).weights);
   ASSERT_OK_AND_ASSIGN(const Plan plan, backend_->MakePlan(*graph_));
   const auto run = [&](Executable& executable) {
-    return testing::ToDoubles(testing::RunExecutable(executable, leaves_.inputs).value()[0]);
+    return testing::ToDoubles(testing::RunOnDevice(executable, leaves_.inputs).value()[0]);
   };
   std::vector<double> wanted;
   {

@@ -158,8 +158,8 @@ TEST_F(F8ConvolutionTest, ScalesAndAddsBiasAndResidual) {
         for (int64_t i = 0; i < s.pixels() * s.out; ++i) {
           exact[i] += (has_bias ? bias[i % s.out] : 0) + (has_residual ? residual[i] : 0);
         }
-        // Sums near 1, of which each of up to 23 steps keeps 14 bits and cuts off the rest.
-        ExpectClose(to.Read(), exact, Element::kBF16, 0.52, 8e-3);
+        // Each of up to 23 steps keeps 14 bits of a sum that may be near 4, and cuts off the rest.
+        ExpectClose(to.Read(), exact, Element::kBF16, 0.52, 1.2e-2);
       }
     }
   }
