@@ -1,4 +1,4 @@
-# Sourced by the scripts beside it: how they speak, fail and check for room.
+# Sourced by the scripts beside it: how they speak, fail, check for room and build beside tests.
 # shellcheck shell=bash
 
 project=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -63,3 +63,28 @@ quietly() {
 
 # build_tree PRESET: the folder that the preset builds in.
 build_tree() { if [ "$1" = release ]; then echo "$project/build"; else echo "$project/build-$1"; fi; }
+
+building=      # the process of a build that runs beside tests
+building_log=
+
+# start_build PRESET TARGET...: builds, with tests, on processors' time that other processes leave: tests of real servers wait for
+# half of theirs. One at a time. Its output is in build/build-PRESET.log.
+start_build() {
+  local preset=$1 idly=(chrt --idle 0)
+  shift
+  "${idly[@]}" true 2>/dev/null || idly=(nice -n 19)  # some containers forbid the first
+  building_log=$project/build/build-$preset.log
+  (exec "${idly[@]}" "$project/deploy/build" --tests "--preset=$preset" "$@") >"$building_log" 2>&1 &
+  building=$!
+}
+
+# finish_build: waits for it, and returns 1 and shows the end of its output if it failed.
+finish_build() {
+  local process=$building
+  step "waiting for the build (its output is in $building_log)"
+  building=
+  wait "$process" || { tail -n 60 "$building_log" >&2; return 1; }
+}
+
+# stop_build: for the end of a script, whatever ends it.
+stop_build() { [ -z "$building" ] || kill "$building" 2>/dev/null || true; }
