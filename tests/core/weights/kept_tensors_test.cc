@@ -437,7 +437,7 @@ TEST_F(KeptUnitsTest, AreUploadedWholeAndOnceForAllSets) {
 }
 
 TEST_F(KeptUnitsTest, OneThatDoesNotFitIsReadFromTheHostByEachOfItsTensors) {
-  kept_.SetLimit(2 * kKept + 1023);
+  kept_.SetLimit(3 * kKept - 1);  // both of the base, or one and the unit
   const UnitOfChanges changes(1024, 10, 20);
   const SetPointer set = With(changes, 1);
   EXPECT_THAT(Made(set, "a"), Each(11));
@@ -448,7 +448,7 @@ TEST_F(KeptUnitsTest, OneThatDoesNotFitIsReadFromTheHostByEachOfItsTensors) {
 
 // The base's are read by each set, and stay, however often a unit is asked for.
 TEST_F(KeptUnitsTest, OneThatDoesNotFitDrivesNoneOut) {
-  kept_.SetLimit(2 * kKept + 1023);
+  kept_.SetLimit(3 * kKept - 1);  // both of the base, or one and the unit
   for (int set = 1; set < 40; ++set) {
     const UnitOfChanges changes(1024, static_cast<float>(set), 0);
     const SetPointer changed = With(changes, 1);
