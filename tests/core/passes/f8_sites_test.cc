@@ -168,8 +168,10 @@ Value NormedConv(GraphBuilder& b, Value x, const std::string& name) {
 
 // Adds what time gives to each channel between the two, as a UNet's blocks do.
 Value ResidualBlock(GraphBuilder& b, Value x, const std::string& name) {
-  const Value time = b.Input(name + "_time", DType::kF32, {2, kChannels, 1, 1}, Rate::kStep);
-  const Value hidden = b.Add(NormedConv(b, x, name + ".conv1"), time);
+  const Value time = LinearOf(b, b.Input(name + "_time", DType::kF32, {2, 8}, Rate::kStep),
+                              name + "_time", kChannels);
+  const Value hidden =
+      b.Add(NormedConv(b, x, name + ".conv1"), b.Reshape(time, {2, kChannels, 1, 1}));
   return b.Add(x, NormedConv(b, hidden, name + ".conv2"));
 }
 
