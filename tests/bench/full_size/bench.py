@@ -194,8 +194,8 @@ def parse(arguments):
     parser.add_argument("--checkpoint-only", action="store_true", help="write the checkpoints to DIR/checkpoint of --work, and end")
     parser.add_argument("--reduced", action="store_true", help="the demo model's architecture and small sizes: shows that all of it works")
     parser.add_argument("--backend", choices=("cuda", "cpu"), help="latentd's; cuda, with --reduced cpu")
-    parser.add_argument("--precision", choices=("bf16", "fp16", "fp32", "fp8"),
-                        help="bf16, on the CPU fp32; fp8 is latentd's alone, peers compute in bf16 then")
+    parser.add_argument("--precision", choices=("bf16", "fp16", "fp32", "fp8", "fp8_all"),
+                        help="bf16, on the CPU fp32; fp8 and fp8_all are latentd's alone, peers compute in bf16 then")
     ours = parser.add_argument_group("latentd")
     ours.add_argument("--latentd", type=pathlib.Path, default=ROOT / "build/server/latentd")
     ours.add_argument("--latent", type=pathlib.Path, default=ROOT / "build/client/latent", help="for what it says of memory")

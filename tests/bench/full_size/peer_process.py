@@ -40,7 +40,7 @@ class Peer:
 
     def __init__(self, options, checkpoint, mode, folder):
         self._log = folder / f"peer-{mode}.log"
-        precision = "bf16" if options.precision == "fp8" else options.precision
+        precision = "bf16" if options.precision in ("fp8", "fp8_all") else options.precision
         command = [options.peer_python, "-B", pathlib.Path(__file__).with_name("peer.py"), "--checkpoint", checkpoint, "--mode", mode,
                    "--precision", precision, "--device", "cuda" if options.backend == "cuda" else "cpu"]
         with open(self._log, "w") as log:
