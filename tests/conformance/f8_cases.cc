@@ -196,7 +196,7 @@ OpCase F8Conv2d(const std::string& name, const Shape& x, const Shape& weight,
 
 OpCase F8Conv2dEpilogue(const Shape& x, int64_t out, bool bias) {
   return {absl::StrCat("f8_conv2d_epilogue_residual_", x[3], "x", out, bias ? "_bias" : ""),
-          Op::kF8Conv2d, [=](GraphBuilder& b) {
+          Op::kFused, [=](GraphBuilder& b) {
             const Operands read = F8ImageOperands(b, x, {out, x[3], 3, 3});
             const Value residual =
                 b.Cast(b.Input("residual", DType::kF32, {x[0], x[1], x[2], out}, Rate::kStep),

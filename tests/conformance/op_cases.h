@@ -22,9 +22,12 @@ struct OpCase {
 // For GoogleTest's messages.
 inline void PrintTo(const OpCase& c, std::ostream* out) { *out << c.name; }
 
-// Cases of matrix products, attention and convolution; of low-rank paths beside them; of norms and
-// elementwise ops; of movement; of ops that images need beside networks; of fused ops.
+// Cases of matrix products, attention and convolution, of which OverFramesCases are those of
+// videos: layers over time, which see images of clips in another form; of low-rank paths beside
+// them; of norms and elementwise ops; of movement; of ops that images need beside networks; of
+// fused ops.
 std::vector<OpCase> ProductCases();
+std::vector<OpCase> OverFramesCases();
 std::vector<OpCase> LowRankCases();
 std::vector<OpCase> ElementwiseCases();
 std::vector<OpCase> MovementCases();

@@ -278,6 +278,7 @@ std::vector<OpCase> ProductCases() {
     cases.push_back(Attention(c));
   }
   for (const AttentionCase& c : AttentionOfSd15()) cases.push_back(Attention(c));
+  for (OpCase& c : OverFramesCases()) cases.push_back(std::move(c));
   cases.push_back(MergedAttention(9, 3, 8));
   for (const int64_t size : {40, 80, 160}) cases.push_back(MergedAttention(66, 3, size));
   return cases;

@@ -13,9 +13,10 @@ namespace latentd::golden {
 
 // latentd may lose this many times what diffusers does: one draw of rounding errors against
 // another. A picture's go through twenty and more evaluations, of which each multiplies what it was
-// given.
+// given; a video's are few, and diffusers rounds its latents after each.
 inline constexpr double kNetworkLossFactor = 1.25;
 inline constexpr double kPictureLossFactor = 4;
+inline constexpr double kVideoLossFactor = 1.25;
 
 class Losses {
  public:
@@ -24,8 +25,8 @@ class Losses {
   static absl::StatusOr<Losses> Read(const Options& options);
 
   // The loss of one output of one case: "outputs" of a network, "latents" and "pixels" of an
-  // image; and "ssim", its likeness (core/image/pixels/similarity.h). Nothing if diffusers was not
-  // measured.
+  // image or a video; and "ssim", an image's likeness (core/image/pixels/similarity.h). Nothing if
+  // diffusers was not measured.
   std::optional<double> Of(const std::string& name, const std::string& what) const;
 
  private:

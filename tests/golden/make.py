@@ -1000,9 +1000,10 @@ def picture_loss(exact, lesser, case, out):
 
 def make_losses(model, cases, out):
     """How far diffusers in a lesser precision is from diffusers in float32."""
-    losses = {}
+    with open(f"{out}/losses.json") as file:
+        losses = json.load(file)  # make_videos.py has others in it
     for precision, dtype in PRECISIONS.items():
-        found = losses[precision] = {}
+        found = losses[precision]
         with open(f"{cases}/networks.json") as file:
             for case in json.load(file):
                 if not case.get("full"):

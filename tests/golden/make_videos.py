@@ -1,8 +1,9 @@
 """Makes the golden videos with diffusers, in float32 on the CPU. README.md describes the files.
 
-Usage: python make_videos.py --cases DIR --out DIR [--case PREFIX]
+Usage: python make_videos.py --cases DIR --out DIR [--case PREFIX] [--losses]
 
-videos.json in --cases says what to draw, on the checkpoint `svd` of checkpoints.json; pictures/ there has the images.
+videos.json in --cases says what to draw, on the checkpoint `svd` of checkpoints.json; pictures/ there has the images. --losses
+measures diffusers in lesser precision instead, and adds that to losses.json in --out.
 """
 import argparse
 import json
@@ -24,6 +25,19 @@ PARAMETERS = {
 CHECKPOINT = "svd"
 
 
+class GuidedByEither(StableVideoDiffusionPipeline):
+    """Guides where any frame has more than 1.
+
+    diffusers makes its rows by max_guidance_scale and then goes by the frames', so that guidance which falls to 1 fails there.
+    """
+
+    guided = True
+
+    @property
+    def do_classifier_free_guidance(self):
+        return self.guided
+
+
 def pipeline_of(checkpoint, dtype, lists=None):
     """The pipeline of an entry of checkpoints.json and, in the file `lists`, the parameters of its networks."""
     index, networks = checkpoint["model_index"], {}
@@ -35,7 +49,7 @@ def pipeline_of(checkpoint, dtype, lists=None):
         with open(lists, "w") as file:
             json.dump(shapes, file, indent=0)
     scheduler = getattr(diffusers, checkpoint["scheduler"]["_class_name"]).from_config(checkpoint["scheduler"])
-    pipeline = StableVideoDiffusionPipeline(
+    pipeline = GuidedByEither(
         **networks, scheduler=scheduler, feature_extractor=CLIPImageProcessor(**checkpoint["feature_extractor"]))
     pipeline.set_progress_bar_config(disable=True)
     return pipeline
@@ -55,6 +69,7 @@ def draw(pipeline, case, folder):
     def keep_image_latents(_module, _inputs, output):
         kept["image_latents"] = output.chunk(2, 1)[0].flatten(1).clone()
 
+    pipeline.guided = max(case.get("min_guidance_scale", 1.0), case.get("max_guidance_scale", 3.0)) > 1
     hooks = [pipeline.image_encoder.register_forward_hook(keep_embeds),
              pipeline.vae.quant_conv.register_forward_hook(keep_image_latents)]
     frames = pipeline(
@@ -67,23 +82,46 @@ def draw(pipeline, case, folder):
     return kept
 
 
+def video_loss(exact, lesser):
+    """How far a video is from one in float32: both as `draw` has them."""
+    return {
+        "latents": make.relative_distance(exact["latents"], lesser["latents"]),
+        "pixels": float((exact["frames"].float() - lesser["frames"].float()).abs().mean()),
+    }
+
+
+def make_losses(checkpoint, cases, folder, out):
+    """How far diffusers in a lesser precision is from diffusers in float32."""
+    with open(f"{out}/losses.json") as file:
+        losses = json.load(file)
+    exact = pipeline_of(checkpoint, torch.float32)
+    for precision, dtype in make.PRECISIONS.items():
+        lesser = pipeline_of(checkpoint, dtype)
+        for case in cases:
+            losses[precision][case["name"]] = video_loss(draw(exact, case, folder), draw(lesser, case, folder))
+            print(precision, case["name"], losses[precision][case["name"]], flush=True)
+    with open(f"{out}/losses.json", "w") as file:
+        json.dump(losses, file, indent=1)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cases", required=True, help="folder of the lists of cases")
     parser.add_argument("--out", required=True, help="folder that gets videos/ and checkpoints/")
     parser.add_argument("--case", default="", help="those alone whose names begin so")
+    parser.add_argument("--losses", action="store_true", help="measure bf16 and fp16 instead")
     arguments = parser.parse_args()
     make.draw_float32_noise_always()
     with open(f"{arguments.cases}/checkpoints.json") as file:
         checkpoint = json.load(file)[CHECKPOINT]
     with open(f"{arguments.cases}/videos.json") as file:
-        cases = json.load(file)
+        cases = [case for case in json.load(file) if case["name"].startswith(arguments.case)]
+    if arguments.losses:
+        return make_losses(checkpoint, cases, arguments.cases, arguments.out)
     os.makedirs(f"{arguments.out}/videos", exist_ok=True)
     exact = pipeline_of(checkpoint, torch.float32, f"{arguments.out}/checkpoints/{CHECKPOINT}.parameters.json")
     wide = pipeline_of(checkpoint, torch.float64)
     for case in cases:
-        if not case["name"].startswith(arguments.case):
-            continue
         results, wider = draw(exact, case, arguments.cases), draw(wide, case, arguments.cases)
         save_file({name: tensor.contiguous() for name, tensor in results.items()},
                   f"{arguments.out}/videos/{case['name']}.safetensors")

@@ -18,6 +18,7 @@
 #include "core/weights/containers/safetensors.h"
 #include "tests/golden/case_files.h"
 #include "tests/golden/draw_video.h"
+#include "tests/golden/losses.h"
 #include "tests/golden/network_runner.h"
 #include "tests/golden/synthetic_checkpoint.h"
 #include "tests/golden/video_pipeline.h"
@@ -86,14 +87,21 @@ VideoSpec SpecOf(const json& video_case) {
 
 using Frames = std::vector<image::Image>;
 
-// The largest difference of any byte of the frames, [frames, height, width, 3].
-absl::StatusOr<double> FrameDistance(const device::ConstBuffer& wanted, const Frames& frames) {
+// Differences of the frames' bytes.
+struct FrameDistances {
+  double largest = 0, mean = 0;
+};
+
+// Of frames, [frames, height, width, 3].
+absl::StatusOr<FrameDistances> FrameDistance(const device::ConstBuffer& wanted,
+                                             const Frames& frames) {
   const auto count = static_cast<int64_t>(frames.size());
   if (wanted.shape()[0] != count) {
     return absl::InvalidArgumentError(
         absl::StrCat(count, " frames instead of ", wanted.shape()[0]));
   }
   int worst = 0;
+  int64_t sum = 0;
   for (int64_t i = 0; i < count; ++i) {
     const auto bytes = wanted.Rows(i, i + 1).as<uint8_t>();
     const image::Image& frame = frames[static_cast<size_t>(i)];
@@ -101,10 +109,13 @@ absl::StatusOr<double> FrameDistance(const device::ConstBuffer& wanted, const Fr
       return absl::InvalidArgumentError("a frame of another size");
     }
     for (size_t byte = 0; byte < bytes.size(); ++byte) {
-      worst = std::max(worst, std::abs(int{bytes[byte]} - int{frame.rgb[byte]}));
+      const int difference = std::abs(int{bytes[byte]} - int{frame.rgb[byte]});
+      worst = std::max(worst, difference);
+      sum += difference;
     }
   }
-  return worst;
+  return FrameDistances{static_cast<double>(worst),
+                        static_cast<double>(sum) / static_cast<double>(wanted.elements())};
 }
 
 absl::StatusOr<std::vector<Measure>> MeasuresOf(const weights::TensorMap& expected,
@@ -120,11 +131,33 @@ absl::StatusOr<std::vector<Measure>> MeasuresOf(const weights::TensorMap& expect
     measures.push_back({name, distance, kVideoTolerance});
   }
   ASSIGN_OR_RETURN(const device::ConstBuffer frames, FindTensor(expected, "frames"));
-  ASSIGN_OR_RETURN(const double pixels, FrameDistance(frames, video.frames));
-  measures.push_back({"pixels", pixels, kPixelTolerance});
-  ASSIGN_OR_RETURN(const double of_units, FrameDistance(frames, by_units));
-  measures.push_back({"pixels of units", of_units, kPixelTolerance});
+  ASSIGN_OR_RETURN(const FrameDistances pixels, FrameDistance(frames, video.frames));
+  measures.push_back({"pixels", pixels.largest, kPixelTolerance});
+  ASSIGN_OR_RETURN(const FrameDistances of_units, FrameDistance(frames, by_units));
+  measures.push_back({"pixels of units", of_units.largest, kPixelTolerance});
   return measures;
+}
+
+// What is lost in a lesser precision, beside what diffusers loses.
+absl::StatusOr<std::vector<Measure>> LossesOf(const std::string& name, const Losses& losses,
+                                              const weights::TensorMap& expected,
+                                              const Video& video, const Frames& by_units) {
+  std::vector<Measure> measures;
+  const auto measure = [&](const char* what, const char* as, double loss) {
+    const std::optional<double> own = losses.Of(name, what);
+    if (own) measures.push_back({as, loss, kVideoLossFactor * *own, Bound::kAtMost, own});
+    return own.has_value();
+  };
+  ASSIGN_OR_RETURN(const device::ConstBuffer latents, FindTensor(expected, "latents"));
+  ASSIGN_OR_RETURN(const double lost, Distance(latents, video.latents, Scale::kRootMeanSquare));
+  ASSIGN_OR_RETURN(const device::ConstBuffer frames, FindTensor(expected, "frames"));
+  ASSIGN_OR_RETURN(const FrameDistances pixels, FrameDistance(frames, video.frames));
+  ASSIGN_OR_RETURN(const FrameDistances of_units, FrameDistance(frames, by_units));
+  if (measure("latents", "latents", lost) && measure("pixels", "pixels", pixels.mean) &&
+      measure("pixels", "pixels of units", of_units.mean)) {
+    return measures;
+  }
+  return absl::NotFoundError(absl::StrCat("losses.json has not what diffusers loses of ", name));
 }
 
 absl::StatusOr<std::string> ImageFileOf(const json& video_case, const Options& options) {
@@ -133,33 +166,48 @@ absl::StatusOr<std::string> ImageFileOf(const json& video_case, const Options& o
       kMaxImageBytes);
 }
 
-// Frames of the decoder in parts are the bytes of it as a whole, in every precision.
-absl::StatusOr<Measure> MeasureParts(const json& video_case, const LoadedVideos& loaded,
-                                     const Options& options) {
+// A case's video by each way to draw it.
+struct DrawnVideo {
+  Video video;                // network by network
+  Frames by_units, by_parts;  // unit by unit, and so by a decoder in parts
+};
+
+absl::StatusOr<DrawnVideo> DrawCase(const json& video_case, const LoadedVideos& loaded,
+                                    const Options& options) {
+  const VideoSpec spec = SpecOf(video_case);
   ASSIGN_OR_RETURN(const std::string file, ImageFileOf(video_case, options));
-  ASSIGN_OR_RETURN(const Frames whole, loaded.pipeline->Draw(SpecOf(video_case), file));
-  ASSIGN_OR_RETURN(const Frames in_parts, loaded.in_parts->Draw(SpecOf(video_case), file));
-  if (whole.empty()) return absl::InternalError("a video without frames");
-  return Measure{"frames by parts", whole == in_parts ? 0.0 : 1.0, 0};
+  ASSIGN_OR_RETURN(const image::Image image, image::Decode(file));
+  // fp8 of videos is bf16.
+  const device::DType dtype = options.IsInBf16() ? device::DType::kBF16 : options.precision;
+  DrawnVideo drawn;
+  ASSIGN_OR_RETURN(drawn.video,
+                   DrawVideo(loaded.configs, spec, image, dtype,
+                             [&](const graph::Graph& graph, const graph::Precision& precision) {
+                               return loaded.runner->Load(graph, precision);
+                             }));
+  ASSIGN_OR_RETURN(drawn.by_units, loaded.pipeline->Draw(spec, file));
+  ASSIGN_OR_RETURN(drawn.by_parts, loaded.in_parts->Draw(spec, file));
+  if (drawn.by_units.empty()) return absl::InternalError("a video without frames");
+  return drawn;
 }
 
 absl::StatusOr<std::vector<Measure>> RunVideo(const json& video_case, const LoadedVideos& loaded,
                                               const Options& options) {
-  ASSIGN_OR_RETURN(const Measure parts, MeasureParts(video_case, loaded, options));
-  if (!options.IsExact()) return std::vector<Measure>{parts};  // diffusers' own loss is not known
-  const std::string path = options.cases + "/videos/" + video_case.value("name", "");
-  ASSIGN_OR_RETURN(const weights::TensorMap expected,
-                   weights::ReadSafetensors(path + ".safetensors"));
-  ASSIGN_OR_RETURN(const std::string file, ImageFileOf(video_case, options));
-  ASSIGN_OR_RETURN(const image::Image image, image::Decode(file));
-  ASSIGN_OR_RETURN(const Video video,
-                   DrawVideo(loaded.configs, SpecOf(video_case), image, options.precision,
-                             [&](const graph::Graph& graph, const graph::Precision& precision) {
-                               return loaded.runner->Load(graph, precision);
-                             }));
-  ASSIGN_OR_RETURN(const Frames by_units, loaded.pipeline->Draw(SpecOf(video_case), file));
-  ASSIGN_OR_RETURN(std::vector<Measure> measures, MeasuresOf(expected, video, by_units));
-  measures.push_back(parts);
+  const std::string name = video_case.value("name", "");
+  ASSIGN_OR_RETURN(
+      const weights::TensorMap expected,
+      weights::ReadSafetensors(absl::StrCat(options.cases, "/videos/", name, ".safetensors")));
+  ASSIGN_OR_RETURN(const DrawnVideo drawn, DrawCase(video_case, loaded, options));
+  std::vector<Measure> measures;
+  if (options.IsExact()) {
+    ASSIGN_OR_RETURN(measures, MeasuresOf(expected, drawn.video, drawn.by_units));
+  } else {
+    ASSIGN_OR_RETURN(const Losses losses, Losses::Read(options));
+    ASSIGN_OR_RETURN(measures, LossesOf(name, losses, expected, drawn.video, drawn.by_units));
+  }
+  // Frames of the decoder in parts are the bytes of it as a whole, in every precision.
+  const bool same = drawn.by_units == drawn.by_parts;
+  measures.push_back({"frames by parts", same ? 0.0 : 1.0, 0});
   return measures;
 }
 

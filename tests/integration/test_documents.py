@@ -94,8 +94,8 @@ class DocumentsTest(unittest.TestCase):
                 self.assertTrue(not following or following > level, f"{page}: nothing under {title!r}")
 
     def test_every_guarantee_names_tests_that_exist(self):
-        rows = [line for line in (PROJECT / "docs/guarantees.md").read_text().splitlines() if line.startswith("| ")][1:]
-        self.assertGreaterEqual(len(rows), 10)
+        rows = [line for line in (PROJECT / "docs/guarantees.md").read_text().splitlines() if re.match(r"\| (?!failure elsewhere )", line)]
+        self.assertGreaterEqual(len(rows), 30)
         for row in rows:
             named = re.findall(r"`(\w+)` ((?:\w+\.\w+(?:, )?)+)", row.split("|")[3])
             # All of the column is names: a broken one would go unseen.

@@ -108,6 +108,32 @@ TEST_F(VideoEngineTest, DrawsEachFrameOnce) {
   EXPECT_EQ(CompilationsOf(*engine_), compiled);
 }
 
+// What stays between requests.
+std::vector<int64_t> KeptMemoryOf(const Engine& engine) {
+  const MemoryReport memory = engine.memory();
+  return {memory.weight_bytes, memory.arena_bytes, memory.executable_bytes, memory.artifact_bytes,
+          memory.definition_bytes};
+}
+
+// An image is data: neither its size nor how many came before it makes graphs or keeps memory.
+TEST_F(VideoEngineTest, AnotherImageCompilesAndHoldsNothing) {
+  GenerateSpec spec = SmallVideo();
+  const auto first = FrameFilesOf(RunOn(*engine_, spec));
+  const int64_t compiled = CompilationsOf(*engine_);
+  const std::vector<int64_t> kept = KeptMemoryOf(*engine_);
+  EXPECT_GT(kept.front(), 0);
+  for (const auto& [width, height] : {std::pair(41, 77), std::pair(300, 20), std::pair(64, 64)}) {
+    const image::Image image{width, height, std::vector<uint8_t>(size_t{3} * width * height, 90)};
+    spec.inputs = std::make_shared<const pipeline::Inputs>(
+        pipeline::Inputs{.image = image::Encode(image, {}, /*parameters=*/"").value()});
+    const auto frames = FrameFilesOf(RunOn(*engine_, spec));
+    EXPECT_THAT(frames, SizeIs(5));
+    EXPECT_NE(frames, first);
+  }
+  EXPECT_EQ(CompilationsOf(*engine_), compiled);
+  EXPECT_EQ(KeptMemoryOf(*engine_), kept);
+}
+
 TEST_F(VideoEngineTest, PreviewsChangeNoFrame) {
   GenerateSpec spec = SmallVideo();
   spec.picture.num_inference_steps = 40;

@@ -48,6 +48,52 @@ INSTANTIATE_TEST_SUITE_P(All, AntialiasedSizes,
                                            std::pair{64, 48}, std::pair{12, 40}, std::pair{50, 7},
                                            std::pair{2, 2}));
 
+// As make_antialiased.py makes them.
+constexpr int kEncodedSide = 224;
+constexpr int kRows[] = {0, 100, 223};
+
+Image Rings(int width, int height) {
+  Image image{width, height, {}};
+  for (int y = 0; y < height; ++y) {
+    for (int x = 0; x < width; ++x) {
+      for (int c = 0; c < 3; ++c) {
+        const int ring = (x * x + 3 * y * y) / (40 + 8 * c) + 5 * x;
+        image.rgb.push_back(static_cast<uint8_t>(ring % 256));
+      }
+    }
+  }
+  return image;
+}
+
+// Those rows of each plane.
+std::vector<float> RowsOf(const std::vector<float>& planes) {
+  std::vector<float> rows;
+  for (int plane = 0; plane < 3; ++plane) {
+    for (const int row : kRows) {
+      const auto begin = planes.begin() + (plane * kEncodedSide + row) * kEncodedSide;
+      rows.insert(rows.end(), begin, begin + kEncodedSide);
+    }
+  }
+  return rows;
+}
+
+class ImagesOfVideos : public ::testing::TestWithParam<std::pair<int, int>> {};
+
+TEST_P(ImagesOfVideos, HaveTheValuesThatDiffusersMakesForTheEncoder) {
+  const auto [width, height] = GetParam();
+  ASSERT_OK_AND_ASSIGN(const std::vector<float> resized,
+                       ResizeAntialiased(Rings(width, height), kEncodedSide, kEncodedSide));
+  ASSERT_THAT(resized, SizeIs(size_t{3} * kEncodedSide * kEncodedSide));
+  EXPECT_THAT(RowsOf(resized),
+              Pointwise(FloatNear(5e-6f),
+                        ReadFloats(absl::StrCat("antialiased-from-", width, "x", height, ".f32"))));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, ImagesOfVideos,
+                         ::testing::Values(std::pair{640, 360}, std::pair{1024, 576},
+                                           std::pair{224, 224}, std::pair{100, 50},
+                                           std::pair{3000, 2000}, std::pair{333, 517}));
+
 TEST(ResizeAntialiasedTest, KeepsOneColour) {
   const Image white{900, 2, std::vector<uint8_t>(5400, 255)};
   ASSERT_OK_AND_ASSIGN(const std::vector<float> resized, ResizeAntialiased(white, 20, 30));
