@@ -92,7 +92,7 @@ struct FrameDistances {
   double largest = 0, mean = 0;
 };
 
-// Of frames, [frames, height, width, 3].
+// Differences from frames, [frames, height, width, 3].
 absl::StatusOr<FrameDistances> FrameDistance(const device::ConstBuffer& wanted,
                                              const Frames& frames) {
   const auto count = static_cast<int64_t>(frames.size());
@@ -138,7 +138,7 @@ absl::StatusOr<std::vector<Measure>> MeasuresOf(const weights::TensorMap& expect
   return measures;
 }
 
-// What is lost in a lesser precision, beside what diffusers loses.
+// Losses in a lesser precision, beside those of diffusers.
 absl::StatusOr<std::vector<Measure>> LossesOf(const std::string& name, const Losses& losses,
                                               const weights::TensorMap& expected,
                                               const Video& video, const Frames& by_units) {

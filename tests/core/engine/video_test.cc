@@ -108,7 +108,7 @@ TEST_F(VideoEngineTest, DrawsEachFrameOnce) {
   EXPECT_EQ(CompilationsOf(*engine_), compiled);
 }
 
-// What stays between requests.
+// Memory that stays between requests.
 std::vector<int64_t> KeptMemoryOf(const Engine& engine) {
   const MemoryReport memory = engine.memory();
   return {memory.weight_bytes, memory.arena_bytes, memory.executable_bytes, memory.artifact_bytes,

@@ -65,7 +65,7 @@ Image Rings(int width, int height) {
   return image;
 }
 
-// Those rows of each plane.
+// Values of kRows in each plane.
 std::vector<float> RowsOf(const std::vector<float>& planes) {
   std::vector<float> rows;
   for (int plane = 0; plane < 3; ++plane) {
