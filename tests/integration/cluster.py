@@ -46,13 +46,13 @@ class Balancer:
         with urllib.request.urlopen(f"http://{self._stats}{path}", timeout=DEADLINE) as response:
             return response.read().decode()
 
-    def up(self):
+    def up(self, backend="replicas"):
         """Names of the replicas that get calls; none of them as long as it does not listen."""
         try:
             rows = csv.DictReader(io.StringIO(self.page("/;csv").removeprefix("# ")))
         except OSError:
             return None
-        return {row["svname"] for row in rows if row["pxname"] == "replicas" and row["status"].startswith("UP")
+        return {row["svname"] for row in rows if row["pxname"] == backend and row["status"].startswith("UP")
                 and row["svname"] != "BACKEND"}
 
     def wait_until_up(self, *names):

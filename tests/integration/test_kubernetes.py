@@ -20,7 +20,7 @@ from manifests import (KUBERNETES, PROJECT, Overlay, amount, assert_confined, co
                        render)
 from server_process import Api, Server
 
-OVERLAYS = ("demo", "model-volume", "shared-cache", "gpu", "balanced")
+OVERLAYS = ("demo", "model-volume", "shared-cache", "gpu", "balanced", "http")
 VERSIONS = ("1.27", "1.37")  # the oldest with probes over gRPC, and the newest that there are schemas of
 YOURS = {"latentd-models"}  # claims that the operator who applies an overlay brings
 END_AFTER_DRAINING = 15  # seconds; kEndAfterDraining in server/serve.cc
@@ -163,6 +163,16 @@ class NetworkPolicyTest(OverlaysTestCase):
         self.assertIn("namespaceSelector", source)
 
     @for_each_overlay
+    def test_clients_reach_http_where_they_reach_grpc(self, overlay):
+        if "http" not in ports(overlay.one("Deployment")):
+            self.assertNotEqual(overlay.name, "http")
+            return
+        self.assertEqual(self.sources(overlay, "http"), self.sources(overlay, "grpc"))
+        for service in overlay.all("Service"):
+            named = [port["name"] for port in service["spec"]["ports"]]
+            self.assertEqual("http" in named, "grpc" in named, service["metadata"]["name"])
+
+    @for_each_overlay
     def test_every_port_is_named_once(self, overlay):
         for port in ports(overlay.one("Deployment")):
             self.assertEqual(len(self.sources(overlay, port)), 1, port)
@@ -174,7 +184,8 @@ class ConfigurationTest(OverlaysTestCase):
         deployment = overlay.one("Deployment")
         config = effective_config(overlay, deployment)
         listening = {name: int(config[field].rpartition(":")[2]) for name, field in (
-            ("grpc", "listen"), ("health", "health_listen"), ("metrics", "metrics_listen"))}
+            ("grpc", "listen"), ("http", "http_listen"), ("health", "health_listen"), ("metrics", "metrics_listen"))
+                     if field in config}
         self.assertEqual(listening, ports(deployment))
 
     @for_each_workload
