@@ -22,7 +22,7 @@ class ClusterHttpTest(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         cls.addClassCleanup(folder.cleanup)
         folder = pathlib.Path(folder.name)
-        grpc, cls.https = free_addresses(3), dict(zip((*NAMES, "c"), free_addresses(3)))  # nobody listens at the last ones
+        grpc, cls.https = free_addresses(3), dict(zip((*NAMES, "c"), free_addresses(3)))  # the last ones have no server
         cls.listen, = free_addresses(1)
         cls.replicas = {}
         for name, address in zip(NAMES, grpc):
@@ -85,7 +85,7 @@ class ClusterHttpTest(unittest.TestCase):
         self.assertTrue(self.draw())
 
     def test_jobs_of_a_client_stay_at_one_replica(self):
-        """Of a job that no replica has: who answers 404 is who would have it."""
+        """Asks for a job that no replica has: what answers 404 is what would have it."""
         def answered():
             return {name: scrape(self.replicas[name]).sum("latentd_http_responses_total", api="openai", code="4xx") for name in NAMES}
 
