@@ -6,6 +6,7 @@ import io
 import json
 import pathlib
 import sys
+import tempfile
 import threading
 import unittest
 import urllib.request
@@ -23,6 +24,7 @@ import webuiapi  # noqa: E402
 
 import png  # noqa: E402
 import test_video  # noqa: E402
+from metrics import METRICS, scrape  # noqa: E402
 from server_process import DEADLINE, Api, Server, wait_until  # noqa: E402
 from shared_server import SharedServerTestCase  # noqa: E402
 
@@ -240,6 +242,59 @@ class ForeignVideosTest(test_video.VideoTestCase):
         with self.assertRaises(openai.NotFoundError) as caught:
             self.client.videos.create(prompt="", model="no-such-model", size="64x64")
         self.assertEqual(caught.exception.code, "model_not_found")
+
+
+class RefusalsTest(unittest.TestCase):
+    """Refusals of a server with one place in its queue, whose callers need a key."""
+
+    KEY = "a-key-of-twenty-four-characters"
+
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        keys = pathlib.Path(folder.name, "keys")
+        keys.write_text(f"web {cls.KEY}\n")
+        keys.chmod(0o600)
+        cls.server = Server(METRICS, "--http-listen=127.0.0.1:0", f"--api-key-file={keys}", "--queue-capacity=1")
+        cls.addClassCleanup(cls.server.kill)
+        cls.server.start()
+        line = cls.server.wait_for_log(lambda entry: entry["message"].startswith("http on "))["message"]
+        cls.url = "http://" + line.removeprefix("http on ") + "/v1"
+
+    def client(self, **options):
+        made = openai.OpenAI(**{"base_url": self.url, "api_key": self.KEY, "timeout": DEADLINE, "max_retries": 0, **options})
+        self.addCleanup(made.close)
+        return made
+
+    def test_openai_with_another_key_is_told_so(self):
+        with self.assertRaises(openai.AuthenticationError) as caught:
+            self.client(api_key="another").images.generate(prompt=PROMPT, size="64x64")
+        self.assertEqual(caught.exception.code, "invalid_api_key")
+        self.assertTrue(self.client().models.list())
+
+    def test_openai_comes_again_when_the_queue_was_full(self):
+        full, refused = threading.Event(), []
+
+        def note(response):
+            if response.status_code != 200:
+                refused.append(response.status_code)
+                full.set()
+
+        def fill():
+            stream = self.client().images.generate(prompt=PROMPT, size="64x64", stream=True, partial_images=1,
+                                                   extra_body={"num_inference_steps": 150})
+            full.wait(DEADLINE)
+            stream.close()
+
+        running = threading.Thread(target=fill)
+        running.start()
+        wait_until(lambda: scrape(self.server).sum("latentd_queue_depth") > 0, "the queue is full")
+        client = self.client(max_retries=5, http_client=openai.DefaultHttpxClient(event_hooks={"response": [note]}))
+        answer = client.images.generate(prompt=PROMPT, size="64x64", extra_body={"num_inference_steps": 2})
+        running.join(DEADLINE)
+        self.assertTrue(answer.data[0].b64_json)
+        self.assertEqual(set(refused), {429})
 
 
 if __name__ == "__main__":
