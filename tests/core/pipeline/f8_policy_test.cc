@@ -139,7 +139,8 @@ TEST(F8Policy, AddsTheConvolutionsOfResidualBlocks) {
 
 TEST(F8Policy, AddsNoConvolutionToOtherPolicies) {
   EXPECT_TRUE(Policy().f8_convolutions.empty());
-  for (const Graph& whole : passes::BuildGoldenGraphs("unet_sdxl_base_small").value()) {
+  ASSERT_OK_AND_ASSIGN(const auto graphs, passes::BuildGoldenGraphs("unet_sdxl_base_small"));
+  for (const Graph& whole : graphs) {
     ASSERT_OK_AND_ASSIGN(const auto split, compiler::SplitInPrecision(whole, Policy()));
     EXPECT_TRUE(split.step.Select(Op::kF8Conv2d).empty());
   }
