@@ -58,7 +58,7 @@ TEST_F(PromptsTest, OrHasOneInEachLine) {
 }
 
 TEST_F(PromptsTest, WhatIsNoTextIsRefused) {
-  for (const std::string text : {std::string("caf\xE9"), std::string("a\0 \0s\0", 6)}) {
+  for (const std::string& text : {std::string("caf\xE9"), std::string("a\0 \0s\0", 6)}) {
     EXPECT_THAT(Read(text), StatusIs(kInvalid, HasSubstr("prompts.txt is not text in UTF-8")));
   }
   EXPECT_THAT(Read(std::string((size_t{16} << 20) + 1, 'x')),

@@ -104,8 +104,8 @@ TEST_F(ForeignTextTest, ProgressOfWarmingCanBeRead) {
 }
 
 TEST_F(ForeignTextTest, MemoryCanBeRead) {
-  engine_.graphs().report.weights = {{.component = kForeign, .users = {kForeign}}};
-  engine_.graphs().report.devices = {{.name = kForeign}};
+  engine_.report().weights = {{.component = kForeign, .users = {kForeign}}};
+  engine_.report().devices = {{.name = kForeign}};
   v1::MemoryReport report;
   ASSERT_TRUE(admin_->GetMemoryReport(&context_, {}, &report).ok());
   EXPECT_EQ(report.weights(0).component(), kReadable);

@@ -15,6 +15,7 @@ std::atomic<size_t> refused_bytes{std::numeric_limits<size_t>::max()};
 std::atomic<int> given_before = 0;
 thread_local int given_first = 0, refused_next = 0;
 
+#if !defined(LATENTD_SANITIZED)
 bool IsRefused(size_t bytes) {
   if (refused_next > 0 && given_first-- <= 0) {
     --refused_next;
@@ -22,6 +23,7 @@ bool IsRefused(size_t bytes) {
   }
   return bytes >= refused_bytes && given_before-- <= 0;
 }
+#endif
 
 }  // namespace
 
