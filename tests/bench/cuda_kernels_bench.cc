@@ -13,11 +13,11 @@
 #include <string>
 #include <vector>
 
-#include "core/backends/cuda/kernels/elementwise.h"
-#include "core/backends/cuda/kernels/group_norm.h"
-#include "core/backends/cuda/kernels/row_norms.h"
-#include "core/backends/cuda/kernels/short_attention.h"
-#include "core/backends/cuda/kernels/strided.h"
+#include "core/backends/cuda/kernels/attention/short_attention.h"
+#include "core/backends/cuda/kernels/movement/strided.h"
+#include "core/backends/cuda/kernels/norms/group_norm.h"
+#include "core/backends/cuda/kernels/norms/row_norms.h"
+#include "core/backends/cuda/kernels/values/elementwise.h"
 
 namespace latentd::backends::cuda::kernels {
 namespace {

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "core/backends/cuda/binders/binders.h"
-#include "core/backends/cuda/kernels/loop_nest.h"
+#include "core/backends/cuda/kernels/common/loop_nest.h"
 
 namespace latentd::backends::cuda {
 namespace {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "core/backends/cuda/bound_program.h"
-#include "core/backends/cuda/kernels/copy_lines.h"
+#include "core/backends/cuda/kernels/movement/copy_lines.h"
 
 namespace latentd::backends::cuda {
 

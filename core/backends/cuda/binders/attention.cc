@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "core/backends/cuda/binders/product.h"
-#include "core/backends/cuda/kernels/attention_weights.h"
-#include "core/backends/cuda/kernels/f8.h"
-#include "core/backends/cuda/kernels/long_attention.h"
-#include "core/backends/cuda/kernels/short_attention.h"
+#include "core/backends/cuda/kernels/attention/attention_weights.h"
+#include "core/backends/cuda/kernels/attention/long_attention.h"
+#include "core/backends/cuda/kernels/attention/short_attention.h"
+#include "core/backends/cuda/kernels/values/f8.h"
 #include "core/base/alignment.h"
 #include "core/base/errors/status_macros.h"
 

@@ -5,7 +5,7 @@
 
 #include <cuda_runtime_api.h>
 
-#include "core/backends/cuda/kernels/attention_args.h"
+#include "core/backends/cuda/kernels/attention/attention_args.h"
 #include "core/device/cuda/cuda_device.h"
 
 namespace latentd::backends::cuda {

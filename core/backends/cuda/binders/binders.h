@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "core/backends/cuda/binders/bound_kernel.h"
-#include "core/backends/cuda/kernels/element.h"
+#include "core/backends/cuda/kernels/common/element.h"
 #include "core/backends/cuda/trial/plan_trial.h"
 
 namespace latentd::backends::cuda {

@@ -9,9 +9,9 @@
 #include "core/backends/cuda/binders/image_plans.h"
 #include "core/backends/cuda/binders/packed_weight.h"
 #include "core/backends/cuda/binders/product.h"
-#include "core/backends/cuda/kernels/narrow_convolution.h"
-#include "core/backends/cuda/kernels/patches.h"
-#include "core/backends/cuda/kernels/strided.h"
+#include "core/backends/cuda/kernels/movement/patches.h"
+#include "core/backends/cuda/kernels/movement/strided.h"
+#include "core/backends/cuda/kernels/products/narrow_convolution.h"
 #include "core/base/alignment.h"
 #include "core/base/errors/status_macros.h"
 

@@ -1,10 +1,10 @@
-#include "core/backends/cuda/kernels/elementwise.h"
+#include "core/backends/cuda/kernels/values/elementwise.h"
 
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
 #include "core/backends/cuda/binders/binders.h"
-#include "core/backends/cuda/kernels/strided.h"
+#include "core/backends/cuda/kernels/movement/strided.h"
 #include "core/backends/lowering/functions.h"
 #include "core/base/errors/status_macros.h"
 

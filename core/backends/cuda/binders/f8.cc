@@ -1,10 +1,10 @@
 #include "core/backends/cuda/binders/f8.h"
 
 #include "core/backends/cuda/binders/product.h"
-#include "core/backends/cuda/kernels/elementwise.h"
-#include "core/backends/cuda/kernels/f8.h"
-#include "core/backends/cuda/kernels/f8_product.h"
-#include "core/backends/cuda/kernels/row_norms.h"
+#include "core/backends/cuda/kernels/norms/row_norms.h"
+#include "core/backends/cuda/kernels/products/f8_product.h"
+#include "core/backends/cuda/kernels/values/elementwise.h"
+#include "core/backends/cuda/kernels/values/f8.h"
 #include "core/base/errors/status_macros.h"
 
 namespace latentd::backends::cuda {

@@ -1,5 +1,5 @@
 // Convolutions of 8-bit floats: on a Hopper by a kernel of our own, else as matrix products.
-#include "core/backends/cuda/kernels/f8_convolution.h"
+#include "core/backends/cuda/kernels/products/f8_convolution.h"
 
 #include "core/backends/cuda/binders/convolution.h"
 #include "core/backends/cuda/binders/f8.h"

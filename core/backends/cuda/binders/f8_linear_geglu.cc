@@ -1,11 +1,11 @@
 // An 8-bit linear layer, the GEGLU that alone reads it, and what quantises that: in one launch
 // where there is a kernel for it, else the linear layer into the workspace and GEGLU of that.
-#include "core/backends/cuda/kernels/f8_linear_geglu.h"
+#include "core/backends/cuda/kernels/products/f8_linear_geglu.h"
 
 #include "core/backends/cuda/binders/f8.h"
 #include "core/backends/cuda/binders/packing.h"
 #include "core/backends/cuda/binders/product.h"
-#include "core/backends/cuda/kernels/elementwise.h"
+#include "core/backends/cuda/kernels/values/elementwise.h"
 #include "core/base/alignment.h"
 #include "core/base/errors/status_macros.h"
 

@@ -1,5 +1,5 @@
 #include "core/backends/cuda/binders/product.h"
-#include "core/backends/cuda/kernels/strided.h"
+#include "core/backends/cuda/kernels/movement/strided.h"
 #include "core/base/alignment.h"
 #include "core/base/errors/status_macros.h"
 

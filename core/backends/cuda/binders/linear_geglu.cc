@@ -1,14 +1,14 @@
 // A linear layer and the GEGLU that alone reads it: in one launch where there is a kernel for it,
 // else the linear layer into the workspace and GEGLU of that. A low-rank path between them is added
 // by what computes GEGLU, where there is a kernel for that, else in the workspace before.
-#include "core/backends/cuda/kernels/linear_geglu.h"
+#include "core/backends/cuda/kernels/products/linear_geglu.h"
 
 #include <optional>
 
 #include "core/backends/cuda/binders/packing.h"
 #include "core/backends/cuda/binders/product.h"
-#include "core/backends/cuda/kernels/elementwise.h"
-#include "core/backends/cuda/kernels/low_rank.h"
+#include "core/backends/cuda/kernels/products/low_rank.h"
+#include "core/backends/cuda/kernels/values/elementwise.h"
 #include "core/base/alignment.h"
 #include "core/base/errors/status_macros.h"
 

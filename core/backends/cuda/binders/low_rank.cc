@@ -1,4 +1,4 @@
-#include "core/backends/cuda/kernels/low_rank.h"
+#include "core/backends/cuda/kernels/products/low_rank.h"
 
 #include "core/backends/cuda/binders/binders.h"
 

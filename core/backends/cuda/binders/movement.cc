@@ -1,5 +1,5 @@
 #include "core/backends/cuda/binders/binders.h"
-#include "core/backends/cuda/kernels/gather.h"
+#include "core/backends/cuda/kernels/movement/gather.h"
 
 namespace latentd::backends::cuda {
 

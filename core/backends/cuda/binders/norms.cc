@@ -1,6 +1,6 @@
 #include "core/backends/cuda/binders/binders.h"
-#include "core/backends/cuda/kernels/group_norm.h"
-#include "core/backends/cuda/kernels/row_norms.h"
+#include "core/backends/cuda/kernels/norms/group_norm.h"
+#include "core/backends/cuda/kernels/norms/row_norms.h"
 
 namespace latentd::backends::cuda {
 namespace {

@@ -2,10 +2,10 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "core/backends/cuda/kernels/doubling_weight.h"
-#include "core/backends/cuda/kernels/f8_linear_geglu.h"
-#include "core/backends/cuda/kernels/linear_geglu.h"
-#include "core/backends/cuda/kernels/strided.h"
+#include "core/backends/cuda/kernels/movement/strided.h"
+#include "core/backends/cuda/kernels/products/doubling_weight.h"
+#include "core/backends/cuda/kernels/products/f8_linear_geglu.h"
+#include "core/backends/cuda/kernels/products/linear_geglu.h"
 #include "core/device/cuda/cuda_status.h"
 
 namespace latentd::backends::cuda {

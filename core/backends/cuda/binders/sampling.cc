@@ -1,4 +1,4 @@
-#include "core/backends/cuda/kernels/sampling.h"
+#include "core/backends/cuda/kernels/values/sampling.h"
 
 #include <cmath>
 

@@ -8,7 +8,7 @@
 
 #include "core/backends/cuda/binders/image_plans.h"
 #include "core/backends/cuda/binders/packing.h"
-#include "core/backends/cuda/kernels/strided.h"
+#include "core/backends/cuda/kernels/movement/strided.h"
 #include "core/base/alignment.h"
 #include "core/base/errors/status_macros.h"
 

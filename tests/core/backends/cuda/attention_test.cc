@@ -4,8 +4,8 @@
 
 #include <utility>
 
-#include "core/backends/cuda/kernels/long_attention.h"
-#include "core/backends/cuda/kernels/short_attention.h"
+#include "core/backends/cuda/kernels/attention/long_attention.h"
+#include "core/backends/cuda/kernels/attention/short_attention.h"
 
 namespace latentd::backends::cuda {
 namespace {

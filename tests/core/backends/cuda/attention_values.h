@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "core/backends/cuda/kernels/attention_args.h"
+#include "core/backends/cuda/kernels/attention/attention_args.h"
 #include "tests/core/backends/cuda/gpu_array.h"
 
 namespace latentd::backends::cuda::kernels {

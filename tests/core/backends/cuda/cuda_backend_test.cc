@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "core/backends/cuda/cuda_executable.h"
-#include "core/backends/cuda/kernels/elementwise.h"
+#include "core/backends/cuda/kernels/values/elementwise.h"
 #include "core/backends/cuda/plan.h"
 #include "core/backends/cuda/trial/trial_process.h"
 #include "core/base/clock.h"

@@ -1,4 +1,4 @@
-#include "core/backends/cuda/kernels/doubling_weight.h"
+#include "core/backends/cuda/kernels/products/doubling_weight.h"
 
 #include "core/graph/graph_builder.h"
 #include "tests/conformance/naive.h"

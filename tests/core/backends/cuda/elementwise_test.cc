@@ -1,4 +1,4 @@
-#include "core/backends/cuda/kernels/elementwise.h"
+#include "core/backends/cuda/kernels/values/elementwise.h"
 
 #include <cmath>
 #include <functional>

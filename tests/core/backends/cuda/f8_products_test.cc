@@ -5,9 +5,9 @@
 #include <cmath>
 #include <cstring>
 
-#include "core/backends/cuda/kernels/f8_convolution.h"
-#include "core/backends/cuda/kernels/f8_linear_geglu.h"
-#include "core/backends/cuda/kernels/f8_product.h"
+#include "core/backends/cuda/kernels/products/f8_convolution.h"
+#include "core/backends/cuda/kernels/products/f8_linear_geglu.h"
+#include "core/backends/cuda/kernels/products/f8_product.h"
 #include "tests/core/backends/cuda/gpu_array.h"
 
 namespace latentd::backends::cuda::kernels {

@@ -1,4 +1,4 @@
-#include "core/backends/cuda/kernels/gather.h"
+#include "core/backends/cuda/kernels/movement/gather.h"
 
 #include "tests/core/backends/cuda/gpu_array.h"
 

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/backends/cuda/kernels/element.h"
+#include "core/backends/cuda/kernels/common/element.h"
 
 namespace latentd::backends::cuda::kernels {
 

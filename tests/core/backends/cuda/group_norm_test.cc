@@ -1,4 +1,4 @@
-#include "core/backends/cuda/kernels/group_norm.h"
+#include "core/backends/cuda/kernels/norms/group_norm.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "core/backends/cuda/kernels/linear_geglu.h"
+#include "core/backends/cuda/kernels/products/linear_geglu.h"
 
 #include <cmath>
 

@@ -1,4 +1,4 @@
-#include "core/backends/cuda/kernels/long_attention.h"
+#include "core/backends/cuda/kernels/attention/long_attention.h"
 
 #include <algorithm>
 #include <cmath>

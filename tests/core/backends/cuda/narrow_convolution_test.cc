@@ -1,4 +1,4 @@
-#include "core/backends/cuda/kernels/narrow_convolution.h"
+#include "core/backends/cuda/kernels/products/narrow_convolution.h"
 
 #include <algorithm>
 #include <limits>

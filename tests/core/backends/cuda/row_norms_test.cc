@@ -1,4 +1,4 @@
-#include "core/backends/cuda/kernels/row_norms.h"
+#include "core/backends/cuda/kernels/norms/row_norms.h"
 
 #include <algorithm>
 #include <cmath>

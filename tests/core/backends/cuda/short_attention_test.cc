@@ -1,4 +1,4 @@
-#include "core/backends/cuda/kernels/short_attention.h"
+#include "core/backends/cuda/kernels/attention/short_attention.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "core/backends/cuda/kernels/strided.h"
+#include "core/backends/cuda/kernels/movement/strided.h"
 
 #include <algorithm>
 #include <cmath>

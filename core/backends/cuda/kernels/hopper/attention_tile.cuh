@@ -16,10 +16,10 @@
 #include <cute/tensor.hpp>
 #include <type_traits>
 
-#include "core/backends/cuda/kernels/activation.cuh"
-#include "core/backends/cuda/kernels/attention_args.h"
-#include "core/backends/cuda/kernels/f8.cuh"
-#include "core/backends/cuda/kernels/numbers.cuh"
+#include "core/backends/cuda/kernels/attention/attention_args.h"
+#include "core/backends/cuda/kernels/common/numbers.cuh"
+#include "core/backends/cuda/kernels/values/activation.cuh"
+#include "core/backends/cuda/kernels/values/f8.cuh"
 
 namespace latentd::backends::cuda::kernels::hopper {
 

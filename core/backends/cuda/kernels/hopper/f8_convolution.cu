@@ -14,8 +14,8 @@
 #include <cutlass/gemm/kernel/sm90_gemm_tma_warpspecialized_pingpong.hpp>
 #include <type_traits>
 
-#include "core/backends/cuda/kernels/f8_convolution.h"
-#include "core/backends/cuda/kernels/launch.cuh"
+#include "core/backends/cuda/kernels/common/launch.cuh"
+#include "core/backends/cuda/kernels/products/f8_convolution.h"
 
 namespace latentd::backends::cuda::kernels {
 namespace {

@@ -1,10 +1,10 @@
 #include <cutlass/float8.h>
 
-#include "core/backends/cuda/kernels/activation.cuh"
-#include "core/backends/cuda/kernels/f8.cuh"
-#include "core/backends/cuda/kernels/f8_linear_geglu.h"
+#include "core/backends/cuda/kernels/common/launch.cuh"
 #include "core/backends/cuda/kernels/hopper/product.cuh"
-#include "core/backends/cuda/kernels/launch.cuh"
+#include "core/backends/cuda/kernels/products/f8_linear_geglu.h"
+#include "core/backends/cuda/kernels/values/activation.cuh"
+#include "core/backends/cuda/kernels/values/f8.cuh"
 
 namespace latentd::backends::cuda::kernels {
 namespace {

@@ -3,10 +3,10 @@
 
 #include <type_traits>
 
-#include "core/backends/cuda/kernels/activation.cuh"
+#include "core/backends/cuda/kernels/common/launch.cuh"
 #include "core/backends/cuda/kernels/hopper/product.cuh"
-#include "core/backends/cuda/kernels/launch.cuh"
-#include "core/backends/cuda/kernels/linear_geglu.h"
+#include "core/backends/cuda/kernels/products/linear_geglu.h"
+#include "core/backends/cuda/kernels/values/activation.cuh"
 
 namespace latentd::backends::cuda::kernels {
 namespace {

@@ -8,9 +8,9 @@
 #include <cmath>
 #include <type_traits>
 
+#include "core/backends/cuda/kernels/attention/long_attention.h"
+#include "core/backends/cuda/kernels/common/launch.cuh"
 #include "core/backends/cuda/kernels/hopper/attention_tile.cuh"
-#include "core/backends/cuda/kernels/launch.cuh"
-#include "core/backends/cuda/kernels/long_attention.h"
 
 namespace latentd::backends::cuda::kernels {
 namespace {

@@ -10,9 +10,9 @@
 
 #include <cstddef>
 
-#include "core/backends/cuda/kernels/activation.cuh"
-#include "core/backends/cuda/kernels/launch.cuh"
-#include "core/backends/cuda/kernels/low_rank.cuh"
+#include "core/backends/cuda/kernels/common/launch.cuh"
+#include "core/backends/cuda/kernels/products/low_rank.cuh"
+#include "core/backends/cuda/kernels/values/activation.cuh"
 
 namespace latentd::backends::cuda::kernels {
 namespace {

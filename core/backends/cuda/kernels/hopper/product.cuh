@@ -18,7 +18,7 @@
 #include <cutlass/gemm/kernel/sm90_gemm_tma_warpspecialized_pingpong.hpp>
 #include <type_traits>
 
-#include "core/backends/cuda/kernels/launch.cuh"
+#include "core/backends/cuda/kernels/common/launch.cuh"
 
 namespace latentd::backends::cuda::kernels::hopper {
 
