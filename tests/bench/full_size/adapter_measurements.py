@@ -1,10 +1,8 @@
 """Measurements of masks, IP-Adapters and LoRAs: each a function that runs one round of latentd."""
 
-import concurrent.futures
 import statistics
-import time
 
-from . import images, machine, server
+from . import crowd_measurements, images, machine, server
 from .checkpoint import IMAGE_PROMPT, LORAS
 from .session import CONTROLLED, CROWDED, LATENTD, MIB, READY_SECONDS, SLOTS, shape, text
 
@@ -72,25 +70,18 @@ def lora_switch(bench, _):
         bench.results.add(f"lora_again {main}", LATENTD, first - statistics.median(client.milliseconds(3)))
 
 
-def pictures_a_second(bench, models, of):
-    clients = bench.crowd(CLIENTS, models, of)
-    with concurrent.futures.ThreadPoolExecutor(CLIENTS) as threads:
-        list(threads.map(lambda client: client.draw(1), clients))  # loads the adapters
-        began = time.monotonic()
-        list(threads.map(lambda client: client.draw(bench.scale.crowd_pictures), clients))
-        return CLIENTS * bench.scale.crowd_pictures / (time.monotonic() - began)
-
-
-def crowd(bench, models, figure, of):
+def crowd(bench, models, figure, of=None):
     latentd = bench.server(models)
     latentd.wait_for_row_counts(READY_SECONDS)
+    clients = bench.crowd(CLIENTS, models, bench.scale.small, of)
+    crowd_measurements.draw_first(clients)  # loads the adapters
     which = shape(bench.scale.crowd_steps, bench.scale.small)
-    bench.results.add(f"{figure} {which}", LATENTD, pictures_a_second(bench, models, of), state=machine.state())
+    bench.results.add(f"{figure} {which}", LATENTD, crowd_measurements.pictures_a_second(bench, clients), state=machine.state())
 
 
 def lora_crowd(bench, _):
     """Eight clients without LoRAs, then with one each, merged."""
-    crowd(bench, CROWDED, "crowd_plain", lambda number: {})
+    crowd(bench, CROWDED, "crowd_plain")
     crowd(bench, CROWDED, "crowd_merged", lora)
 
 

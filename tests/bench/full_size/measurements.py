@@ -4,8 +4,8 @@ import dataclasses
 import shutil
 import statistics
 
-from . import (adapter_measurements, cache_measurements, control_measurements, machine, networks, server, split_measurements,
-               video_measurements)
+from . import (adapter_measurements, cache_measurements, control_measurements, crowd_measurements, machine, networks, server,
+               split_measurements, video_measurements)
 from .processes import Failure
 from .session import (BESIDE, COMPILE, CONTROLLED, EAGER, GUIDANCE, LATENTD, MIB, READY_SECONDS, SD15, SDXL, TWO_BASES, VIDEO, shape,
                       text)
@@ -340,6 +340,7 @@ MEASUREMENTS = (
     Measurement("picture_unguided", lambda bench, who: draw_in_turn(bench, who, unguided(bench)), {LATENTD: 10, EAGER: 15, COMPILE: 10},
                 prepare=lambda bench, who: warm(bench, who, unguided(bench)), rounds=lambda scale: scale.rounds,
                 networks=lambda scale: (("unet", 1, scale.main), ("vae", 1, scale.main))),
+    Measurement("picture_crowd", crowd_measurements.pictures, {LATENTD: 45}, rounds=lambda scale: scale.starts, models=("base",)),
     Measurement("sd15_picture", lambda bench, who: draw_in_turn(bench, who, sd15_guided(bench)), {LATENTD: 30, EAGER: 40, COMPILE: 10},
                 prepare=lambda bench, who: warm(bench, who, sd15_guided(bench)), rounds=lambda scale: scale.rounds,
                 networks=lambda scale: (("sd15_unet", 2, scale.small), ("sd15_vae", 1, scale.small)), models=SD15),

@@ -63,6 +63,7 @@ KINDS = {
     "lora_again": ("the same with another weight, so that the LoRA is in memory and merged anew", "ms"),
     "lora_switch": ("first picture of the other of two merged sets, beyond the next", "ms"),
     "lora_memory": ("GPU memory that a merged set of 32 ranks leaves taken", "MiB"),
+    "picture_crowd": ("four clients of pictures with guidance (steps@size)", "pictures/s"),
     "crowd_plain": ("eight clients without LoRAs (steps@size)", "pictures/s"),
     "crowd_merged": ("eight clients with eight LoRAs, each merged", "pictures/s"),
     "crowd_slots": ("eight clients with eight LoRAs in slots", "pictures/s"),

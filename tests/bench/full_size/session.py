@@ -12,6 +12,7 @@ LATENTD, EAGER, COMPILE = "latentd", "eager", "compile"
 SDXL, SD15, TWO_BASES = checkpoint.SDXL, (checkpoint.SD15,), ("base", checkpoint.OTHER)
 CONTROLLED = ("base", checkpoint.ADAPTERS)
 CROWDED = (*CONTROLLED, "--rows=1,2,4,8")  # images of 512x512, with a set of LoRAs merged for each
+CROWDED_BASE = ("base", "--rows=1,2,4,8")
 SLOTS = (*CROWDED, "--adapter-slots=8")
 TWO_DEVICES = ("base", "--devices=0,1")
 SPLIT, WHOLE, AUTO = (*TWO_DEVICES, "--split=always"), (*TWO_DEVICES, "--split=never"), (*TWO_DEVICES, "--split=auto")
@@ -44,7 +45,7 @@ class Scale:
     steps: int = 30
     few_steps: int = 4
     crowd_steps: int = 20
-    crowd_pictures: int = 4  # by each of eight clients
+    crowd_pictures: int = 4  # by each client
     cached_steps: int = 30
     runs: int = 30
     pictures: int = 2  # a round
@@ -120,11 +121,11 @@ class Bench:
             self._clients[key] = server.Client(self.options, latentd, self.folder, **request)
         return self._clients[key]
 
-    def crowd(self, count, models, of):
+    def crowd(self, count, models, size, of=None):
         """So many clients of one server, each with a connection of its own; of(i) is what the i-th asks for beside the rest."""
-        width, height = self.scale.small
+        width, height = size
         return [self.client(models, prompt=PROMPT, seed=number, width=width, height=height, num_inference_steps=self.scale.crowd_steps,
-                            guidance_scale=GUIDANCE, **of(number)) for number in range(count)]
+                            guidance_scale=GUIDANCE, **(of(number) if of else {})) for number in range(count)]
 
     def picture(self, size=None, steps=None, guidance=GUIDANCE, models=SDXL, seed=7, **more):
         width, height = size or self.scale.main

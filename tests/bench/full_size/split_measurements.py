@@ -1,9 +1,6 @@
 """Measurements of pictures whose rows two GPUs share: each a function that runs one round of latentd."""
 
-import concurrent.futures
-import time
-
-from . import machine, server
+from . import crowd_measurements, machine, server
 from .processes import Failure
 from .session import AUTO, LATENTD, MIB, READY_SECONDS, SPLIT, WHOLE, shape
 
@@ -48,10 +45,7 @@ def pictures(bench, _):
 def crowd(bench, models):
     """Pictures a second of clients that ask for one after the other."""
     clients = [bench.picture(models=models, seed=number) for number in range(CLIENTS)]
-    with concurrent.futures.ThreadPoolExecutor(CLIENTS) as threads:
-        began = time.monotonic()
-        list(threads.map(lambda client: client.draw(bench.scale.crowd_pictures), clients))
-        return CLIENTS * bench.scale.crowd_pictures / (time.monotonic() - began)
+    return crowd_measurements.pictures_a_second(bench, clients)
 
 
 def crowds(bench, _):
