@@ -57,6 +57,11 @@ def unet_step(bench, contestant):
             bench.results.note("seconds of torch.compile's first UNet step", first)
 
 
+def unet_step_f8(bench, contestant):
+    """A peer's own way to compute in 8 bits, to be read beside latentd's step of --precision=fp8 or fp8_all."""
+    bench.peer_network(contestant, "unet_step_f8", "unet_f8", 2, bench.scale.main)
+
+
 def vae_decode(bench, contestant):
     if contestant == LATENTD:
         bench.our_network("vae_decode", "vae", [shape(1, bench.scale.main)], kernels=True)
@@ -376,6 +381,7 @@ MEASUREMENTS = (
     Measurement("vae_sizes", vae_sizes, {LATENTD: 50, EAGER: 40}, network_bench=True),
     Measurement("unet_sizes", unet_sizes, {LATENTD: 90, EAGER: 60}, network_bench=True),
     Measurement("unet_rows", unet_rows, {LATENTD: 60, EAGER: 40}, network_bench=True),
+    Measurement("unet_step_f8", unet_step_f8, {EAGER: 10, COMPILE: 10}, networks=lambda scale: (("unet_f8", 2, scale.main),)),
     Measurement("refiner_compiled", refiner_step, {COMPILE: 10}, networks=lambda scale: (("refiner", 2, scale.main),)),
     Measurement("video_compiled", video_measurements.networks, {COMPILE: 20}, models=VIDEO,
                 networks=lambda scale: (("svd_unet", 2, scale.video), ("svd_vae", scale.frames, scale.video))),

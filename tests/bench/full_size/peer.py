@@ -51,11 +51,48 @@ class Clock:
         return [self.between(*pair) for pair in zip(marks, marks[1:])]
 
 
+class F8Linear(torch.nn.Module):
+    """A linear in e4m3, as PyTorch's libraries for it compute one: a scale for each row of the weight, which is made once, and for
+    each row that it reads, found as it comes. Where PyTorch has no such product (on CPUs), what was rounded is multiplied in full."""
+
+    def __init__(self, linear):
+        super().__init__()
+        weight, scale = self.rounded(linear.weight.detach())
+        self.weight, self.scale, self.bias = (torch.nn.Parameter(value, requires_grad=False) if value is not None else None
+                                              for value in (weight, scale, linear.bias))
+
+    @staticmethod
+    def rounded(rows):
+        most = torch.finfo(torch.float8_e4m3fn).max
+        scale = (rows.abs().amax(1, keepdim=True).float() / most).clamp(min=1e-12)
+        return (rows.float() / scale).clamp(-most, most).to(torch.float8_e4m3fn), scale
+
+    def forward(self, x):
+        rows = x.reshape(-1, x.shape[-1])
+        values, scale = self.rounded(rows)
+        if x.is_cuda:
+            y = torch._scaled_mm(values, self.weight.t(), scale_a=scale, scale_b=self.scale.t(), bias=self.bias, out_dtype=x.dtype,
+                                 use_fast_accum=True)
+        else:
+            y = torch.nn.functional.linear((values.float() * scale).to(x.dtype), (self.weight.float() * self.scale).to(x.dtype), self.bias)
+        return y.reshape(*x.shape[:-1], -1)
+
+
+def round_linears(network):
+    """Puts linears in e4m3 in the place of those of its transformers."""
+    for name, module in list(network.named_modules()):
+        for child_name, child in list(module.named_children()):
+            if isinstance(child, torch.nn.Linear) and "attentions" in f"{name}.{child_name}":
+                setattr(module, child_name, F8Linear(child))
+
+
 class Unet:
-    def __init__(self, peer, folder):
+    def __init__(self, peer, folder, in_f8=False):
         unet = UNet2DConditionModel.from_pretrained(folder, subfolder="unet", torch_dtype=peer.dtype)
         unet = unet.to(peer.device).to(memory_format=CHANNELS_LAST).eval()
         unet.fuse_qkv_projections()
+        if in_f8:
+            round_linears(unet)
         self._peer, self._config, self._inputs = peer, unet.config, {}
         self.timestep = torch.tensor(500.0, device=peer.device)
         index = os.path.join(folder, "model_index.json")
@@ -239,6 +276,7 @@ class Peer:
 
     def network(self, name):
         makers = {"unet": lambda: Unet(self, f"{self._checkpoint}/base"), "vae": lambda: Vae(self, f"{self._checkpoint}/base"),
+                  "unet_f8": lambda: Unet(self, f"{self._checkpoint}/base", in_f8=True),
                   "refiner": lambda: Unet(self, f"{self._checkpoint}/refiner"), "text": lambda: Text(self, f"{self._checkpoint}/base"),
                   "sd15_unet": lambda: Unet(self, f"{self._checkpoint}/sd15"), "sd15_vae": lambda: Vae(self, f"{self._checkpoint}/sd15"),
                   "controlled": lambda: ControlledUnet(self, f"{self._checkpoint}/base", f"{self._checkpoint}/adapters/edges"),

@@ -11,6 +11,7 @@ CONTESTANTS = {"latentd": "latentd", "eager": "diffusers, eager", "compile": "di
 # kind: (what the table calls it, unit). A figure's name is its kind, or the kind and a shape: "unet_step 2@1024x1024".
 KINDS = {
     "unet_step": ("UNet step (rows@size)", "ms"),
+    "unet_step_f8": ("the same with the linears of transformers in e4m3, scales by row (rows@size)", "ms"),
     "vae_decode": ("VAE decode (rows@size)", "ms"),
     "refiner_step": ("refiner step (rows@size)", "ms"),
     "text": ("text encoders, one row", "ms"),
