@@ -9,6 +9,7 @@
 
 #include "client/commands/commands.h"
 #include "client/words/suggestions.h"
+#include "core/base/process/standard_streams.h"
 #include "core/base/process/stop_signals.h"
 #include "core/base/text/text.h"
 
@@ -105,5 +106,6 @@ void BeQuiet() {
 int main(int argc, char** argv) {
   latentd::EndAtStopSignals();
   latentd::client::BeQuiet();
-  return latentd::client::Run(std::vector<std::string>(argv + 1, argv + argc));
+  const int ended = latentd::client::Run(std::vector<std::string>(argv + 1, argv + argc));
+  return latentd::FinishOutput("latent", ended);
 }

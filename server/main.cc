@@ -6,6 +6,7 @@
 
 #include "core/base/errors/fatal.h"
 #include "core/base/errors/status_macros.h"
+#include "core/base/process/standard_streams.h"
 #include "core/base/process/stop_signals.h"
 #include "core/base/text/utf8.h"
 #include "core/base/threads/thread_limit.h"
@@ -101,6 +102,7 @@ int Run(const std::vector<std::string>& arguments) {
   options->engine.trial_command = {"/proc/self/exe", kTryKernels};
   options->exit_when_ready = line->exit_when_ready;
   options->exit_if_degraded = line->exit_if_degraded;
+  process::IgnoreWriteSignals();
   BlockStopSignals();
   SetFatalLog([](absl::string_view message) {
     process::Log(latent::v1::ERROR, message);
@@ -126,6 +128,6 @@ int main(int argc, char** argv) {
   latentd::EndAtStopSignals();
   latentd::ExplainTerminate();
   latentd::ExplainExit();
-  latentd::server::process::IgnoreWriteSignals();
-  return latentd::server::Run(std::vector<std::string>(argv + 1, argv + argc));
+  const int ended = latentd::server::Run(std::vector<std::string>(argv + 1, argv + argc));
+  return latentd::FinishOutput("latentd", ended);
 }

@@ -1,4 +1,5 @@
-// Ctrl-C (SIGINT, SIGTERM) as a call to a function instead of a handler.
+// Ctrl-C, and the other stop signals (core/base/process/stop_signals.h), as a call to a function
+// instead of a handler.
 #pragma once
 
 #include <atomic>

@@ -164,7 +164,7 @@ How much
   --stall-timeout=TIME    cancel a client that takes nothing of its answer for this long (default 60s)
 
 Operation
-  --drain-timeout=TIME    how long SIGTERM lets running requests finish (default 30s); a second signal ends at once
+  --drain-timeout=TIME    how long SIGTERM (SIGINT, SIGHUP) lets running requests finish (default 30s); a second one ends at once
   --log-format=FORMAT     text (default) or json, on standard error
   --log-level=LEVEL       debug, info (default), warning, error
   --otlp-endpoint=URL     HOST:PORT, http://HOST:PORT (plain text, both) or https://HOST:PORT of a collector that takes OTLP
@@ -180,7 +180,7 @@ Operation
 A switch (BOOL) is --name, --noname or --name=false. A flag is given once: a second, different value is an error.
 Exit codes: 0 stopped by a signal (--exit-when-ready: ready), 1 could not start or failed, 2 wrong flags or configuration,
 3 a unit of work did not end with the drain, 4 the device has failed and the server is to be started again,
-143 and 130 ended at once by SIGTERM and SIGINT: a second one, or one before the server listens.
+143, 130 and 129 ended at once by SIGTERM, SIGINT and SIGHUP: a second one, or one before the server listens.
 )";
 
 }  // namespace

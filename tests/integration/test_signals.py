@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT end both programs at once while a file, a pipe or a socket keeps them waiting."""
+"""SIGTERM, SIGINT and SIGHUP end both programs at once while a file, a pipe or a socket keeps them waiting."""
 
 import contextlib
 import errno
@@ -17,7 +17,7 @@ import unittest
 import server_process
 from server_process import SMALL_BUCKETS, Api, Server, checkpoint, wait_until
 
-SIGNALS = (signal.SIGTERM, signal.SIGINT)
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 def default_signals():
@@ -142,6 +142,19 @@ class LatentdTest(SignalTestCase):
         Api(server.address).call("Admin", "Drain")
         self.assertEqual(server.wait(), 0)
         self.assert_last_line(server, "stopped", "Admin/Drain")
+
+    def test_a_terminal_that_closes_ends_none_that_was_started_to_ignore_it(self):
+        def as_nohup():
+            default_signals()
+            signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+        server = Server(prepare=as_nohup)
+        self.addCleanup(server.kill)
+        server.start()
+        server.signal(signal.SIGHUP)
+        server.signal(signal.SIGTERM)
+        self.assertEqual(server.wait(), 0)
+        self.assert_last_line(server, "stopped", "SIGTERM")
 
     def test_the_last_line_of_the_log_names_the_second_signal(self):
         server = self.started("--drain-timeout=100s")

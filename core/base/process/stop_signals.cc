@@ -6,17 +6,28 @@
 #include <initializer_list>
 
 namespace latentd {
+namespace {
+
+bool IsIgnored(int number) {
+  struct sigaction action = {};
+  return sigaction(number, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
+}  // namespace
 
 sigset_t StopSignalSet() {
   sigset_t set;
   sigemptyset(&set);
-  sigaddset(&set, SIGTERM);
-  sigaddset(&set, SIGINT);
+  for (const int number : {SIGTERM, SIGINT, SIGHUP}) {
+    if (number != SIGHUP || !IsIgnored(number)) sigaddset(&set, number);
+  }
   return set;
 }
 
 void EndAtStopSignals() {
-  for (const int number : {SIGTERM, SIGINT}) {
+  const sigset_t set = StopSignalSet();
+  for (const int number : {SIGTERM, SIGINT, SIGHUP}) {
+    if (sigismember(&set, number) == 0) continue;
     std::signal(number, [](int received) { _exit(128 + received); });
   }
 }

@@ -2,9 +2,11 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <string.h>
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "core/base/errors/out_of_memory.h"
 #include "core/base/process/stop_signals.h"
 #include "core/base/threads/threads.h"
@@ -13,7 +15,7 @@
 namespace latentd::server::process {
 namespace {
 
-const char* NameOf(int signal) { return signal == SIGTERM ? "SIGTERM" : "SIGINT"; }
+std::string NameOf(int signal) { return absl::StrCat("SIG", sigabbrev_np(signal)); }
 
 }  // namespace
 

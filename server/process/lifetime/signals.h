@@ -1,4 +1,4 @@
-// Signals: SIGTERM and SIGINT as something to ask for, instead of handlers.
+// Stop signals (core/base/process/stop_signals.h) as something to ask for, instead of handlers.
 #pragma once
 
 #include <atomic>
@@ -14,7 +14,7 @@
 namespace latentd::server::process {
 
 // Writing to a connection that is gone, or beyond a limit on file sizes, is an error of that write
-// and not the end of the process. Call in main.
+// and not the end of the process. Call before any thread is started.
 void IgnoreWriteSignals();
 
 // Ends the process without cleaning up, after a last line in the log, for which it waits as
