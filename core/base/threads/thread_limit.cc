@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "core/base/errors/fatal.h"
+#include "core/base/errors/status_macros.h"
 #include "core/base/files/files.h"
 #include "core/base/process/cgroup.h"
 #include "core/base/threads/threads.h"
@@ -24,6 +25,8 @@ namespace latentd {
 namespace {
 
 constexpr size_t kMostPidsBytes = 4096;
+// A stack of 128 KiB is too small to draw with, one of 256 KiB was not.
+constexpr rlim_t kLeastStackBytes = rlim_t{512} << 10;
 
 void AddControlGroups(std::vector<std::string>& limits) {
   for (const CgroupDirectory& directory : OwnCgroupDirectories("pids")) {
@@ -62,6 +65,16 @@ int StartAtOnce(int count) {
   return static_cast<int>(threads.size());
 }
 
+absl::Status CheckStacks() {
+  rlimit limit = {};
+  if (getrlimit(RLIMIT_STACK, &limit) != 0 || limit.rlim_cur >= kLeastStackBytes) {
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(
+      absl::StrCat("ulimit -s, the stack of each thread in KiB, is ", limit.rlim_cur / 1024,
+                   ", and serving needs ", kLeastStackBytes / 1024));
+}
+
 }  // namespace
 
 absl::StatusOr<std::thread> TryStartThread(std::string name, std::function<void()> body) {
@@ -76,6 +89,7 @@ absl::StatusOr<std::thread> TryStartThread(std::string name, std::function<void(
 }
 
 absl::Status CheckThreads(int count) {
+  RETURN_IF_ERROR(CheckStacks());
   const int started = StartAtOnce(count);
   if (started == count) return absl::OkStatus();
   return absl::FailedPreconditionError(

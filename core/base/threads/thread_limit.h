@@ -17,8 +17,9 @@ namespace latentd {
 // RESOURCE_EXHAUSTED where the process gets no thread, and `body` is never called.
 absl::StatusOr<std::thread> TryStartThread(std::string name, std::function<void()> body);
 
-// FAILED_PRECONDITION: this process cannot have that many threads beside those that it has. The
-// message says how many, and the limits that there are. Starts them all, and ends them.
+// FAILED_PRECONDITION: this process cannot have that many threads beside those that it has, or
+// their stacks are too small (`ulimit -s`), which would end it without a word. The message says how
+// many, and the limits that there are. Starts them all, and ends them.
 absl::Status CheckThreads(int count);
 
 // The limits on threads that this process is under, by the names of what sets them, or that there

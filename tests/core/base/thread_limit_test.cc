@@ -48,6 +48,21 @@ TEST(CheckThreadsDeathTest, SaysHowManyAndTheLimits) {
   EXPECT_EXIT(check(), ExitedWithCode(0), "");
 }
 
+TEST(CheckThreadsDeathTest, RefusesStacksThatAreTooSmall) {
+  const auto check = [](rlim_t kib) {
+    rlimit limit = {};
+    getrlimit(RLIMIT_STACK, &limit);
+    limit.rlim_cur = kib << 10;
+    setrlimit(RLIMIT_STACK, &limit);
+    std::_Exit(CheckThreads(0).message() ==
+                       "ulimit -s, the stack of each thread in KiB, is 511, and serving needs 512"
+                   ? 1
+                   : 0);
+  };
+  EXPECT_EXIT(check(511), ExitedWithCode(1), "");
+  EXPECT_EXIT(check(512), ExitedWithCode(0), "");
+}
+
 TEST(ExplainExitDeathTest, EndsWithOneAndTheLimitsWhereALibraryEndsTheProcess) {
   const auto end = [] {
     ExplainExit();
