@@ -92,6 +92,7 @@ absl::Status ApiKeys::Add(Entry entry) {
 absl::StatusOr<ApiKeys> ApiKeys::Parse(absl::string_view text, absl::string_view file) {
   ApiKeys keys;
   int number = 0;
+  absl::ConsumePrefix(&text, "\xEF\xBB\xBF");  // editors of Windows begin a file with it
   for (absl::string_view line : absl::StrSplit(text, '\n')) {
     ++number;
     line = absl::StripAsciiWhitespace(line);

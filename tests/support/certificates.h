@@ -5,6 +5,7 @@
 #include <openssl/bio.h>
 #include <openssl/ec.h>
 #include <openssl/pem.h>
+#include <openssl/rsa.h>
 #include <openssl/x509v3.h>
 
 #include <ctime>
@@ -24,6 +25,7 @@ struct CertificateOptions {
   std::string usage = "serverAuth,clientAuth";
   absl::Time begin = absl::UnixEpoch();
   absl::Time end = absl::Now() + absl::Hours(24);
+  int rsa_bits = 0;  // its key's; 0: a key of the curve P-256
 };
 
 // Signs certificates, and has a certificate itself.
@@ -38,7 +40,8 @@ class TestAuthority {
 
   // A certificate for localhost and 127.0.0.1.
   tls::KeyPair Issue(const CertificateOptions& options) const {
-    const tls::KeyPtr key(EVP_EC_gen("P-256"));
+    const tls::KeyPtr key(options.rsa_bits == 0 ? EVP_EC_gen("P-256")
+                                                : EVP_RSA_gen(options.rsa_bits));
     const tls::CertificatePtr certificate = Make(options, *key, this, Kind::kLeaf);
     return {CertificateText(*certificate), KeyText(*key)};
   }

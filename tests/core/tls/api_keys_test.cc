@@ -47,6 +47,15 @@ TEST(ApiKeysTest, ADigestIsNoSecret) {
   EXPECT_EQ(HolderOf(keys, absl::StrCat("sha256:", kDigest)), "none");
 }
 
+TEST(ApiKeysTest, AByteOrderMarkIsNoPartOfAName) {
+  const absl::StatusOr<ApiKeys> keys =
+      ApiKeys::Parse("\xEF\xBB\xBFweb 0123456789abcdef\r\n", "keys");
+  ASSERT_OK(keys);
+  const auto holder = keys->HolderOf("0123456789abcdef");
+  ASSERT_TRUE(holder.has_value());
+  EXPECT_EQ(holder->name, "web");
+}
+
 TEST(ApiKeysTest, ANameMayHaveSeveral) {
   ASSERT_OK_AND_ASSIGN(
       const ApiKeys keys,

@@ -61,6 +61,13 @@ TEST_F(KeyPairTest, HalfAFileIsDamaged) {
               StatusIs(kInvalid, HasSubstr("key.pem")));
 }
 
+TEST_F(KeyPairTest, AKeyThatIsTooShortIsRefusedWithTheReason) {
+  EXPECT_THAT(Check(authority_.Issue({.name = "weak", .rsa_bits = 512})),
+              StatusIs(kPrecondition, AllOf(HasSubstr("cert.pem: OpenSSL takes no such"),
+                                            HasSubstr("key too small"), HasSubstr("RSA-2048"))));
+  EXPECT_OK(Check(authority_.Issue({.name = "strong", .rsa_bits = 2048})));
+}
+
 TEST_F(KeyPairTest, AnEncryptedKeyIsRefusedWithoutAskingForItsPassphrase) {
   const KeyPtr key(EVP_EC_gen("P-256"));
   BIO* text = BIO_new(BIO_s_mem());
