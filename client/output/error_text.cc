@@ -28,6 +28,11 @@ bool IsUnreachable(const grpc::Status& status) {
   return status.error_code() == grpc::StatusCode::UNAVAILABLE && ErrorReason(status).empty();
 }
 
+// True where gRPC itself refused it, unread: latentd's own refusals have a reason.
+bool IsTooLarge(const grpc::Status& status) {
+  return status.error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED && ErrorReason(status).empty();
+}
+
 }  // namespace
 
 std::string ErrorText(const grpc::Status& status, const std::string& server,
@@ -46,6 +51,9 @@ std::string ErrorText(const grpc::Status& status, const std::string& server,
   } else if (IsUnreachable(status)) {
     out << "no latentd answers at " << server << ": start one, or name another with --server\n("
         << status.error_message() << ")";
+  } else if (IsTooLarge(status)) {
+    out << "the request has more bytes than the server takes: send smaller images, or start latentd"
+        << " with a larger --max-request-bytes\n(" << status.error_message() << ")";
   } else if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
     out << "not done in time: the request was given up";
   } else if (status.error_code() == grpc::StatusCode::UNIMPLEMENTED) {

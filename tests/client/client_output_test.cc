@@ -202,6 +202,16 @@ TEST(ErrorTextTest, SaysWhenToTryAgain) {
   EXPECT_EQ(ErrorReason(status), "QUEUE_FULL");
 }
 
+TEST(ErrorTextTest, ARequestThatGrpcDoesNotReadIsTooLarge) {
+  const grpc::Status large(grpc::StatusCode::RESOURCE_EXHAUSTED,
+                           "Received message larger than max (60000031 vs. 33554432)");
+  EXPECT_EQ(ErrorText(large, "host:1", &OptionSpelling),
+            "the request has more bytes than the server takes: send smaller images, or start "
+            "latentd with a larger --max-request-bytes\n(Received message larger than max "
+            "(60000031 vs. 33554432))");
+  EXPECT_EQ(ExitCodeFor(large, true), ExitCode::kRefused);
+}
+
 TEST(ErrorTextTest, NobodyThereIsNotTheSameAsRefused) {
   const grpc::Status nobody(grpc::StatusCode::UNAVAILABLE, "Connection refused");
   EXPECT_THAT(ErrorText(nobody, "host:1", &OptionSpelling), HasSubstr("host:1"));
