@@ -72,8 +72,11 @@ def draw(pipeline, case, folder):
     pipeline.guided = max(case.get("min_guidance_scale", 1.0), case.get("max_guidance_scale", 3.0)) > 1
     hooks = [pipeline.image_encoder.register_forward_hook(keep_embeds),
              pipeline.vae.quant_conv.register_forward_hook(keep_image_latents)]
+    image = Image.open(f"{folder}/pictures/{case['image']}-0.png").convert("RGB")
+    if case.get("resize_mode") == "crop":
+        image = pipeline.video_processor.resize(image, case["height"], case["width"], "crop")
     frames = pipeline(
-        image=Image.open(f"{folder}/pictures/{case['image']}-0.png").convert("RGB"),
+        image=image,
         **{name: value for name, value in case.items() if name in PARAMETERS},
         generator=make.generator(case["seed"]), output_type="pt", callback_on_step_end=keep).frames[0]
     for hook in hooks:

@@ -14,6 +14,7 @@
 #include "core/base/errors/status_macros.h"
 #include "core/base/files/files.h"
 #include "core/image/decode.h"
+#include "core/image/pixels/fit.h"
 #include "core/weights/containers/checkpoint.h"
 #include "core/weights/containers/safetensors.h"
 #include "tests/golden/case_files.h"
@@ -82,6 +83,7 @@ VideoSpec SpecOf(const json& video_case) {
   Take(video_case, "noise_aug_strength", spec.noise_aug_strength);
   Take(video_case, "decode_chunk_size", spec.decode_chunk_size);
   Take(video_case, "seed", spec.seed);
+  if (video_case.value("resize_mode", "") == "crop") spec.resize_mode = pipeline::ResizeMode::kCrop;
   return spec;
 }
 
@@ -176,7 +178,10 @@ absl::StatusOr<DrawnVideo> DrawCase(const json& video_case, const LoadedVideos& 
                                     const Options& options) {
   const VideoSpec spec = SpecOf(video_case);
   ASSIGN_OR_RETURN(const std::string file, ImageFileOf(video_case, options));
-  ASSIGN_OR_RETURN(const image::Image image, image::Decode(file));
+  ASSIGN_OR_RETURN(image::Image image, image::Decode(file));
+  if (spec.resize_mode == pipeline::ResizeMode::kCrop) {
+    ASSIGN_OR_RETURN(image, image::ResizeToCover(image, spec.width, spec.height));
+  }
   // fp8 of videos is bf16.
   const device::DType dtype = options.IsInBf16() ? device::DType::kBF16 : options.precision;
   DrawnVideo drawn;

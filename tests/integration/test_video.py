@@ -219,7 +219,7 @@ class VideoTest(VideoTestCase):
     def test_parameters_change_the_video(self):
         seen = [frames_of(self.draw(self.api, **fields)) for fields in (
             {}, {"fps": 20}, {"motion_bucket_id": 1}, {"noise_aug_strength": 0.5}, {"max_guidance_scale": 6.0},
-            {"min_guidance_scale": 2.5}, {"seed": 9}, {"image": image(30, 40)}, {"num_inference_steps": 4},
+            {"min_guidance_scale": 2.5}, {"seed": 9}, {"image": image(30, 40)}, {"image": image(30, 40), "resize_mode": 2}, {"num_inference_steps": 4},
             {"sigmas": [700.0, 10.0, 1.0, 0.0], "num_inference_steps": None})]
         for i, frames in enumerate(seen):
             self.assertEqual(len(frames), 5)

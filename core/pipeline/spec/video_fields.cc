@@ -38,6 +38,7 @@ std::vector<Field> MakeVideoFields() {
       {.name = "noise_aug_strength",
        .member = OfVideo<&V::noise_aug_strength>,
        .limits = {"max_noise_aug_strength"}},
+      {.name = "resize_mode", .member = OfVideo<&V::resize_mode>},
       {.name = "decode_chunk_size", .member = OfVideo<&V::decode_chunk_size>, .limits = frames},
       {.name = "sigmas", .member = OfPicture<&P::sigmas>, .limits = steps},
       {.name = "seed", .member = OfPicture<&P::seed>},

@@ -8,10 +8,12 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
+#include "core/base/errors/error_details.h"
 #include "core/base/errors/status_macros.h"
 #include "core/base/process/memory_room.h"
 #include "core/families/family/video_family.h"
 #include "core/image/decode.h"
+#include "core/image/pixels/fit.h"
 #include "core/pipeline/lanes/pinned.h"
 #include "core/pipeline/picture/pixels.h"
 #include "core/pipeline/picture/run_graph.h"
@@ -145,6 +147,20 @@ image::Image FrameOf(const Buffer& pixels, int64_t index) {
           {bytes.begin(), bytes.end()}};
 }
 
+// The image as both networks see it: cut to the video's proportions and size, or as it was sent.
+absl::StatusOr<image::Image> VideoImage(const Picture& picture) {
+  Request& request = *picture.request;
+  ASSIGN_OR_RETURN(image::Image image,
+                   DecodeField(request.inputs->image, "image", request.image_warnings));
+  if (SpecOf(picture).resize_mode == ResizeMode::kStretch) return image;
+  const Size size = picture.executed_size();
+  absl::StatusOr<image::Image> cut = image::ResizeToCover(image, size.width, size.height);
+  if (absl::IsInvalidArgument(cut.status())) {
+    return InvalidFields({{"image", absl::StrCat("RESIZE_MODE_CROP: ", cut.status().message())}});
+  }
+  return cut;
+}
+
 }  // namespace
 
 absl::Status EnqueueVideoText(Picture& picture, device::Stream& stream, UnitPart& part) {
@@ -154,8 +170,7 @@ absl::Status EnqueueVideoText(Picture& picture, device::Stream& stream, UnitPart
   if (!conditioning) {
     const families::VideoFamily& family = FamilyOf(picture);
     ASSIGN_OR_RETURN(const MemoryRoom room, RoomForImage(request.inputs->image));
-    ASSIGN_OR_RETURN(const image::Image image,
-                     DecodeField(request.inputs->image, "image", request.image_warnings));
+    ASSIGN_OR_RETURN(const image::Image image, VideoImage(picture));
     const Size size = picture.executed_size();
     ASSIGN_OR_RETURN(request.video_image, family.vae_pixels(image, size.width, size.height));
     ASSIGN_OR_RETURN(const Buffer pixels,

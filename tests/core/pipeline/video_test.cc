@@ -10,7 +10,9 @@
 #include <vector>
 
 #include "core/base/errors/error_details.h"
+#include "core/image/decode.h"
 #include "core/image/encode.h"
+#include "core/image/pixels/fit.h"
 #include "core/pipeline/plan/video_plan.h"
 #include "core/pipeline/units/lanes.h"
 #include "tests/core/pipeline/rig.h"
@@ -213,6 +215,28 @@ TEST_F(VideoTest, IsDecodedInChunks) {
   }
   EXPECT_THAT(chunks, ElementsAre(2, 2, 1));
   EXPECT_THAT(left, ElementsAre(2, 2, 1, 2, 1, 1));
+}
+
+TEST_F(VideoTest, OfACroppedImageIsThatOfItsMiddle) {
+  Asked cropped = SmallVideo();
+  cropped.inputs.image = Striped(90, 40);
+  const auto stretched = FrameBytesOf(FramesOf(*rig_->Start(cropped)));
+  ASSERT_OK_AND_ASSIGN(const image::Image image, image::Decode(cropped.inputs.image));
+  ASSERT_OK_AND_ASSIGN(const image::Image middle, image::ResizeToCover(image, 64, 64));
+  cropped.video->resize_mode = ResizeMode::kCrop;
+  const auto frames = FrameBytesOf(FramesOf(*rig_->Start(cropped)));
+  Asked cut = SmallVideo();
+  cut.inputs.image = image::Encode(middle, {}, /*parameters=*/"").value();
+  EXPECT_EQ(frames, FrameBytesOf(FramesOf(*rig_->Start(cut))));
+  EXPECT_NE(frames, stretched);
+}
+
+TEST_F(VideoTest, IsRefusedWhereAnImageIsTooNarrowToBeCropped) {
+  Asked asked = SmallVideo();
+  asked.inputs.image = Striped(2, 400);
+  asked.video->resize_mode = ResizeMode::kCrop;
+  const std::unique_ptr<Picture> video = rig_->Start(asked);
+  EXPECT_THAT(VideoFieldsOf(testing::RunUnit(*video)), ElementsAre("image"));
 }
 
 TEST_F(VideoTest, OfSeveralIsEachThatOfItsSeed) {

@@ -42,6 +42,7 @@ v1::GenerateVideoRequest FullVideo() {
   request.set_fps(12);
   request.set_motion_bucket_id(0);
   request.set_noise_aug_strength(0);
+  request.set_resize_mode(v1::RESIZE_MODE_CROP);
   request.set_decode_chunk_size(7);
   for (const double sigma : {5.0, 1.0, 0.0}) request.add_sigmas(sigma);
   request.set_seed(3);
