@@ -87,6 +87,18 @@ VideoSpec SpecOf(const json& video_case) {
   return spec;
 }
 
+VideoExtras ExtrasOf(const json& video_case) {
+  VideoExtras extras;
+  if (video_case.contains("guidance_interval")) {
+    const json& interval = video_case.at("guidance_interval");
+    extras.guided = {interval.at(0).get<double>(), interval.at(1).get<double>()};
+  }
+  if (video_case.contains("latents_seed")) {
+    extras.latents_seed = video_case.at("latents_seed").get<uint64_t>();
+  }
+  return extras;
+}
+
 using Frames = std::vector<image::Image>;
 
 // Differences of the frames' bytes.
@@ -177,6 +189,7 @@ struct DrawnVideo {
 absl::StatusOr<DrawnVideo> DrawCase(const json& video_case, const LoadedVideos& loaded,
                                     const Options& options) {
   const VideoSpec spec = SpecOf(video_case);
+  const VideoExtras extras = ExtrasOf(video_case);
   ASSIGN_OR_RETURN(const std::string file, ImageFileOf(video_case, options));
   ASSIGN_OR_RETURN(image::Image image, image::Decode(file));
   if (spec.resize_mode == pipeline::ResizeMode::kCrop) {
@@ -186,12 +199,14 @@ absl::StatusOr<DrawnVideo> DrawCase(const json& video_case, const LoadedVideos& 
   const device::DType dtype = options.IsInBf16() ? device::DType::kBF16 : options.precision;
   DrawnVideo drawn;
   ASSIGN_OR_RETURN(drawn.video,
-                   DrawVideo(loaded.configs, spec, image, dtype,
-                             [&](const graph::Graph& graph, const graph::Precision& precision) {
-                               return loaded.runner->Load(graph, precision);
-                             }));
-  ASSIGN_OR_RETURN(drawn.by_units, loaded.pipeline->Draw(spec, file));
-  ASSIGN_OR_RETURN(drawn.by_parts, loaded.in_parts->Draw(spec, file));
+                   DrawVideo(
+                       loaded.configs, spec, image, dtype,
+                       [&](const graph::Graph& graph, const graph::Precision& precision) {
+                         return loaded.runner->Load(graph, precision);
+                       },
+                       extras));
+  ASSIGN_OR_RETURN(drawn.by_units, loaded.pipeline->Draw(spec, extras, file));
+  ASSIGN_OR_RETURN(drawn.by_parts, loaded.in_parts->Draw(spec, extras, file));
   if (drawn.by_units.empty()) return absl::InternalError("a video without frames");
   return drawn;
 }

@@ -31,6 +31,7 @@ std::vector<Field> MakeVideoFields() {
        .limits = steps},
       {.name = "min_guidance_scale", .member = OfVideo<&V::min_guidance_scale>, .limits = guidance},
       {.name = "max_guidance_scale", .member = OfVideo<&V::max_guidance_scale>, .limits = guidance},
+      {.name = "guidance_interval", .member = OfPicture<&P::guidance_interval>},
       {.name = "fps", .member = OfVideo<&V::fps>, .limits = {"max_fps"}},
       {.name = "motion_bucket_id",
        .member = OfVideo<&V::motion_bucket_id>,

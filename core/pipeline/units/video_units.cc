@@ -98,18 +98,6 @@ absl::StatusOr<Buffer> InLastRow(const Picture& picture, const Buffer& latents,
   return all;
 }
 
-// Draws those of all frames, one after the other.
-absl::Status DrawVideoLatents(Picture& picture) {
-  const Stage& stage = picture.stage();
-  const LatentSize& size = picture.plan().latents;
-  const int64_t channels = picture.executed_size().frames * stage.model.latent_channels();
-  ASSIGN_OR_RETURN(
-      picture.latents,
-      stage.device().Allocate(DType::kF32, {1, channels, size.height, size.width}, Place::kPinned));
-  picture.generator.Fill(picture.latents, stage.schedule().initial_noise_scale);
-  return absl::OkStatus();
-}
-
 // A copy of the latents of `count` frames.
 absl::StatusOr<Buffer> ChunkLatents(const Picture& picture, int64_t first, int64_t count,
                                     device::Stream& stream) {
@@ -197,7 +185,6 @@ absl::Status EnqueueVideoEncode(Picture& picture, device::Stream& stream, UnitPa
   const std::vector<float> guidance = FamilyOf(picture).guidance(SpecOf(picture));
   ASSIGN_OR_RETURN(picture.video->guidance, Pinned<float>(device, DType::kF32, {1, size.frames},
                                                           absl::MakeConstSpan(guidance)));
-  RETURN_IF_ERROR(DrawVideoLatents(picture));
   picture.Advance();
   return BeginSteps(picture, stream, part);
 }
