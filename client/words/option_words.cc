@@ -25,7 +25,7 @@ std::string ValueText(absl::string_view word) {
   for (const EnumDescriptor* type :
        {v1::Format_descriptor(), v1::BucketPolicy_descriptor(), v1::PromptSyntax_descriptor(),
         v1::LongPrompt_descriptor(), v1::GuidanceStop_descriptor(), v1::CacheTier_descriptor(),
-        v1::VideoFormat_descriptor()}) {
+        v1::VideoFormat_descriptor(), v1::ResizeMode_descriptor()}) {
     const auto* value = type->FindValueByName(std::string(word));
     if (value != nullptr) return ChoiceOf(*value);
   }

@@ -86,6 +86,7 @@ absl::StatusOr<SharedPlan> Pipeline::ResolveVideo(const PictureSpec& asked, cons
   ASSIGN_OR_RETURN(plan->executed_size, choose(plan->spec));
   plan->executed_size.frames = *plan->spec.video->num_frames;
   CompleteVideoPlan(*model, RowCountsAt(plan->executed_size), *plan);
+  WarnOfVideoGuidance(asked, *plan);
   CheckVideoPreviews(asked, *model, *plan);
   const Size size = plan->executed_size;
   const int side_by_side = SideBySide(*plan);
@@ -279,8 +280,9 @@ std::unique_ptr<const Picture> Pipeline::Sketch(const SharedPlan& plan) const {
 absl::Status Pipeline::CheckLatents(const Inputs& inputs, const Plan& plan) const {
   if (inputs.latents.empty()) return absl::OkStatus();
   const absl::Status fits = CheckLatentsFile(
-      inputs.latents, static_cast<int64_t>(plan.spec.seeds.size()), first().latent_channels(),
-      models_.LatentsOf({*plan.spec.width, *plan.spec.height}));
+      inputs.latents,
+      ImageLatentsShape(static_cast<int64_t>(plan.spec.seeds.size()), first().latent_channels(),
+                        models_.LatentsOf({*plan.spec.width, *plan.spec.height})));
   if (!absl::IsInvalidArgument(fits)) return fits;
   return InvalidFields({{"latents", std::string(fits.message())}});
 }

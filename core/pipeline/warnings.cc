@@ -90,6 +90,20 @@ std::vector<std::string> WarningsOf(const PictureSpec& asked, const Plan& plan) 
   return warnings;
 }
 
+void WarnOfVideoGuidance(const PictureSpec& asked, Plan& plan) {
+  const GuidanceInterval all;
+  if (asked.guidance_interval.value_or(all) == all) return;
+  if (!plan.guided()) {
+    plan.warnings.emplace_back(
+        "guidance_interval has no effect: it needs a min_guidance_scale or a max_guidance_scale "
+        "above 1");
+  } else if (!plan.row_counts().contains(plan.rows)) {
+    plan.warnings.emplace_back(
+        "min_guidance_scale and max_guidance_scale have no effect: guidance_interval has none of "
+        "the steps");
+  }
+}
+
 void CheckVideoPreviews(const PictureSpec& asked, const LoadedModel& model, Plan& plan) {
   if (!asked.previews_every) return;
   const bool has_colors = KnownColors(model.vae()).has_value();

@@ -15,6 +15,9 @@ namespace latentd::pipeline {
 // each value that its models are not made for. REQUIRES: all else of the plan is there.
 std::vector<std::string> WarningsOf(const PictureSpec& asked, const Plan& plan);
 
+// Adds a warning where guidance_interval changes no step of the plan's videos, or guides none.
+void WarnOfVideoGuidance(const PictureSpec& asked, Plan& plan);
+
 // Leaves out previews of videos that cannot be, with a warning.
 void CheckVideoPreviews(const PictureSpec& asked, const LoadedModel& model, Plan& plan);
 

@@ -12,6 +12,7 @@
 #include "core/noise/noise_generator.h"
 #include "core/pipeline/spec/request/limits.h"
 #include "core/schedulers/schedule.h"
+#include "tests/support/safetensors_writer.h"
 
 namespace latentd::golden {
 namespace {
@@ -47,9 +48,11 @@ absl::StatusOr<ConstBuffer> FiniteOutput(const VideoBuffers& outputs, const std:
 
 class Drawing {
  public:
-  Drawing(const VideoConfigs& configs, VideoSpec resolved, DType dtype, const LoadGraph& load)
+  Drawing(const VideoConfigs& configs, VideoSpec resolved, DType dtype, const LoadGraph& load,
+          const VideoExtras& extras)
       : configs_(configs),
         spec_(std::move(resolved)),
+        extras_(extras),
         dtype_(dtype),
         load_(load),
         rows_(families::svd::IsGuided(spec_) ? 2 : 1),
@@ -122,7 +125,10 @@ class Drawing {
 
   // All rows have the same latents, whose history is zeros.
   Buffer FirstState() {
-    const Buffer drawn = noise_.Normal({1, frames_, channels_, height_, width_});
+    const Shape shape = {1, frames_, channels_, height_, width_};
+    const Buffer drawn = extras_.latents_seed
+                             ? noise::NoiseGenerator(*extras_.latents_seed).Normal(shape)
+                             : noise_.Normal(shape);
     const auto scale = static_cast<float>(schedule_.initial_noise_scale);
     Buffer state = Buffer::Allocate(DType::kF32, {rows_, schedulers::kStateRows, elements()});
     for (int64_t row = 0; row < rows_; ++row) {
@@ -144,7 +150,6 @@ class Drawing {
     return {{"state", FirstState()},
             {"step", RowNumbers(rows_, 0)},
             {"table", Tables()},
-            {"negative_rows", RowNumbers(rows_, 0)},
             {"text_rows", RowNumbers(rows_, rows_ - 1)},
             {"guidance_scale", InEveryRow(families::svd::GuidanceByFrame(spec_))},
             {"image_latents", InLastRow(video_.image_latents)},
@@ -157,7 +162,14 @@ class Drawing {
                      MakeVideoStepGraph(configs_, {rows_, frames_, height_, width_}));
     ASSIGN_OR_RETURN(const RunGraph run, load_(graph, {dtype_}));
     VideoBuffers inputs = StepInputs();
+    const auto steps = static_cast<double>(schedule_.steps.size());
+    const int begin = static_cast<int>(extras_.guided.start * steps);
+    const int end = static_cast<int>(extras_.guided.stop * steps);
+    int number = 0;
     for (const schedulers::StepCoefficients& step : schedule_.steps) {
+      const bool is_guided = number >= begin && number < end;
+      inputs["negative_rows"] = RowNumbers(rows_, is_guided ? 0 : rows_ - 1);
+      ++number;
       inputs["noise"] = InEveryRow(NoiseOf(step).as<float>());
       ASSIGN_OR_RETURN(const VideoBuffers outputs, run(inputs));
       ASSIGN_OR_RETURN(inputs["state"], FiniteOutput(outputs, "state"));
@@ -199,6 +211,7 @@ class Drawing {
 
   const VideoConfigs& configs_;
   const VideoSpec spec_;
+  const VideoExtras extras_;
   const DType dtype_;
   const LoadGraph& load_;
   const int64_t rows_, frames_, channels_, height_, width_;  // latents
@@ -209,10 +222,21 @@ class Drawing {
 
 }  // namespace
 
+std::string LatentsFileOf(const VideoSpec& spec, const VideoExtras& extras) {
+  if (!extras.latents_seed) return "";
+  const std::vector<int64_t> shape = {1, spec.num_frames.value(), 4, spec.height / 8,
+                                      spec.width / 8};
+  const Buffer noise = noise::NoiseGenerator(*extras.latents_seed).Normal(Shape(shape));
+  const auto values = noise.as<float>();
+  return testing::SafetensorsBytes(
+      {testing::F32Tensor("latents", shape, {values.begin(), values.end()})});
+}
+
 absl::StatusOr<Video> DrawVideo(const VideoConfigs& configs, const VideoSpec& spec,
-                                const image::Image& image, DType dtype, const LoadGraph& load) {
+                                const image::Image& image, DType dtype, const LoadGraph& load,
+                                const VideoExtras& extras) {
   ASSIGN_OR_RETURN(VideoSpec resolved, ResolveVideo(configs, spec));
-  return Drawing(configs, std::move(resolved), dtype, load).Run(image);
+  return Drawing(configs, std::move(resolved), dtype, load, extras).Run(image);
 }
 
 }  // namespace latentd::golden

@@ -2,8 +2,10 @@
 // diffusers' StableVideoDiffusionPipeline does it: each run of a graph can be seen.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,6 +16,7 @@
 #include "core/graph/graph.h"
 #include "core/graph/precision.h"
 #include "core/image/pixels/pixels.h"
+#include "core/pipeline/spec/request/picture_spec.h"
 
 namespace latentd::golden {
 
@@ -29,6 +32,17 @@ using RunGraph = std::function<absl::StatusOr<VideoBuffers>(const VideoBuffers& 
 using LoadGraph = std::function<absl::StatusOr<RunGraph>(const graph::Graph& graph,
                                                          const graph::Precision& precision)>;
 
+// Settings of a case that are no part of its spec: the part of its steps that is guided, and the
+// seed of latents of its own.
+struct VideoExtras {
+  pipeline::GuidanceInterval guided;
+  std::optional<uint64_t> latents_seed;
+};
+
+// Latents of those extras, as a safetensors file; empty: there are none. REQUIRES: the spec says
+// how many frames.
+std::string LatentsFileOf(const VideoSpec& spec, const VideoExtras& extras);
+
 struct Video {
   device::ConstBuffer image_embeds;   // [1, features]
   device::ConstBuffer image_latents;  // [1, channels * h * w], not scaled
@@ -42,9 +56,12 @@ struct Video {
 // decode_chunk_size at a time, each chunk alone; the last may be shorter. Networks compute in
 // `dtype`, but for ImageLatentsDType's.
 //
+// With latents of its own the generator draws none. A step that is not guided has the image's
+// output in both rows.
+//
 // INVALID_ARGUMENT: the spec, by its fields, or the image. INTERNAL: values that are not finite.
 absl::StatusOr<Video> DrawVideo(const VideoConfigs& configs, const VideoSpec& spec,
                                 const image::Image& image, device::DType dtype,
-                                const LoadGraph& load);
+                                const LoadGraph& load, const VideoExtras& extras = {});
 
 }  // namespace latentd::golden

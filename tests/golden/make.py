@@ -640,6 +640,20 @@ class Differential:
         return self.mix(latents, i + 1, timesteps[len(timesteps) - self.pipeline.num_timesteps + i + 1])
 
 
+def guide_only(pipeline, interval, steps):
+    """Steps outside the interval see the text's output in both rows: their guidance changes nothing. A handle."""
+    begin, end = (int(fraction * steps) for fraction in interval)
+    evaluations = iter(range(steps))
+
+    def unguided(_unet, _inputs, outputs):
+        if begin <= next(evaluations) < end:
+            return outputs
+        _, text = outputs[0].chunk(2)
+        return (torch.cat([text, text]), *outputs[1:])
+
+    return pipeline.unet.register_forward_hook(unguided)
+
+
 class Pipelines:
     """Base, image-to-image with the base, and the refiner, if there is one."""
 
@@ -711,19 +725,6 @@ class Pipelines:
             parameters.setdefault("target_size", (case["height"], case["width"]))
         return parameters
 
-    def guide_only(self, pipeline, interval, steps):
-        """Steps outside the interval see the text's output in both rows: their guidance changes nothing. A handle."""
-        begin, end = (int(fraction * steps) for fraction in interval)
-        evaluations = iter(range(steps))
-
-        def unguided(_unet, _inputs, outputs):
-            if begin <= next(evaluations) < end:
-                return outputs
-            _, text = outputs[0].chunk(2)
-            return (torch.cat([text, text]), *outputs[1:])
-
-        return pipeline.unet.register_forward_hook(unguided)
-
     def stop_guidance(self, pipeline, scale, pictures):
         """Guidance ends by guidance_stop's rule (docs/models.md), for each picture by its own outputs. A handle.
 
@@ -774,7 +775,7 @@ class Pipelines:
         generators = [generator(seed) for seed in case["seeds"]]
         hook = None
         if "guidance_interval" in case:  # text-to-image only, an evaluation a step
-            hook = self.guide_only(pipeline, case["guidance_interval"], case["num_inference_steps"])
+            hook = guide_only(pipeline, case["guidance_interval"], case["num_inference_steps"])
         elif "guidance_stop" in case:
             hook = self.stop_guidance(pipeline, case["guidance_scale"], len(generators))
         elif "feature_cache_interval" in case:  # text-to-image only

@@ -21,7 +21,7 @@ import make
 PARAMETERS = {
     "height", "width", "num_frames", "num_inference_steps", "sigmas", "min_guidance_scale", "max_guidance_scale", "fps",
     "motion_bucket_id", "noise_aug_strength", "decode_chunk_size",
-}
+}  # resize_mode, guidance_interval and latents_seed beside them
 CHECKPOINT = "svd"
 
 
@@ -55,9 +55,15 @@ def pipeline_of(checkpoint, dtype, lists=None):
     return pipeline
 
 
+def own_latents(pipeline, case):
+    """Noise of a seed of its own in the place of the generator's, in the UNet's dtype."""
+    shape = (1, case["num_frames"], pipeline.vae.config.latent_channels, case["height"] // 8, case["width"] // 8)
+    return make.noise(shape, case["latents_seed"]).to(pipeline.unet.dtype)
+
+
 def draw(pipeline, case, folder):
     """The networks' results by name, and the frames."""
-    kept = {}
+    kept, more = {}, {}
 
     def keep(_pipeline, _step, _timestep, seen):
         kept["latents"] = seen["latents"][0].clone()
@@ -72,9 +78,16 @@ def draw(pipeline, case, folder):
     pipeline.guided = max(case.get("min_guidance_scale", 1.0), case.get("max_guidance_scale", 3.0)) > 1
     hooks = [pipeline.image_encoder.register_forward_hook(keep_embeds),
              pipeline.vae.quant_conv.register_forward_hook(keep_image_latents)]
+    if "guidance_interval" in case:
+        hooks.append(make.guide_only(pipeline, case["guidance_interval"], case["num_inference_steps"]))
+    if "latents_seed" in case:
+        more["latents"] = own_latents(pipeline, case)
+    image = Image.open(f"{folder}/pictures/{case['image']}-0.png").convert("RGB")
+    if case.get("resize_mode") == "crop":
+        image = pipeline.video_processor.resize(image, case["height"], case["width"], "crop")
     frames = pipeline(
-        image=Image.open(f"{folder}/pictures/{case['image']}-0.png").convert("RGB"),
-        **{name: value for name, value in case.items() if name in PARAMETERS},
+        image=image,
+        **{name: value for name, value in case.items() if name in PARAMETERS}, **more,
         generator=make.generator(case["seed"]), output_type="pt", callback_on_step_end=keep).frames[0]
     for hook in hooks:
         hook.remove()

@@ -14,6 +14,7 @@
 #include "core/base/errors/status_macros.h"
 #include "core/base/files/files.h"
 #include "core/image/decode.h"
+#include "core/image/pixels/fit.h"
 #include "core/weights/containers/checkpoint.h"
 #include "core/weights/containers/safetensors.h"
 #include "tests/golden/case_files.h"
@@ -82,7 +83,20 @@ VideoSpec SpecOf(const json& video_case) {
   Take(video_case, "noise_aug_strength", spec.noise_aug_strength);
   Take(video_case, "decode_chunk_size", spec.decode_chunk_size);
   Take(video_case, "seed", spec.seed);
+  if (video_case.value("resize_mode", "") == "crop") spec.resize_mode = pipeline::ResizeMode::kCrop;
   return spec;
+}
+
+VideoExtras ExtrasOf(const json& video_case) {
+  VideoExtras extras;
+  if (video_case.contains("guidance_interval")) {
+    const json& interval = video_case.at("guidance_interval");
+    extras.guided = {interval.at(0).get<double>(), interval.at(1).get<double>()};
+  }
+  if (video_case.contains("latents_seed")) {
+    extras.latents_seed = video_case.at("latents_seed").get<uint64_t>();
+  }
+  return extras;
 }
 
 using Frames = std::vector<image::Image>;
@@ -175,18 +189,24 @@ struct DrawnVideo {
 absl::StatusOr<DrawnVideo> DrawCase(const json& video_case, const LoadedVideos& loaded,
                                     const Options& options) {
   const VideoSpec spec = SpecOf(video_case);
+  const VideoExtras extras = ExtrasOf(video_case);
   ASSIGN_OR_RETURN(const std::string file, ImageFileOf(video_case, options));
-  ASSIGN_OR_RETURN(const image::Image image, image::Decode(file));
+  ASSIGN_OR_RETURN(image::Image image, image::Decode(file));
+  if (spec.resize_mode == pipeline::ResizeMode::kCrop) {
+    ASSIGN_OR_RETURN(image, image::ResizeToCover(image, spec.width, spec.height));
+  }
   // fp8 of videos is bf16.
   const device::DType dtype = options.IsInBf16() ? device::DType::kBF16 : options.precision;
   DrawnVideo drawn;
   ASSIGN_OR_RETURN(drawn.video,
-                   DrawVideo(loaded.configs, spec, image, dtype,
-                             [&](const graph::Graph& graph, const graph::Precision& precision) {
-                               return loaded.runner->Load(graph, precision);
-                             }));
-  ASSIGN_OR_RETURN(drawn.by_units, loaded.pipeline->Draw(spec, file));
-  ASSIGN_OR_RETURN(drawn.by_parts, loaded.in_parts->Draw(spec, file));
+                   DrawVideo(
+                       loaded.configs, spec, image, dtype,
+                       [&](const graph::Graph& graph, const graph::Precision& precision) {
+                         return loaded.runner->Load(graph, precision);
+                       },
+                       extras));
+  ASSIGN_OR_RETURN(drawn.by_units, loaded.pipeline->Draw(spec, extras, file));
+  ASSIGN_OR_RETURN(drawn.by_parts, loaded.in_parts->Draw(spec, extras, file));
   if (drawn.by_units.empty()) return absl::InternalError("a video without frames");
   return drawn;
 }

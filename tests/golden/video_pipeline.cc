@@ -36,6 +36,7 @@ absl::StatusOr<std::unique_ptr<VideoPipeline>> VideoPipeline::Load(const std::st
 }
 
 absl::StatusOr<std::vector<image::Image>> VideoPipeline::Draw(const pipeline::VideoSpec& spec,
+                                                              const VideoExtras& extras,
                                                               const std::string& image) {
   pipeline::PictureSpec asked;
   asked.width = spec.width;
@@ -43,8 +44,10 @@ absl::StatusOr<std::vector<image::Image>> VideoPipeline::Draw(const pipeline::Vi
   if (spec.sigmas.empty()) asked.num_inference_steps = spec.num_inference_steps;
   asked.sigmas = spec.sigmas;
   asked.seed = spec.seed;
+  asked.guidance_interval = extras.guided;
   asked.video = spec;
-  const auto inputs = std::make_shared<const pipeline::Inputs>(pipeline::Inputs{.image = image});
+  const auto inputs = std::make_shared<const pipeline::Inputs>(
+      pipeline::Inputs{.image = image, .latents = LatentsFileOf(spec, extras)});
   ASSIGN_OR_RETURN(pipeline::SharedPlan plan, pipeline_->Resolve(asked, *inputs));
   ASSIGN_OR_RETURN(const pipeline::Pipeline::Pictures videos,
                    pipeline_->Start(std::move(plan), inputs));

@@ -15,6 +15,7 @@
 #include "core/pipeline/spec/request/video_spec.h"
 #include "core/weights/weight_store.h"
 #include "tests/golden/command_line.h"
+#include "tests/golden/draw_video.h"
 
 namespace latentd::golden {
 
@@ -28,8 +29,10 @@ class VideoPipeline {
                                                              Decoder decoder,
                                                              backends::Backend& backend);
 
-  // The frames of the video of an encoded image.
+  // The frames of the video of an encoded image. The extras' steps that are not guided have one
+  // row.
   absl::StatusOr<std::vector<image::Image>> Draw(const pipeline::VideoSpec& spec,
+                                                 const VideoExtras& extras,
                                                  const std::string& image);
 
  private:

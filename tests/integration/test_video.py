@@ -2,6 +2,7 @@
 
 import io
 import json
+import math
 import pathlib
 import struct
 import subprocess
@@ -25,6 +26,7 @@ from test_resume import CutConnection
 PNG, JPEG, WEBP, RAW_RGB8, LATENT = range(1, 6)  # latent.v1.Format
 WEBP_FILE, APNG_FILE, AVI_FILE, Y4M_FILE, RAW_FILE, WEBM_FILE = range(1, 7)  # latent.v1.VideoFormat
 SNAP, COLD_OK = 2, 3  # latent.v1.BucketPolicy
+CROP = 2  # latent.v1.ResizeMode
 
 
 def image(width=40, height=30):
@@ -34,6 +36,14 @@ def image(width=40, height=30):
     parts = ((b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)), (b"IDAT", zlib.compress(rows)), (b"IEND", b""))
     return b"\x89PNG\r\n\x1a\n" + b"".join(
         struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body)) for kind, body in parts)
+
+
+def latents(frames=5):
+    """A safetensors file of numbers for videos of 64x64 pixels."""
+    shape = [1, frames, 4, 8, 8]
+    numbers = [(7 * i % 23 - 11) / 8 for i in range(math.prod(shape))]
+    header = json.dumps({"latents": {"dtype": "F32", "shape": shape, "data_offsets": [0, 4 * len(numbers)]}}).encode()
+    return struct.pack("<Q", len(header)) + header + struct.pack(f"<{len(numbers)}f", *numbers)
 
 
 def frames_of(events):
@@ -219,7 +229,9 @@ class VideoTest(VideoTestCase):
     def test_parameters_change_the_video(self):
         seen = [frames_of(self.draw(self.api, **fields)) for fields in (
             {}, {"fps": 20}, {"motion_bucket_id": 1}, {"noise_aug_strength": 0.5}, {"max_guidance_scale": 6.0},
-            {"min_guidance_scale": 2.5}, {"seed": 9}, {"image": image(30, 40)}, {"num_inference_steps": 4},
+            {"min_guidance_scale": 2.5}, {"seed": 9}, {"image": image(30, 40)},
+            {"image": image(30, 40), "resize_mode": CROP}, {"num_inference_steps": 4},
+            {"guidance_interval": {"start": 0, "stop": 0.5}}, {"latents": latents()},
             {"sigmas": [700.0, 10.0, 1.0, 0.0], "num_inference_steps": None})]
         for i, frames in enumerate(seen):
             self.assertEqual(len(frames), 5)
@@ -370,6 +382,10 @@ class VideoTest(VideoTestCase):
                             ({"output": output(file=RAW_FILE, format=PNG)}, "output.format"),
                             ({"output": output(file=WEBP_FILE, playback_fps=61)}, "output.playback_fps"),
                             ({"output": output(embed_parameters=True)}, "output.embed_parameters"),
+                            ({"guidance_interval": {"start": 0.5, "stop": 0.25}}, "guidance_interval"),
+                            ({"latents": b"no file"}, "latents"), ({"latents": b""}, "latents"),
+                            ({"latents": latents(frames=4)}, "latents"),
+                            ({"image": image(2, 400), "resize_mode": CROP}, "image"), ({"resize_mode": 3}, "resize_mode"),
                             ({"resumable": True}, "resumable"), ({"model": "base"}, "model"), ({"request_id": "a b"}, "request_id")):
             with self.subTest(**fields):
                 error = self.refusal(self.api, **fields)
@@ -453,6 +469,28 @@ class VideoTest(VideoTestCase):
         self.assertEqual(sorted(file.name for file in (self.folder / "frames").iterdir()),
                          [f"7-{frame:03}.jpg" for frame in range(5)])
         self.assertEqual(len(out.splitlines()), 6)
+
+    def test_latent_crops_the_image_and_takes_latents(self):
+        photo, noise = self.folder / "photo.png", self.folder / "noise.safetensors"
+        photo.write_bytes(image())
+        noise.write_bytes(latents())
+        code, _, err = self.animate(str(photo), f"--output={self.folder}/clip.rgb", "--resize-mode=crop",
+                                    "--guidance-interval=0,0.5", f"--latents={noise}")
+        self.assertEqual(code, 0, err)
+        given = {"resize_mode": CROP, "guidance_interval": {"start": 0, "stop": 0.5}, "latents": latents()}
+        output = self.api.type("latent.v1.VideoOutput")(file=RAW_FILE)
+        events = self.draw(self.api, output=output, **given)
+        self.assertEqual((self.folder / "clip.rgb").read_bytes(), files_of(events)[0])
+        used = events[-1].completed.parameters
+        self.assertEqual((used.resize_mode, used.guidance_interval.stop, used.latents), (CROP, 0.5, b""))
+        self.assertIn("Resize mode: crop", self.parameters_of(resize_mode=CROP))
+        self.assertNotIn("Resize mode", self.parameters_of())
+
+    def parameters_of(self, **fields):
+        """The text in an animated PNG of the video."""
+        output = self.api.type("latent.v1.VideoOutput")(file=APNG_FILE)
+        with PIL.Image.open(io.BytesIO(files_of(self.draw(self.api, output=output, **fields))[0])) as opened:
+            return opened.info["parameters"]
 
     def test_latent_writes_one_file(self):
         photo = self.folder / "photo.png"

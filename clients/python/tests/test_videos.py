@@ -18,6 +18,7 @@ from test_calls import BrokenStreams, Tasks, Threads, broken
 import latent_client
 from latent_client import Frame, VideoCompleted, VideoFile, VideoPreview, VideoProgress, VideoStarted, messages, video_messages
 from latent_client.animation import prepare_video
+from latent_client.files import encode_latents
 
 Code = grpc.StatusCode
 IMAGE = b"image"
@@ -39,11 +40,13 @@ class KeywordTest(unittest.TestCase):
         request = prepare_video(IMAGE, dict(
             width=576, height=1024, num_frames=25, fps=12, motion_bucket_id=200, noise_aug_strength=0.1, decode_chunk_size=7,
             min_guidance_scale=1, max_guidance_scale=3, num_inference_steps=20, seed=7, num_videos_per_prompt=2,
-            bucket_policy="cold_ok", resumable=False, output={"file": "webp", "playback_fps": 24}), None).request
+            bucket_policy="cold_ok", resumable=False, resize_mode="crop", guidance_interval=(0, 0.5),
+            latents=numpy.zeros((1, 25, 4, 2, 2)), output={"file": "webp", "playback_fps": 24}), None).request
         self.assertEqual(request, video_messages.GenerateVideoRequest(
             image=IMAGE, width=576, height=1024, num_frames=25, fps=12, motion_bucket_id=200, noise_aug_strength=0.1,
             decode_chunk_size=7, min_guidance_scale=1, max_guidance_scale=3, num_inference_steps=20, seed=7,
-            num_videos_per_prompt=2, bucket_policy=messages.BUCKET_POLICY_COLD_OK,
+            num_videos_per_prompt=2, bucket_policy=messages.BUCKET_POLICY_COLD_OK, resize_mode=video_messages.RESIZE_MODE_CROP,
+            guidance_interval=messages.GuidanceInterval(start=0, stop=0.5), latents=encode_latents(numpy.zeros((1, 25, 4, 2, 2))),
             output=video_messages.VideoOutput(file=video_messages.VIDEO_FORMAT_WEBP, playback_fps=24)))
 
     def test_what_is_none_is_named(self):

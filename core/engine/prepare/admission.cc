@@ -426,12 +426,9 @@ int Admission::ChunkThatFits(const pipeline::Plan& plan, uint64_t evict_unused_s
                              absl::FunctionRef<bool()> is_wanted) {
   pipeline::Plan smaller = plan;
   std::vector<RefusedSizes::Graphs> refused = {plan.graphs};
-  pipeline::StepShape shape{plan.rows, static_cast<int>(plan.latents.height),
-                            static_cast<int>(plan.latents.width)};
-  shape.frames = plan.executed_size.frames;
   for (int chunk = *plan.spec.video->decode_chunk_size / 2; chunk > 0 && is_wanted(); chunk /= 2) {
     smaller.spec.video->decode_chunk_size = chunk;
-    smaller.graphs = pipeline::VideoGraphs(*plan.stages.front().model, shape, chunk);
+    smaller.graphs = pipeline::VideoGraphs(plan, chunk);
     const absl::StatusOr<GraphHandles> graphs =
         models_.pipeline->HandlesOf(smaller, pipeline::ModelGraphs::IfUnknown::kBuild);
     if (!graphs.ok()) return 0;

@@ -175,6 +175,9 @@ std::string VideoParametersOf(const Job& job, uint64_t seed) {
                       {"Motion bucket", absl::StrCat(video.motion_bucket_id)},
                       {"Noise augmentation", absl::StrCat(video.noise_aug_strength)},
                       {"Decode chunk", absl::StrCat(*video.decode_chunk_size)}};
+  if (video.resize_mode == pipeline::ResizeMode::kCrop) {
+    parameters.extra.emplace_back("Resize mode", "crop");
+  }
   return std::string(absl::StripLeadingAsciiWhitespace(image::ParametersText(parameters)));
 }
 

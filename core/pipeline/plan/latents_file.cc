@@ -46,10 +46,9 @@ absl::Status CheckShape(const device::Shape& shape, const device::Shape& wanted)
 }
 
 // The numbers, in the file itself where they are aligned there.
-absl::StatusOr<device::ConstBuffer> FindLatents(absl::string_view file, int64_t pictures,
-                                                int64_t channels, const LatentSize& size) {
-  const device::Shape wanted{pictures, channels, size.height, size.width};
-  const int64_t most = pictures * DataBytes(channels, size) + kMostHeader;
+absl::StatusOr<device::ConstBuffer> FindLatents(absl::string_view file,
+                                                const device::Shape& wanted) {
+  const int64_t most = wanted.elements() * kFloat + kMostHeader;
   if (static_cast<int64_t>(file.size()) > most) {
     return Wrong(absl::StrCat("must have at most ", most, " bytes, has ", file.size()));
   }
@@ -78,14 +77,21 @@ int64_t LatentsFileBytes(int64_t channels, const LatentSize& size) {
   return static_cast<int64_t>(Header(channels, size).size()) + DataBytes(channels, size);
 }
 
-absl::Status CheckLatentsFile(absl::string_view file, int64_t pictures, int64_t channels,
-                              const LatentSize& size) {
-  return FindLatents(file, pictures, channels, size).status();
+device::Shape ImageLatentsShape(int64_t images, int64_t channels, const LatentSize& size) {
+  return {images, channels, size.height, size.width};
 }
 
-absl::StatusOr<device::Buffer> ReadLatentsFile(absl::string_view file, int64_t pictures,
-                                               int64_t channels, const LatentSize& size) {
-  ASSIGN_OR_RETURN(const device::ConstBuffer found, FindLatents(file, pictures, channels, size));
+device::Shape VideoLatentsShape(int64_t videos, int64_t frames, int64_t channels,
+                                const LatentSize& size) {
+  return {videos, frames, channels, size.height, size.width};
+}
+
+absl::Status CheckLatentsFile(absl::string_view file, const device::Shape& shape) {
+  return FindLatents(file, shape).status();
+}
+
+absl::StatusOr<device::Buffer> ReadLatentsFile(absl::string_view file, const device::Shape& shape) {
+  ASSIGN_OR_RETURN(const device::ConstBuffer found, FindLatents(file, shape));
   const absl::Span<const float> values = found.as<float>();
   device::Buffer latents = device::Buffer::Allocate(device::DType::kF32, found.shape());
   std::copy(values.begin(), values.end(), latents.as<float>().begin());

@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "core/device/buffer.h"
+#include "core/device/shape.h"
 
 namespace latentd::pipeline {
 
@@ -24,15 +25,19 @@ std::string LatentsFile(const device::ConstBuffer& latents, const LatentSize& si
 // How many bytes that file has.
 int64_t LatentsFileBytes(int64_t channels, const LatentSize& size);
 
+// Shape of the latents of so many images, [images, channels, height, width], or of videos with
+// their frames, [videos, frames, channels, height, width].
+device::Shape ImageLatentsShape(int64_t images, int64_t channels, const LatentSize& size);
+device::Shape VideoLatentsShape(int64_t videos, int64_t frames, int64_t channels,
+                                const LatentSize& size);
+
 // OK: ReadLatentsFile would read it. Copies nothing, where the file has its numbers at multiples of
 // their size.
-absl::Status CheckLatentsFile(absl::string_view file, int64_t pictures, int64_t channels,
-                              const LatentSize& size);
+absl::Status CheckLatentsFile(absl::string_view file, const device::Shape& shape);
 
-// F32 [`pictures`, channels, height, width], or [1, ...] for all pictures alike, in memory of its
-// own. INVALID_ARGUMENT: the file is none, has something else or more, or numbers that are not
-// finite; the message says what would be right.
-absl::StatusOr<device::Buffer> ReadLatentsFile(absl::string_view file, int64_t pictures,
-                                               int64_t channels, const LatentSize& size);
+// F32 of that shape, or of [1, ...] for all images or videos alike, in memory of its own.
+// INVALID_ARGUMENT: the file is none, has something else or more, or numbers that are not finite;
+// the message says what would be right.
+absl::StatusOr<device::Buffer> ReadLatentsFile(absl::string_view file, const device::Shape& shape);
 
 }  // namespace latentd::pipeline

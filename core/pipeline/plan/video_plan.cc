@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <utility>
@@ -54,8 +55,9 @@ void CheckCounts(const PictureSpec& spec, FoundFields& found) {
   }
 }
 
-void CheckVideoFields(const PictureSpec& spec, FoundFields& found) {
+void CheckVideoFields(const PictureSpec& spec, const Traits& traits, FoundFields& found) {
   CheckCounts(spec, found);
+  absl::c_move(FindViolationsOf("guidance_interval", spec, traits), std::back_inserter(found));
   if (!spec.sigmas.empty() && spec.num_inference_steps) {
     AddField(found, "sigmas", "says how many steps there are: unset num_inference_steps");
   }
@@ -112,6 +114,18 @@ void FillFromVideo(const VideoSpec& video, const Traits& traits, PictureSpec& sp
   spec.video = video;
 }
 
+absl::Status CheckVideoLatents(const LoadedModel& model, const Inputs& inputs, PictureSpec& spec) {
+  spec.has_latents = !inputs.latents.empty();
+  if (!spec.has_latents) return absl::OkStatus();
+  const int scale = DownscaleOf(model.vae());
+  const absl::Status fits = CheckLatentsFile(
+      inputs.latents,
+      VideoLatentsShape(static_cast<int64_t>(spec.seeds.size()), *spec.video->num_frames,
+                        model.latent_channels(), {*spec.height / scale, *spec.width / scale}));
+  if (!absl::IsInvalidArgument(fits)) return fits;
+  return InvalidFields({{"latents", std::string(fits.message())}});
+}
+
 absl::Status AddVideoStage(const LoadedModel& model, const VideoSpec& video, Plan& plan) {
   PlannedStage stage{.model = &model};
   ASSIGN_OR_RETURN(stage.scheduler, model.SchedulerWith({}));
@@ -126,7 +140,6 @@ absl::Status AddVideoStage(const LoadedModel& model, const VideoSpec& video, Pla
     inputs.request.push_back({families::kTimeIds, videos.time_ids(video)});
   }
   stage.prompts.back().text.emplace_back();  // the image, in a chunk of no tokens
-  stage.rows.assign(stage.schedule.steps.size(), rows);
   if (stage.schedule.steps.size() > size_t{kMaxEvaluations}) {
     return InvalidFields({{"num_inference_steps",
                            absl::StrCat("makes more than ", kMaxEvaluations, " evaluations")}});
@@ -145,6 +158,13 @@ int64_t PixelsOf(Size size) { return int64_t{3} * size.width * size.height; }
 // Results of the image encoder, and for a row what a step reads of them.
 int64_t EmbedsBytes(const LoadedModel& model) {
   return model.graphs().text_bytes() + model.graphs().request_bytes();
+}
+
+StepShape StepShapeOf(const Plan& plan) {
+  StepShape shape{plan.rows, static_cast<int>(plan.latents.height),
+                  static_cast<int>(plan.latents.width)};
+  shape.frames = plan.executed_size.frames;
+  return shape;
 }
 
 StepShape OfChunk(StepShape shape, int frames) {
@@ -190,7 +210,7 @@ absl::Status ResolveVideoSpec(const LoadedModel& model, const Traits& traits, co
   const ModelRow& row = traits.models[model.row().id];
   spec.model = row.name;
   CheckVideoImage(inputs, found);
-  CheckVideoFields(spec, found);
+  CheckVideoFields(spec, traits, found);
   const absl::StatusOr<VideoSpec> video =
       model.family().videos->resolve(model.configs(), WholeVideoSpec(spec, row));
   AddFields(video.status(), "video", found);
@@ -206,22 +226,21 @@ absl::Status ResolveVideoSpec(const LoadedModel& model, const Traits& traits, co
             resolved.sigmas.empty() ? "num_inference_steps" : "sigmas", found);
   if (!found.empty()) return InvalidFields(found);
   FillFromVideo(resolved, traits, spec);
-  return absl::OkStatus();
+  return CheckVideoLatents(model, inputs, spec);
 }
 
 void CompleteVideoPlan(const LoadedModel& model, const std::vector<int>& row_counts, Plan& plan) {
   const int scale = DownscaleOf(model.vae());
   const Size& size = plan.executed_size;
+  PlanRows(*plan.spec.guidance_interval, plan.stages);
   const PlannedStage& stage = plan.stages.front();
   plan.latents = plan.image_latents = {size.height / scale, size.width / scale};
   plan.rows = stage.most_rows();
   plan.spec.scheduler.name = stage.scheduler.full_name();
   plan.alone = plan.spec.batch_invariant && !model.graphs().has_batch_invariant_steps();
   plan.units = UnitsFor(/*stages=*/1, /*image=*/true, /*decoded=*/true);
-  StepShape shape{plan.rows, static_cast<int>(plan.latents.height),
-                  static_cast<int>(plan.latents.width)};
-  shape.frames = size.frames;
-  plan.graphs = VideoGraphs(model, shape, *plan.spec.video->decode_chunk_size);
+  plan.graphs = VideoGraphs(plan, *plan.spec.video->decode_chunk_size);
+  StepShape shape = StepShapeOf(plan);
   for (int rows : row_counts) {
     if (rows <= plan.rows || plan.alone) continue;
     shape.rows = rows;
@@ -249,6 +268,16 @@ std::vector<PlannedGraph> VideoGraphs(const LoadedModel& model, const StepShape&
   };
   add_decode(chunk);
   add_decode(shape.frames % chunk);
+  return graphs;
+}
+
+std::vector<PlannedGraph> VideoGraphs(const Plan& plan, int chunk) {
+  const LoadedModel& model = *plan.stages.front().model;
+  StepShape shape = StepShapeOf(plan);
+  std::vector<PlannedGraph> graphs = VideoGraphs(model, shape, chunk);
+  if (!plan.may_end_guidance()) return graphs;
+  shape.rows = 1;
+  graphs.push_back({model.row().id, {GraphKind::kStep, shape}});
   return graphs;
 }
 

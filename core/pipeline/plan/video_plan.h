@@ -38,6 +38,9 @@ int WorkOfPart(int frames, int parts);
 // Graphs that a video cannot be drawn without, of latents and steps of that shape, which is decoded
 // in chunks of so many frames.
 std::vector<PlannedGraph> VideoGraphs(const LoadedModel& model, const StepShape& shape, int chunk);
+// The same of the plan's videos, which have steps of one row too where their guidance ends.
+// REQUIRES: the plan has its rows and sizes.
+std::vector<PlannedGraph> VideoGraphs(const Plan& plan, int chunk);
 
 // Frames of a chunk where requests do not say, of a video of so many.
 int DefaultChunk(const ModelRow& model, int frames);

@@ -30,7 +30,7 @@ using Member =
                  std::optional<bool>*, std::optional<int>*, std::optional<uint64_t>*,
                  std::optional<double>*, std::vector<uint64_t>*, std::vector<double>*,
                  std::optional<Size>*, std::optional<Offset>*, std::optional<GuidanceInterval>*,
-                 std::optional<GuidanceStop>*, std::optional<Effort>*, BucketPolicy*,
+                 std::optional<GuidanceStop>*, std::optional<Effort>*, BucketPolicy*, ResizeMode*,
                  prompts::Syntax*, prompts::LongPrompt*, std::vector<Adapter>*,
                  std::vector<Control>*, std::vector<ImagePrompt>*>;
 

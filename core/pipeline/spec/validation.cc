@@ -21,6 +21,11 @@ Size CutTo(int multiple, const Size& size) {
   return {size.width - size.width % multiple, size.height - size.height % multiple};
 }
 
+void CheckField(const Field& field, const AskedSpec& asked, Violations& found) {
+  if (field.range) found.CheckRange(field, *field.range, asked.spec);
+  for (const auto& rule : field.rules) rule(field, asked, found);
+}
+
 }  // namespace
 
 void Violations::CheckRange(const Field& field, const Range& range, const PictureSpec& spec) {
@@ -60,11 +65,16 @@ void Violations::CheckBytes(absl::string_view field, const std::string& text, do
 }
 
 std::vector<FieldViolation> FindViolations(const PictureSpec& spec, const Traits& traits) {
-  const AskedSpec asked = {spec, traits};
+  Violations found;
+  for (const Field& field : Fields()) CheckField(field, {spec, traits}, found);
+  return found.Take();
+}
+
+std::vector<FieldViolation> FindViolationsOf(absl::string_view name, const PictureSpec& spec,
+                                             const Traits& traits) {
   Violations found;
   for (const Field& field : Fields()) {
-    if (field.range) found.CheckRange(field, *field.range, spec);
-    for (const auto& rule : field.rules) rule(field, asked, found);
+    if (field.name == name) CheckField(field, {spec, traits}, found);
   }
   return found.Take();
 }

@@ -54,6 +54,9 @@ class Violations {
 // Violations of what can be told from the spec and the traits alone: ranges, sizes, fields that
 // exclude each other. Field names are those of the proto.
 std::vector<FieldViolation> FindViolations(const PictureSpec& spec, const Traits& traits);
+// The same of one row of the table of request fields (fields.h) alone. REQUIRES: there is one.
+std::vector<FieldViolation> FindViolationsOf(absl::string_view field, const PictureSpec& spec,
+                                             const Traits& traits);
 
 // Fills every absent field with the model's or diffusers' default; a random seed too. REQUIRES:
 // FindViolations(spec) is empty. An init image's own size, which decides width and height when they

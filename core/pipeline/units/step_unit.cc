@@ -95,13 +95,19 @@ absl::Status SetRows(const Picture& picture, device::Stream& stream) {
   return lane.SetRows(*picture.place, RowsOf(picture), stream);
 }
 
+// Latents that a request brings for all its pictures.
+device::Shape GivenShape(const Picture& picture) {
+  const Plan& plan = picture.plan();
+  const auto pictures = static_cast<int64_t>(plan.spec.seeds.size());
+  const int64_t channels = picture.stage().model.latent_channels();
+  if (picture.video == nullptr) return ImageLatentsShape(pictures, channels, plan.latents);
+  return VideoLatentsShape(pictures, plan.executed_size.frames, channels, plan.latents);
+}
+
 // Its row of the latents that the request brings, or the one for all.
 absl::StatusOr<Buffer> ReadGivenLatents(const Picture& picture) {
-  const Plan& plan = picture.plan();
   ASSIGN_OR_RETURN(const Buffer all,
-                   ReadLatentsFile(picture.request->inputs->latents,
-                                   static_cast<int64_t>(plan.spec.seeds.size()),
-                                   picture.stage().model.latent_channels(), plan.latents));
+                   ReadLatentsFile(picture.request->inputs->latents, GivenShape(picture)));
   const int64_t row = std::min(static_cast<int64_t>(picture.index), all.shape()[0] - 1);
   return all.Rows(row, row + 1);
 }
@@ -302,10 +308,10 @@ absl::Status DrawFirstLatents(Picture& picture) {
   if (picture.latents.has_memory()) return absl::OkStatus();
   const Stage& stage = picture.stage();
   const LatentSize& size = picture.plan().latents;
-  ASSIGN_OR_RETURN(picture.latents,
-                   stage.device().Allocate(
-                       DType::kF32, {1, stage.model.latent_channels(), size.height, size.width},
-                       Place::kPinned));
+  const int64_t channels = picture.executed_size().frames * stage.model.latent_channels();
+  ASSIGN_OR_RETURN(
+      picture.latents,
+      stage.device().Allocate(DType::kF32, {1, channels, size.height, size.width}, Place::kPinned));
   const double scale = stage.schedule().initial_noise_scale;
   if (!picture.plan().spec.has_latents) {
     picture.generator.Fill(picture.latents, scale);

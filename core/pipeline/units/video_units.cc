@@ -8,10 +8,12 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
+#include "core/base/errors/error_details.h"
 #include "core/base/errors/status_macros.h"
 #include "core/base/process/memory_room.h"
 #include "core/families/family/video_family.h"
 #include "core/image/decode.h"
+#include "core/image/pixels/fit.h"
 #include "core/pipeline/lanes/pinned.h"
 #include "core/pipeline/picture/pixels.h"
 #include "core/pipeline/picture/run_graph.h"
@@ -96,18 +98,6 @@ absl::StatusOr<Buffer> InLastRow(const Picture& picture, const Buffer& latents,
   return all;
 }
 
-// Draws those of all frames, one after the other.
-absl::Status DrawVideoLatents(Picture& picture) {
-  const Stage& stage = picture.stage();
-  const LatentSize& size = picture.plan().latents;
-  const int64_t channels = picture.executed_size().frames * stage.model.latent_channels();
-  ASSIGN_OR_RETURN(
-      picture.latents,
-      stage.device().Allocate(DType::kF32, {1, channels, size.height, size.width}, Place::kPinned));
-  picture.generator.Fill(picture.latents, stage.schedule().initial_noise_scale);
-  return absl::OkStatus();
-}
-
 // A copy of the latents of `count` frames.
 absl::StatusOr<Buffer> ChunkLatents(const Picture& picture, int64_t first, int64_t count,
                                     device::Stream& stream) {
@@ -145,6 +135,20 @@ image::Image FrameOf(const Buffer& pixels, int64_t index) {
           {bytes.begin(), bytes.end()}};
 }
 
+// The image as both networks see it: cut to the video's proportions and size, or as it was sent.
+absl::StatusOr<image::Image> VideoImage(const Picture& picture) {
+  Request& request = *picture.request;
+  ASSIGN_OR_RETURN(image::Image image,
+                   DecodeField(request.inputs->image, "image", request.image_warnings));
+  if (SpecOf(picture).resize_mode == ResizeMode::kStretch) return image;
+  const Size size = picture.executed_size();
+  absl::StatusOr<image::Image> cut = image::ResizeToCover(image, size.width, size.height);
+  if (absl::IsInvalidArgument(cut.status())) {
+    return InvalidFields({{"image", absl::StrCat("RESIZE_MODE_CROP: ", cut.status().message())}});
+  }
+  return cut;
+}
+
 }  // namespace
 
 absl::Status EnqueueVideoText(Picture& picture, device::Stream& stream, UnitPart& part) {
@@ -154,8 +158,7 @@ absl::Status EnqueueVideoText(Picture& picture, device::Stream& stream, UnitPart
   if (!conditioning) {
     const families::VideoFamily& family = FamilyOf(picture);
     ASSIGN_OR_RETURN(const MemoryRoom room, RoomForImage(request.inputs->image));
-    ASSIGN_OR_RETURN(const image::Image image,
-                     DecodeField(request.inputs->image, "image", request.image_warnings));
+    ASSIGN_OR_RETURN(const image::Image image, VideoImage(picture));
     const Size size = picture.executed_size();
     ASSIGN_OR_RETURN(request.video_image, family.vae_pixels(image, size.width, size.height));
     ASSIGN_OR_RETURN(const Buffer pixels,
@@ -182,7 +185,6 @@ absl::Status EnqueueVideoEncode(Picture& picture, device::Stream& stream, UnitPa
   const std::vector<float> guidance = FamilyOf(picture).guidance(SpecOf(picture));
   ASSIGN_OR_RETURN(picture.video->guidance, Pinned<float>(device, DType::kF32, {1, size.frames},
                                                           absl::MakeConstSpan(guidance)));
-  RETURN_IF_ERROR(DrawVideoLatents(picture));
   picture.Advance();
   return BeginSteps(picture, stream, part);
 }

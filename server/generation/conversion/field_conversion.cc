@@ -72,6 +72,8 @@ constexpr int NumberOf(Enum value) {
 static_assert(NumberOf(pipeline::BucketPolicy::kExact) == v1::BUCKET_POLICY_EXACT);
 static_assert(NumberOf(pipeline::BucketPolicy::kSnap) == v1::BUCKET_POLICY_SNAP);
 static_assert(NumberOf(pipeline::BucketPolicy::kColdOk) == v1::BUCKET_POLICY_COLD_OK);
+static_assert(NumberOf(pipeline::ResizeMode::kStretch) == v1::RESIZE_MODE_STRETCH);
+static_assert(NumberOf(pipeline::ResizeMode::kCrop) == v1::RESIZE_MODE_CROP);
 static_assert(NumberOf(prompts::Syntax::kNone) == v1::PROMPT_SYNTAX_NONE);
 static_assert(NumberOf(prompts::Syntax::kA1111) == v1::PROMPT_SYNTAX_A1111);
 static_assert(NumberOf(prompts::Syntax::kComfyUi) == v1::PROMPT_SYNTAX_COMFYUI);
@@ -256,10 +258,11 @@ bool Has(const Message& request, const ProtoField& proto) {
   return field.is_repeated() || Of(request).HasField(request, &field);
 }
 
-// A bool, a policy and a plain number are said in any case, so that an answer shows them.
+// A bool, a policy, a mode and a plain number are said in any case, so that an answer shows them.
 bool IsSaid(const pipeline::Field& row, const pipeline::PictureSpec& spec) {
   return IsSet(row, spec) || VisitField(row, spec, []<typename T>(const T&) {
-           return std::is_arithmetic_v<T> || std::is_same_v<T, pipeline::BucketPolicy>;
+           return std::is_arithmetic_v<T> || std::is_same_v<T, pipeline::BucketPolicy> ||
+                  std::is_same_v<T, pipeline::ResizeMode>;
          });
 }
 

@@ -29,6 +29,12 @@ void CheckNotNegative(const char* field, int64_t value, std::vector<FieldViolati
   if (value < 0) violations.push_back({field, absl::StrCat("must not be negative, is ", value)});
 }
 
+template <typename Request>
+void CheckLatentsGiven(const Request& request, std::vector<FieldViolation>& violations) {
+  if (!request.has_latents() || !request.latents().empty()) return;
+  violations.push_back({"latents", "is empty: it must be a safetensors file"});
+}
+
 absl::Status ToStatus(const std::vector<FieldViolation>& violations) {
   return violations.empty() ? absl::OkStatus() : InvalidFields(violations);
 }
@@ -66,9 +72,7 @@ std::vector<FieldViolation> CheckForm(const v1::GenerateRequest& request, bool d
   if (request.has_mask_image() && request.mask_image().empty()) {
     violations.push_back({"mask_image", "is empty: it must be a PNG, JPEG or WebP"});
   }
-  if (request.has_latents() && request.latents().empty()) {
-    violations.push_back({"latents", "is empty: it must be a safetensors file"});
-  }
+  CheckLatentsGiven(request, violations);
   CheckOutput(request.output(), violations);
   if (request.resumable() && request.request_id().empty()) {
     violations.push_back({"resumable", "needs a request_id, by which ResumeStream finds it"});
@@ -80,6 +84,7 @@ std::vector<FieldViolation> CheckForm(const v1::GenerateVideoRequest& request) {
   std::vector<FieldViolation> violations;
   CheckRequestId(request.request_id(), violations);
   CheckTypes(request, violations);
+  CheckLatentsGiven(request, violations);
   CheckVideoOutput(request.output(), violations);
   if (request.resumable() && request.request_id().empty()) {
     violations.push_back({"resumable", "needs a request_id, by which ResumeVideo finds it"});

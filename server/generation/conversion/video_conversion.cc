@@ -158,7 +158,8 @@ ConvertedRequest ToSpec(v1::GenerateVideoRequest request) {
   SetFields(request, spec.picture);
   spec.video_file = ToVideoFile(request.output());
   spec.inputs = std::make_shared<const pipeline::Inputs>(
-      pipeline::Inputs{.image = std::move(*request.mutable_image())});
+      pipeline::Inputs{.image = std::move(*request.mutable_image()),
+                       .latents = std::move(*request.mutable_latents())});
   return converted;
 }
 

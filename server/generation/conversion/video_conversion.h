@@ -11,7 +11,7 @@
 
 namespace latentd::server::generation {
 
-// As ToSpec of a request for pictures. The image is moved out of the request.
+// As ToSpec of a request for pictures. Image and latents are moved out of the request.
 ConvertedRequest ToSpec(latent::v1::GenerateVideoRequest request);
 
 // The same event of a video; a chunk of a frame or a file is without its data.

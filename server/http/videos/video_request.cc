@@ -60,7 +60,9 @@ class VideoReader {
  private:
   void ReadFile(const std::string& name, std::string bytes) {
     if (IsImage(name)) return builder_.SetImage(std::move(bytes), name);
-    builder_.RefuseUnknown(name);
+    if (name != "latents") return builder_.RefuseUnknown(name);
+    builder_.Call("latents", name);
+    request_.set_latents(std::move(bytes));
   }
 
   absl::Status ReadModel(const std::string& name) {

@@ -94,7 +94,8 @@ TEST_F(BucketPolicyTest, SnapReturnsTheMiddleOfLatentsAndTakesNone) {
   const auto images = Only<Image>(RunOn(*engine_, spec));
   ASSERT_EQ(images.size(), 1u);
   const pipeline::LatentSize size = {.height = 8, .width = 9};
-  EXPECT_TRUE(pipeline::ReadLatentsFile(images[0].bytes, 1, 4, size).ok());
+  EXPECT_TRUE(
+      pipeline::ReadLatentsFile(images[0].bytes, pipeline::ImageLatentsShape(1, 4, size)).ok());
   spec.inputs = testing::LatentsInput(images[0].bytes);
   const absl::Status refused = SubmitTo(*engine_, spec);
   ASSERT_EQ(GetFieldViolations(refused).size(), 1u);

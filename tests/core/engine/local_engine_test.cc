@@ -93,7 +93,8 @@ TEST_F(LocalEngineTest, GivesLatentsWhereTheyAreAskedFor) {
   const auto events = Run(spec);
   const auto images = Only<Image>(events);
   ASSERT_EQ(images.size(), 1u);
-  EXPECT_TRUE(pipeline::ReadLatentsFile(images[0].bytes, 1, 4, {8, 8}).ok());
+  EXPECT_TRUE(
+      pipeline::ReadLatentsFile(images[0].bytes, pipeline::ImageLatentsShape(1, 4, {8, 8})).ok());
   EXPECT_EQ(images[0].size, (pipeline::Size{64, 64}));
   ASSERT_EQ(Only<Completed>(events).size(), 1u);
   EXPECT_EQ(TimeOf(Only<Completed>(events)[0].timings, Stage::kDecode), absl::ZeroDuration());

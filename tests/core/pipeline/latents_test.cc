@@ -35,7 +35,8 @@ TEST(LatentsFileTest, ComesBackAsItWas) {
   EXPECT_EQ(static_cast<int64_t>(file.size()), LatentsFileBytes(4, kSize));
   ASSERT_OK_AND_ASSIGN(const auto tensors, weights::ParseSafetensorsBytes(file, "a file", nullptr));
   EXPECT_EQ(tensors.size(), 1u);
-  ASSERT_OK_AND_ASSIGN(const device::Buffer read, ReadLatentsFile(file, 1, 4, kSize));
+  ASSERT_OK_AND_ASSIGN(const device::Buffer read,
+                       ReadLatentsFile(file, ImageLatentsShape(1, 4, kSize)));
   EXPECT_EQ(read.shape(), latents.shape());
   EXPECT_EQ(ValuesOf(read), ValuesOf(latents));
 }
@@ -45,14 +46,14 @@ TEST(LatentsFileTest, HasTheMiddleOfMore) {
   const absl::Span<float> values = latents.as<float>();
   for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i);
   const LatentSize middle = {.height = 2, .width = 2};
-  ASSERT_OK_AND_ASSIGN(const device::Buffer read,
-                       ReadLatentsFile(LatentsFile(latents, middle), 1, 2, middle));
+  ASSERT_OK_AND_ASSIGN(const device::Buffer read, ReadLatentsFile(LatentsFile(latents, middle),
+                                                                  ImageLatentsShape(1, 2, middle)));
   EXPECT_EQ(ValuesOf(read), (std::vector<float>{6, 7, 11, 12, 26, 27, 31, 32}));
 }
 
 TEST(LatentsFileTest, WhatIsWrongIsRefusedAndSaid) {
   const auto refusal = [](const std::string& file) {
-    const auto read = ReadLatentsFile(file, 2, 4, kSize);
+    const auto read = ReadLatentsFile(file, ImageLatentsShape(2, 4, kSize));
     EXPECT_TRUE(absl::IsInvalidArgument(read.status()));
     return std::string(read.status().message());
   };

@@ -10,17 +10,22 @@
 #include <vector>
 
 #include "core/base/errors/error_details.h"
+#include "core/image/decode.h"
 #include "core/image/encode.h"
+#include "core/image/pixels/fit.h"
+#include "core/noise/noise_generator.h"
 #include "core/pipeline/plan/video_plan.h"
 #include "core/pipeline/units/lanes.h"
 #include "tests/core/pipeline/rig.h"
 #include "tests/golden/video_checkpoint.h"
+#include "tests/support/safetensors_writer.h"
 
 namespace latentd::pipeline {
 namespace {
 
 using golden::VideoCheckpoint;
 using ::latentd::testing::StatusIs;
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::Field;
 using ::testing::HasSubstr;
@@ -213,6 +218,125 @@ TEST_F(VideoTest, IsDecodedInChunks) {
   }
   EXPECT_THAT(chunks, ElementsAre(2, 2, 1));
   EXPECT_THAT(left, ElementsAre(2, 2, 1, 2, 1, 1));
+}
+
+TEST_F(VideoTest, OfACroppedImageIsThatOfItsMiddle) {
+  Asked cropped = SmallVideo();
+  cropped.inputs.image = Striped(90, 40);
+  const auto stretched = FrameBytesOf(FramesOf(*rig_->Start(cropped)));
+  ASSERT_OK_AND_ASSIGN(const image::Image image, image::Decode(cropped.inputs.image));
+  ASSERT_OK_AND_ASSIGN(const image::Image middle, image::ResizeToCover(image, 64, 64));
+  cropped.video->resize_mode = ResizeMode::kCrop;
+  const auto frames = FrameBytesOf(FramesOf(*rig_->Start(cropped)));
+  Asked cut = SmallVideo();
+  cut.inputs.image = image::Encode(middle, {}, /*parameters=*/"").value();
+  EXPECT_EQ(frames, FrameBytesOf(FramesOf(*rig_->Start(cut))));
+  EXPECT_NE(frames, stretched);
+}
+
+TEST_F(VideoTest, IsRefusedWhereAnImageIsTooNarrowToBeCropped) {
+  Asked asked = SmallVideo();
+  asked.inputs.image = Striped(2, 400);
+  asked.video->resize_mode = ResizeMode::kCrop;
+  const std::unique_ptr<Picture> video = rig_->Start(asked);
+  EXPECT_THAT(VideoFieldsOf(testing::RunUnit(*video)), ElementsAre("image"));
+}
+
+// Rows of the evaluations of a video.
+std::vector<int> RowsOfSteps(Picture& video) {
+  while (video.next != UnitKind::kStep) EXPECT_OK(testing::RunUnit(video));
+  std::vector<int> rows;
+  while (video.next == UnitKind::kStep) {
+    rows.push_back(video.next_rows());
+    EXPECT_OK(testing::RunUnit(video));
+  }
+  return rows;
+}
+
+TEST_F(VideoTest, IsGuidedInAnIntervalOfItsSteps) {
+  Asked asked = SmallVideo();
+  asked.num_inference_steps = 4;
+  asked.guidance_interval = {0.25, 0.75};
+  const std::unique_ptr<Picture> partly = rig_->Start(asked);
+  EXPECT_THAT(partly->stage().steps, SizeIs(2));  // one row and two
+  EXPECT_THAT(RowsOfSteps(*partly), ElementsAre(1, 2, 2, 1));
+  const auto frames = FrameBytesOf(FramesOf(*partly));
+  asked.guidance_interval = {0, 1};
+  const std::unique_ptr<Picture> always = rig_->Start(asked);
+  EXPECT_THAT(always->stage().steps, SizeIs(1));
+  EXPECT_THAT(RowsOfSteps(*always), ElementsAre(2, 2, 2, 2));
+  EXPECT_NE(frames, FrameBytesOf(FramesOf(*always)));
+}
+
+// As a video that has no guidance, whose steps have one row all the same.
+TEST_F(VideoTest, IsUnguidedWhereNoStepIsInTheInterval) {
+  Asked asked = SmallVideo();
+  asked.guidance_interval = {0, 0.4};  // int(2 * 0.4) steps
+  const auto none = FrameBytesOf(FramesOf(*rig_->Start(asked)));
+  ASSERT_OK_AND_ASSIGN(const SharedPlan plan, rig_->Resolve(asked));
+  EXPECT_THAT(plan->warnings, ElementsAre(HasSubstr("guidance_interval has none of the steps")));
+  asked.guidance_interval.reset();
+  asked.video->max_guidance_scale = 1;
+  EXPECT_EQ(none, FrameBytesOf(FramesOf(*rig_->Start(asked))));
+  asked.guidance_interval = {0, 0.5};
+  ASSERT_OK_AND_ASSIGN(const SharedPlan unguided, rig_->Resolve(asked));
+  EXPECT_THAT(unguided->warnings, ElementsAre(HasSubstr("guidance_interval has no effect")));
+}
+
+TEST_F(VideoTest, IsRefusedForAnIntervalThatIsNone) {
+  Asked asked = SmallVideo();
+  asked.video->fps = 0;
+  for (const GuidanceInterval wrong : {GuidanceInterval{0.5, 0.5}, GuidanceInterval{0, 1.5}}) {
+    asked.guidance_interval = wrong;
+    EXPECT_THAT(VideoFieldsOf(Refusal(asked)), UnorderedElementsAre("guidance_interval", "fps"));
+  }
+}
+
+std::string GivenLatents(const std::vector<int64_t>& shape, uint64_t seed) {
+  const device::Buffer noise = noise::NoiseGenerator(seed).Normal(device::Shape(shape));
+  return testing::SafetensorsBytes({testing::F32Tensor("latents", shape, ValuesOf(noise))});
+}
+
+TEST_F(VideoTest, BeginsWithGivenLatents) {
+  Asked asked = SmallVideo();
+  const auto own = FrameBytesOf(FramesOf(*rig_->Start(asked)));
+  // As the seed's generator draws them, behind the noise on the image.
+  noise::NoiseGenerator generator(4);
+  generator.Normal({1, 3, 64, 64});
+  const std::vector<int64_t> shape = {1, 5, 4, 8, 8};
+  asked.inputs.latents = testing::SafetensorsBytes(
+      {testing::F32Tensor("latents", shape, ValuesOf(generator.Normal(device::Shape(shape))))});
+  EXPECT_EQ(own, FrameBytesOf(FramesOf(*rig_->Start(asked))));
+  asked.inputs.latents = GivenLatents(shape, 6);
+  const auto given = FrameBytesOf(FramesOf(*rig_->Start(asked)));
+  EXPECT_NE(own, given);
+  asked.seed = 5;  // the noise on the image alone is another
+  EXPECT_NE(given, FrameBytesOf(FramesOf(*rig_->Start(asked))));
+}
+
+TEST_F(VideoTest, OfSeveralBeginsWithItsOwnOfTheGivenLatents) {
+  Asked asked = SmallVideo();
+  asked.seed.reset();
+  asked.seeds = {4, 4};
+  asked.inputs.latents = GivenLatents({2, 5, 4, 8, 8}, 6);
+  ASSERT_OK_AND_ASSIGN(const auto videos, rig_->Begin(asked));
+  const auto first = FrameBytesOf(FramesOf(*videos.at(0)));
+  EXPECT_NE(first, FrameBytesOf(FramesOf(*videos.at(1))));
+  asked.inputs.latents = GivenLatents({1, 5, 4, 8, 8}, 6);  // the first half of those numbers
+  ASSERT_OK_AND_ASSIGN(const auto alike, rig_->Begin(asked));
+  EXPECT_EQ(first, FrameBytesOf(FramesOf(*alike.at(0))));
+  EXPECT_EQ(first, FrameBytesOf(FramesOf(*alike.at(1))));
+}
+
+TEST_F(VideoTest, IsRefusedForLatentsOfAnotherShape) {
+  Asked asked = SmallVideo();
+  for (const std::vector<int64_t>& shape : std::vector<std::vector<int64_t>>{
+           {1, 4, 4, 8, 8}, {2, 5, 4, 8, 8}, {1, 5, 4, 8, 9}, {5, 4, 8, 8}, {1, 20, 8, 8}}) {
+    asked.inputs.latents = GivenLatents(shape, 6);
+    EXPECT_THAT(GetFieldViolations(Refusal(asked)),
+                ElementsAre(AllOf(Field(&FieldViolation::field, "latents"),
+                                  Field(&FieldViolation::description, HasSubstr("[1,5,4,8,8]")))));
+  }
 }
 
 TEST_F(VideoTest, OfSeveralIsEachThatOfItsSeed) {

@@ -28,8 +28,8 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
 // Fields of the call, and files.
-const std::set<std::string> kVideoWithoutRow = {"request_id", "image", "output", "priority",
-                                                "resumable"};
+const std::set<std::string> kVideoWithoutRow = {"request_id", "image",    "latents",
+                                                "output",     "priority", "resumable"};
 
 v1::GenerateVideoRequest FullVideo() {
   v1::GenerateVideoRequest request;
@@ -42,6 +42,9 @@ v1::GenerateVideoRequest FullVideo() {
   request.set_fps(12);
   request.set_motion_bucket_id(0);
   request.set_noise_aug_strength(0);
+  request.set_resize_mode(v1::RESIZE_MODE_CROP);
+  request.mutable_guidance_interval()->set_start(0.25);
+  request.mutable_guidance_interval()->set_stop(0.5);
   request.set_decode_chunk_size(7);
   for (const double sigma : {5.0, 1.0, 0.0}) request.add_sigmas(sigma);
   request.set_seed(3);
@@ -107,8 +110,9 @@ TEST(VideoConversionTest, WhatIsNotSetHasItsDefault) {
   EXPECT_EQ(converted.spec.output.format, image::Format::kPng);
 }
 
-TEST(VideoConversionTest, TheImageIsAnInput) {
+TEST(VideoConversionTest, ImageAndLatentsAreInputs) {
   v1::GenerateVideoRequest request;
+  request.set_latents("numbers");
   request.set_request_id("a");
   request.set_image("bytes");
   request.set_priority(2);
@@ -118,6 +122,7 @@ TEST(VideoConversionTest, TheImageIsAnInput) {
   EXPECT_THAT(converted.violations, IsEmpty());
   EXPECT_EQ(converted.spec.request_id, "a");
   EXPECT_EQ(converted.spec.inputs->image, "bytes");
+  EXPECT_EQ(converted.spec.inputs->latents, "numbers");
   EXPECT_EQ(converted.spec.priority, 2);
   EXPECT_EQ(converted.spec.output.format, image::Format::kJpeg);
   EXPECT_EQ(converted.spec.output.quality, 40);
@@ -126,12 +131,13 @@ TEST(VideoConversionTest, TheImageIsAnInput) {
 TEST(VideoConversionTest, WrongFormIsNamed) {
   v1::GenerateVideoRequest request;
   request.set_request_id("a b");
+  request.set_latents("");
   request.mutable_output()->set_quality(40);
   std::vector<std::string> fields;
   for (const FieldViolation& violation : ToSpec(request).violations) {
     fields.push_back(violation.field);
   }
-  EXPECT_THAT(fields, ElementsAre("request_id", "output.quality"));
+  EXPECT_THAT(fields, ElementsAre("request_id", "latents", "output.quality"));
 }
 
 v1::GenerateVideoRequest FileRequest(v1::VideoFormat format) {

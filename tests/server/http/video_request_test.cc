@@ -67,6 +67,8 @@ TEST_F(VideoRequestTest, EveryFieldHasItsOwnName) {
   ASSERT_OK(Read(R"({"image": "QUJD", "num_frames": 5, "fps": 10, "steps": 4, "seed": -1,
                      "extra_body": {"motion_bucket_id": 3, "output_format": "apng"},
                      "max_guidance_scale": "2.5", "decode_chunk_size": 2, "user": "me",
+                     "resize_mode": "crop", "guidance_interval": {"start": 0.25, "stop": 0.5},
+                     "latents": "REVG",
                      "output": {"playback_fps": 12}, "request_id": "mine", "prompt": null})"));
   EXPECT_EQ(request_.image(), "ABC");
   EXPECT_EQ(request_.num_frames(), 5);
@@ -74,6 +76,9 @@ TEST_F(VideoRequestTest, EveryFieldHasItsOwnName) {
   EXPECT_FALSE(request_.has_seed());
   EXPECT_EQ(request_.motion_bucket_id(), 3);
   EXPECT_EQ(request_.max_guidance_scale(), 2.5);
+  EXPECT_EQ(request_.resize_mode(), v1::RESIZE_MODE_CROP);
+  EXPECT_EQ(request_.guidance_interval().stop(), 0.5);
+  EXPECT_EQ(request_.latents(), "DEF");
   EXPECT_EQ(request_.output().file(), v1::VIDEO_FORMAT_APNG);
   EXPECT_EQ(request_.output().playback_fps(), 12);
   EXPECT_EQ(request_.request_id(), "mine");

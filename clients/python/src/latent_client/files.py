@@ -67,15 +67,16 @@ def encode_picture(picture: "PIL.Image.Image") -> bytes:
 
 
 def _encode_array(array: Any) -> bytes:
-    """A PNG of height x width (x 3) numbers from 0 to 255 (uint8) or 0 to 1 (else); a safetensors file of 4 dimensions of other
-    than uint8: latents of n x channels x height x width."""
+    """A PNG of height x width (x 3) numbers from 0 to 255 (uint8) or 0 to 1 (else); a safetensors file of 4 or 5 dimensions
+    of other than uint8: latents of n x (frames x) channels x height x width."""
     numpy = _import_numpy()
 
     numbers = numpy.asarray(array.detach().cpu().float() if hasattr(array, "detach") else array)
-    if numbers.ndim == 4 and numbers.dtype != numpy.uint8:
+    if numbers.ndim in (4, 5) and numbers.dtype != numpy.uint8:
         return encode_latents(numbers)
     if numbers.ndim not in (2, 3):
-        raise ValueError(f"has {numbers.ndim} dimensions: a picture has height x width x 3, latents n x 4 x height x width")
+        raise ValueError(f"has {numbers.ndim} dimensions: a picture has height x width x 3, latents n x 4 x height x width, "
+                         "those of videos n x frames x 4 x height x width")
     import PIL.Image
 
     if numbers.dtype != numpy.uint8:

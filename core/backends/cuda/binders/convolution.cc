@@ -90,6 +90,34 @@ BoundKernel BindNarrow(const BinderArguments& a) {
   return kernel;
 }
 
+// One for each part of the images, in their order; empty: cuDNN does not have one of them, or an
+// image is too large and cannot be cut.
+absl::StatusOr<std::vector<ImagePlan>> ConvolutionPlansFor(const BinderArguments& a) {
+  ConvolutionShape shape = ShapeOf(a);
+  const lowering::ImageLines images = {
+      .rows = shape.rows,
+      .height = shape.height,
+      .result_height = shape.result_height(),
+      .kernel_height = shape.kernel_height,
+      .stride = shape.stride,
+      .padding = shape.padding_height,
+      .line_elements = std::max(shape.width * shape.channels, shape.result_width() * shape.out)};
+  std::vector<ImagePlan> plans;
+  const std::vector<lowering::ImagePart> parts = lowering::ImagePartsOf(images);
+  const int64_t of_lines = std::gcd(shape.width * shape.channels, shape.result_width() * shape.out);
+  const bool aligned = of_lines * device::SizeOf(shape.dtype) % kPortAlignment == 0;
+  if (parts.size() > 1 && !aligned) return plans;
+  for (const lowering::ImagePart& part : parts) {
+    shape.rows = part.rows;
+    shape.height = part.lines;
+    shape.padding_height = part.padding;
+    ASSIGN_OR_RETURN(auto plan, CudnnPlanFor(a, shape));
+    if (plan == nullptr) return std::vector<ImagePlan>();
+    plans.push_back({std::move(plan), part.first_row, part.first_line, part.first_result_line});
+  }
+  return plans;
+}
+
 BoundKernel BindPlans(const BinderArguments& a, std::vector<ImagePlan> plans) {
   const PackedWeight weight(a);
   BoundKernel kernel = weight.Reader();
@@ -97,14 +125,16 @@ BoundKernel BindPlans(const BinderArguments& a, std::vector<ImagePlan> plans) {
   kernel.enqueue = [plans = std::move(plans), weight, x = a.operand(0), bias = a.operand(2),
                     residual = a.operand(3), y = a.result()](const Frame& f) -> absl::Status {
     ASSIGN_OR_RETURN(const char* const packed, weight.Enqueue(f, f.workspace));
-    for (const auto& [plan, row] : plans) {
-      std::array<void*, 5> addresses = {ImageAt(x, row, f), const_cast<char*>(packed)};
+    for (const ImagePlan& each : plans) {
+      const int64_t row = each.first_row, line = each.first_result_line;
+      std::array<void*, 5> addresses = {ImageAt(x, row, each.first_line, f),
+                                        const_cast<char*>(packed)};
       size_t count = 2;
       if (bias.present()) addresses[count++] = BytesOf(bias, f);
-      if (residual.present()) addresses[count++] = ImageAt(residual, row, f);
-      addresses[count++] = ImageAt(y, row, f);
-      RETURN_IF_ERROR(plan->Enqueue({addresses.data(), count},
-                                    f.workspace + weight.workspace_bytes(), f.stream));
+      if (residual.present()) addresses[count++] = ImageAt(residual, row, line, f);
+      addresses[count++] = ImageAt(y, row, line, f);
+      RETURN_IF_ERROR(each.plan->Enqueue({addresses.data(), count},
+                                         f.workspace + weight.workspace_bytes(), f.stream));
     }
     return absl::OkStatus();
   };
@@ -224,11 +254,7 @@ absl::StatusOr<BoundKernel> BindConvolution(const BinderArguments& a) {
   if (IsOfOnePixel(a)) return BindLinear(a);
   if (IsNarrow(a)) return BindNarrow(a);
   if (!CudnnMayHaveIt(a)) return BindConvolutionAsProducts(a);
-  const ConvolutionShape shape = ShapeOf(a);
-  const int64_t of_result = shape.result_height() * shape.result_width() * shape.out;
-  ASSIGN_OR_RETURN(
-      std::vector<ImagePlan> plans,
-      ImagePlansFor(a, shape, std::max(shape.height * shape.width * shape.channels, of_result)));
+  ASSIGN_OR_RETURN(std::vector<ImagePlan> plans, ConvolutionPlansFor(a));
   if (plans.empty()) return BindConvolutionAsProducts(a);
   return BindPlans(a, std::move(plans));
 }

@@ -61,10 +61,11 @@ absl::StatusOr<BoundKernel> BindPlans(const BinderArguments& a, std::vector<Imag
   kernel.workspace_bytes = WorkspaceBytesOf(plans);
   kernel.enqueue = [plans = std::move(plans), x = a.operand(0),
                     y = a.result()](const Frame& f) -> absl::Status {
-    for (const auto& [plan, row] : plans) {
-      const std::array<void*, 3> addresses = {ImageAt(x, row, f), const_cast<void*>(f.packed),
-                                              ImageAt(y, row, f)};
-      RETURN_IF_ERROR(plan->Enqueue(addresses, f.workspace, f.stream));
+    for (const ImagePlan& each : plans) {
+      const std::array<void*, 3> addresses = {ImageAt(x, each.first_row, 0, f),
+                                              const_cast<void*>(f.packed),
+                                              ImageAt(y, each.first_row, 0, f)};
+      RETURN_IF_ERROR(each.plan->Enqueue(addresses, f.workspace, f.stream));
     }
     return absl::OkStatus();
   };

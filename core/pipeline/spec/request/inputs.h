@@ -61,7 +61,7 @@ struct Inputs {
   // Embeddings in the place of these (core/pipeline/plan/image_embeds.h). Of adapters beyond the
   // end of either list there are none.
   std::vector<std::optional<HostTensor>> ip_adapter_embeds = {};
-  // Text-to-image starts from these instead of what the seeds draw: a safetensors file
+  // Text-to-image, or a video, starts from these instead of what the seeds draw: a safetensors file
   // (latents_file.h), of all images or one for all. Empty: none.
   std::string latents = {};
   Embeds prompt = {};    // prompt_embeds and pooled_prompt_embeds

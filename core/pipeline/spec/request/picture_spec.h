@@ -136,7 +136,8 @@ struct PictureSpec {
   std::optional<HostTensor::Type> output_embeds;
 
   // A video is drawn of the init image, by a model that draws those (video_plan.h). Of the fields
-  // above model, sizes, steps, sigmas and seeds are read then, and batch_invariant.
+  // above model, sizes, steps, sigmas, guidance_interval and seeds are read then, and
+  // batch_invariant.
   std::optional<VideoSpec> video;
 };
 

@@ -8,6 +8,9 @@
 
 namespace latentd::pipeline {
 
+// How an image of other proportions becomes the video's size: stretched, or its middle.
+enum class ResizeMode : uint8_t { kStretch, kCrop };
+
 struct VideoSpec {
   int width = 1024;  // pixels of the video, whatever the image has
   int height = 576;
@@ -21,6 +24,7 @@ struct VideoSpec {
   double noise_aug_strength = 0.02;      // noise on the image that the VAE encodes
   std::optional<int> decode_chunk_size;  // frames that are decoded together: all
   uint64_t seed = 0;
+  ResizeMode resize_mode = ResizeMode::kStretch;
 };
 
 }  // namespace latentd::pipeline
