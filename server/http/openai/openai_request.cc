@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/base/errors/error_details.h"
 #include "core/base/errors/status_macros.h"
+#include "core/image/transparency.h"
 #include "server/http/openai/openai_values.h"
 #include "server/http/request/field_values.h"
 #include "server/http/request/request_builder.h"
@@ -69,7 +70,7 @@ class ImagesReader {
     if (name == "image" || name == "image[]" || name == "image[0]") {
       return builder_.SetImage(std::move(bytes), "image");
     }
-    if (absl::StartsWith(name, "mask") && name != "mask_image") return RefuseMask("mask");
+    if (IsMask(name)) return SetMask(name, bytes);
     if (name == "mask_image") {
       builder_.Call("mask_image", name);
       builder_.request().set_mask_image(std::move(bytes));
@@ -112,10 +113,17 @@ class ImagesReader {
     if (name == "stream") return ReadStream(value), true;
     if (name == "partial_images") return ReadPartials(value), true;
     if (name == "latentd_events") return ReadOwnEvents(value), true;
-    if (name == "image" || name == "images" || name == "image[]")
-      return ReadPictures(name, value, builder_), true;
-    if (name == "mask" || name == "mask[]") return RefuseMask(name), true;
-    return false;
+    return ReadPicture(name, value);
+  }
+
+  bool ReadPicture(const std::string& name, const json& value) {
+    const bool is_mask = IsMask(name);
+    if (!is_mask && name != "image" && name != "images" && name != "image[]") return false;
+    ReadPictures(name, value, builder_, [&](std::string bytes) {
+      if (is_mask) return SetMask(name, bytes);
+      builder_.SetImage(std::move(bytes), name);
+    });
+    return true;
   }
 
   // A seed of -1 is any.
@@ -198,11 +206,19 @@ class ImagesReader {
     form_.partial_images = static_cast<int>(*partials);
   }
 
-  void RefuseMask(const std::string& name) {
-    builder_.RefuseUnsupported(
-        name,
-        "is not taken, whose transparent parts are drawn over; mask_image is, whose white parts "
-        "are");
+  static bool IsMask(absl::string_view name) {
+    return name == "mask" || name == "mask[]" || name == "mask[0]";
+  }
+
+  // Transparent parts are drawn over. All of it: that is an edit without a mask.
+  void SetMask(const std::string& name, const std::string& bytes) {
+    if (route_ != ImagesRoute::kEdits) return builder_.RefuseUnsupported(name, "is for edits");
+    if (std::exchange(has_mask_, true)) return builder_.Refuse(name, "is given twice");
+    absl::StatusOr<image::TransparencyMask> mask = image::MaskOfTransparency(bytes);
+    if (!mask.ok()) return builder_.Refuse(name, std::string(mask.status().message()));
+    if (mask->draws_all) return;
+    builder_.Call("mask_image", name);
+    builder_.request().set_mask_image(std::move(mask->png));
   }
 
   void SetDefaults() {
@@ -251,6 +267,7 @@ class ImagesReader {
   int default_steps_ = kDefaultSteps;
   v1::Effort by_quality_ = v1::EFFORT_UNSPECIFIED;
   std::optional<int> compression_;
+  bool has_mask_ = false;
 };
 
 }  // namespace

@@ -86,16 +86,17 @@ void ReadSize(const json& value, FieldBuilder& builder) {
   builder.Set("height", size->height, "size");
 }
 
-void ReadPictures(absl::string_view name, const json& value, FieldBuilder& builder) {
+void ReadPictures(absl::string_view name, const json& value, FieldBuilder& builder,
+                  absl::FunctionRef<void(std::string bytes)> take) {
   if (value.is_array()) {
-    for (const json& each : value) ReadPictures(name, each, builder);
+    for (const json& each : value) ReadPictures(name, each, builder, take);
     return;
   }
   const json* text = PictureText(value);
   if (text == nullptr) return builder.Refuse(name, "must be a text: base64, or a data: URL");
   auto bytes = PictureOf(text->get_ref<const std::string&>());
   if (!bytes.ok()) return builder.Refuse(name, std::string(bytes.status().message()));
-  builder.SetImage(*std::move(bytes), name);
+  take(*std::move(bytes));
 }
 
 }  // namespace latentd::server::http

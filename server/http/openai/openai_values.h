@@ -32,8 +32,9 @@ absl::Status ReadFields(const Request& http, const FieldReaders& read);
 // neither.
 void ReadSize(const nlohmann::json& value, FieldBuilder& builder);
 
-// Sets the image by base64, "data:...", {"image_url": "data:..."}, {"image_url": {"url":
-// "data:..."}}, or a list of one of these. `name` is the client's.
-void ReadPictures(absl::string_view name, const nlohmann::json& value, FieldBuilder& builder);
+// Calls `take` with the file in base64, "data:...", {"image_url": "data:..."}, {"image_url":
+// {"url": "data:..."}}, or with each of a list of these. `name` is the client's.
+void ReadPictures(absl::string_view name, const nlohmann::json& value, FieldBuilder& builder,
+                  absl::FunctionRef<void(std::string bytes)> take);
 
 }  // namespace latentd::server::http

@@ -75,7 +75,10 @@ class VideoReader {
 
   void ReadKey(const std::string& name, const json& value) {
     if (HasNoEffect(name)) return;
-    if (IsImage(name)) return ReadPictures(name, value, builder_);
+    if (IsImage(name)) {
+      return ReadPictures(name, value, builder_,
+                          [&](std::string bytes) { builder_.SetImage(std::move(bytes), name); });
+    }
     if (name == "prompt") return ReadPrompt(value);
     if (name == "size") return ReadSize(value, builder_);
     if (name == "seconds") return ReadSeconds(value);

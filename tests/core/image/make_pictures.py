@@ -4,6 +4,7 @@ Usage: python make_pictures.py     (with Pillow==13.0.0 and numpy)
 
 FILE.rgb has the pixels of FILE, as diffusers' load_image gives them: turned by ImageOps.exif_transpose, then
 convert("RGB"). grey-16.png.rgb is divided by 257 instead, since Pillow clamps that to 255.
+FILE.alpha has the transparency of some, as convert("RGBA") has it.
 turned-N.* have the EXIF orientation N.
 lanczos-WIDTHxHEIGHT.rgb is lanczos.png resized to that size by Image.resize with LANCZOS.
 """
@@ -17,6 +18,8 @@ from PIL import Image, ImageOps
 
 OUT = pathlib.Path(__file__).parent / "pictures"
 WIDTH, HEIGHT = 13, 9
+TRANSPARENT = ("rgba.png", "grey-alpha.png", "palette-transparent.png", "rgb-transparent.png", "grey-transparent.png",
+               "lossy-alpha.webp", "lossless-alpha.webp")
 RNG = np.random.default_rng(3)
 SIZES = [(64, 48), (16, 16), (37, 40), (20, 23), (37, 23), (8, 8), (111, 5), (3, 69), (1, 1), (36, 24)]
 BICUBIC_SIZES = [(64, 48), (16, 16), (37, 40), (8, 8), (3, 69), (111, 5)]
@@ -141,6 +144,8 @@ def main():
         image = ImageOps.exif_transpose(Image.open(path)).convert("RGB")
         pixels = grey_of_16_bits(path) if name == "grey-16.png" else image.tobytes()
         (OUT / f"{name}.rgb").write_bytes(pixels)
+        if name in TRANSPARENT:
+            (OUT / f"{name}.alpha").write_bytes(Image.open(path).convert("RGBA").getchannel("A").tobytes())
     rgb, other = Image.fromarray(smooth(WIDTH, HEIGHT, 3)), Image.fromarray(smooth(WIDTH, HEIGHT, 3))
     (OUT / "animated.webp").write_bytes(saved(rgb, "WEBP", save_all=True, append_images=[other], duration=100))
     noise = RNG.integers(0, 256, (23, 37, 3)).astype(np.uint8)

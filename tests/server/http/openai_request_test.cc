@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <png.h>
 
 #include <string>
 #include <vector>
@@ -9,6 +10,8 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "core/base/errors/error_details.h"
+#include "core/image/decode.h"
+#include "core/image/encode.h"
 #include "server/http/exchange/error_body.h"
 #include "tests/support/status_matchers.h"
 
@@ -146,7 +149,75 @@ TEST_F(OpenAiRequestTest, UnknownKeysAndWhatThisServerCannotDo) {
   EXPECT_EQ(OpenAiError(unknown)["error"]["code"], "unknown_parameter");
   EXPECT_EQ(GetReason(Read(R"({"prompt": "a", "background": "transparent"})")),
             "UNSUPPORTED_VALUE");
-  EXPECT_EQ(GetReason(Read(R"({"prompt": "a", "mask": "AAAA"})")), "UNSUPPORTED_VALUE");
+}
+
+// A PNG with one row of pixels of these alphas.
+std::string PngOf(const std::vector<uint8_t>& alphas) {
+  std::vector<uint8_t> pixels;
+  for (const uint8_t alpha : alphas) pixels.insert(pixels.end(), {10, 20, 30, alpha});
+  png_image png = {};
+  png.version = PNG_IMAGE_VERSION;
+  png.width = static_cast<png_uint_32>(alphas.size());
+  png.height = 1;
+  png.format = PNG_FORMAT_RGBA;
+  png_alloc_size_t size = 0;
+  png_image_write_to_memory(&png, nullptr, &size, 0, pixels.data(), 0, nullptr);
+  std::string bytes(size, '\0');
+  png_image_write_to_memory(&png, bytes.data(), &size, 0, pixels.data(), 0, nullptr);
+  return bytes;
+}
+
+std::string Masked(absl::string_view mask) {
+  return absl::StrCat(R"({"prompt": "a", "image": "AAAA", "mask": )", mask, "}");
+}
+
+std::string Quoted(const std::string& png) {
+  return absl::StrCat("\"data:image/png;base64,", absl::Base64Escape(png), "\"");
+}
+
+TEST_F(OpenAiRequestTest, WhatAMaskHasTransparentIsDrawn) {
+  const std::string mask = Quoted(PngOf({0, 255, 100}));
+  for (const std::string& sent : {mask, "[" + mask + "]", R"({"image_url": )" + mask + "}"}) {
+    ASSERT_OK(Read(Masked(sent), ImagesRoute::kEdits));
+    ASSERT_OK_AND_ASSIGN(const image::Image drawn, image::Decode(request_.mask_image()));
+    EXPECT_EQ(drawn, (image::Image{3, 1, {255, 255, 255, 0, 0, 0, 155, 155, 155}}));
+    EXPECT_FALSE(request_.has_strength());
+  }
+}
+
+TEST_F(OpenAiRequestTest, AMaskThatIsTransparentEverywhereIsNone) {
+  ASSERT_OK(Read(Masked(Quoted(PngOf({0, 0}))), ImagesRoute::kEdits));
+  EXPECT_FALSE(request_.has_mask_image());
+  EXPECT_FLOAT_EQ(request_.strength(), 0.6F);
+  ASSERT_OK(Read(Masked("null"), ImagesRoute::kEdits));
+}
+
+TEST_F(OpenAiRequestTest, AMaskMayBeAFileOfAForm) {
+  const std::string mask = PngOf({0, 255});
+  const auto part = [](const std::string& head, const std::string& body) {
+    return "--b\r\nContent-Disposition: form-data; name=" + head + "\r\n\r\n" + body + "\r\n";
+  };
+  for (const char* name : {"mask", "\"mask[]\""}) {
+    ASSERT_OK(Read(part("prompt", "a") + part("image; filename=i.png", "AAA") +
+                       part(absl::StrCat(name, "; filename=m.png"), mask) + "--b--\r\n",
+                   ImagesRoute::kEdits, "multipart/form-data; boundary=b"));
+    ASSERT_OK_AND_ASSIGN(const image::Image drawn, image::Decode(request_.mask_image()));
+    EXPECT_EQ(drawn.rgb, (std::vector<uint8_t>{255, 255, 255, 0, 0, 0}));
+  }
+}
+
+TEST_F(OpenAiRequestTest, AMaskThatSaysNothingIsRefused) {
+  const std::string mask = Quoted(PngOf({0, 255}));
+  ASSERT_OK_AND_ASSIGN(const std::string plain, image::Encode({1, 1, {1, 2, 3}}, {}));
+  for (const std::string& bad :
+       {Quoted(plain), std::string("\"AAAA\""), std::string("7"),
+        Quoted(PngOf({0, 255}).substr(0, 40)), "[" + mask + ", " + mask + "]"}) {
+    EXPECT_THAT(BadOf(Masked(bad), ImagesRoute::kEdits), ElementsAre("mask")) << bad;
+  }
+  EXPECT_THAT(Read(Masked(Quoted(plain)), ImagesRoute::kEdits).message(),
+              HasSubstr("has no transparency"));
+  EXPECT_EQ(GetReason(Read(R"({"image": "AAAA", "mask": )" + mask + "}", ImagesRoute::kVariations)),
+            "UNSUPPORTED_VALUE");
 }
 
 TEST_F(OpenAiRequestTest, ModelsAreFoundByEitherName) {
