@@ -444,6 +444,44 @@ TEST(MergedLorasApartTest, AreTheSameBytesOfTensorsThatTheDeviceKeeps) {
   EXPECT_EQ(of_kept, wanted);
 }
 
+// Both are recipes of the merged weight: with the base's scale, larger numbers would saturate.
+TEST(MergedLorasInF8Test, HaveTheScaleOfWhatIsMerged) {
+  reference::ReferenceBackend backend;
+  weights::WeightStore store(backend);
+  auto base = std::make_shared<WeightSet>(&store, "base");
+  base->Add("unet", weights::TensorMap{{"to_q.weight", kToQ.numbers().Stored()}});
+  graph::GraphBuilder of_scale, of_weight;
+  const auto scale = [](graph::GraphBuilder& b) {
+    const graph::Value row = b.Reshape(b.Weight(kLinear, kToQ.shape()), {1, 60});
+    return b.F8Scale(b.Reshape(b.RowNorm(row, {.euclidean = false}), {}));
+  };
+  of_scale.Output("result", scale(of_scale));
+  const graph::Value quantised =
+      of_weight.Quantize(of_weight.Weight(kLinear, kToQ.shape()), scale(of_weight));
+  of_weight.Output("result", of_weight.Cast(quantised, DType::kF32));
+  const graph::Graph scales = std::move(of_scale).Build().value(),
+                     weights = std::move(of_weight).Build().value();
+  const auto read = [&](const graph::Graph& recipe, const WeightSet& set) {
+    return testing::ToDoubles(testing::OnHost(*store.Get(recipe, set).value()));
+  };
+  const Numbers more(kToQ.shape(), 3);
+  ASSERT_OK_AND_ASSIGN(const auto merged,
+                       MergeLoras(base, {Of({.weight = kLinear,
+                                             .shape = kToQ.shape(),
+                                             .delta = Difference{.diff = more.Stored()}},
+                                            100)}));
+  const double of_base = read(scales, *base).at(0), own = read(scales, *merged).at(0);
+  EXPECT_GE(own, 64 * of_base);  // both are powers of two
+  const std::vector<double> codes = read(weights, *merged);
+  const Element w = kToQ.element();
+  size_t at = 0;
+  kToQ.ForEach([&](int64_t o, int64_t i, int64_t y, int64_t x) {
+    const double wanted = w(o, i, y, x) + 100 * more.At({o, i});
+    EXPECT_NEAR(codes[at++] * own, wanted, std::abs(wanted) / 16 + own / 512) << o << " " << i;
+  });
+  EXPECT_EQ(read(scales, *base).at(0), of_base);
+}
+
 TEST_P(MergedLorasTest, AddUp) {
   const std::vector<double> w = Read(*base_, kLinear);
   const WeightedLora a = Of(RandomChange(1), 0.8), b = Of(RandomChange(2), -0.5);

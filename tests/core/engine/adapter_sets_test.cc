@@ -124,6 +124,19 @@ TEST_F(AdapterSetsTest, DrawWhatTheMergedModelDrawsAndCompileNothing) {
   EXPECT_EQ(CompilationsOf(*engine), compiled);
 }
 
+// A set of weight 0 is not kept by the name of its adapter: merged, and as paths.
+TEST_F(AdapterSetsTest, AreOfTheirWeightWhicheverIsAskedForFirst) {
+  for (const Config& config : {WithAdapters(), WithPaths()}) {
+    const auto engine = Load(config), other = Load(config);
+    const std::string plain = Draw(*engine, {{"kohya", 0}});
+    const std::string whole = Draw(*engine, {{"kohya", 1}});
+    EXPECT_NE(whole, plain);
+    EXPECT_EQ(Draw(*other, {{"kohya", 1}}), whole);
+    EXPECT_EQ(Draw(*other, {{"kohya", 0}}), plain);
+    EXPECT_EQ(Draw(*other, {}), plain);
+  }
+}
+
 TEST_F(AdapterSetsTest, AsPathsDrawWhatMergedOnesDoButForRounding) {
   const auto merging = Load(WithAdapters()), engine = Load(WithPaths());
   const int compiled = CompilationsOf(*engine);
@@ -221,6 +234,20 @@ TEST_F(AdapterSetsTest, WordsAreVectorsAndLeavePlainPromptsTheirBytes) {
   EXPECT_NE(Draw(*plain, {}, "a swirl"), word);
   EXPECT_EQ(Draw(*engine, {}, "a swirls"), Draw(*plain, {}, "a swirls"));
   EXPECT_NE(Draw(*engine, {{"kohya"}}, "a swirl"), word);
+}
+
+TEST_F(AdapterSetsTest, WordsDifferByUpperAndLowerCase) {
+  const std::string path = GoldenPath("embeddings/swirl");
+  std::filesystem::copy_file(path, folder_.File("Ink.safetensors"));
+  std::filesystem::copy_file(path, folder_.File("InK.safetensors"));
+  const auto plain = Load(SmallConfig()), engine = Load(WithAdapters());
+  const std::string word = Draw(*engine, {}, "an Ink, a fox");
+  EXPECT_EQ(Draw(*engine, {}, "an InK, a fox"), word);
+  EXPECT_EQ(Draw(*engine, {}, "an swirl, a fox"), word);
+  EXPECT_NE(Draw(*plain, {}, "an Ink, a fox"), word);
+  for (const char* text : {"an ink, a fox", "an INK, a fox", "an Swirl, a fox"}) {
+    EXPECT_EQ(Draw(*engine, {}, text), Draw(*plain, {}, text)) << text;
+  }
 }
 
 TEST_F(AdapterSetsTest, MayBeBesideWeightsBelowOneOfCompel) {

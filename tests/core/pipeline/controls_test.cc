@@ -222,6 +222,28 @@ TEST_F(ControlsTest, AddUp) {
   EXPECT_GT(Distance(rig_->Latents(Spec().With("edges", 0.5)), one), kDiffers);
 }
 
+// As many as a request may have, in a lane beside a picture with one.
+TEST_F(ControlsTest, OfFourEachCounts) {
+  Controlled four = Spec()
+                        .With("edges", 0.5)
+                        .With("depth", 0.5, 0, 1, /*turn=*/3)
+                        .With("edges", -0.5, 0, 1, /*turn=*/5)
+                        .With("union", 0.5, 0, 1, /*turn=*/7)
+                        .Mode(2);
+  const std::vector<float> drawn = rig_->Latents(four);
+  for (size_t i = 0; i < four.controls.size(); ++i) {
+    Controlled without = four;
+    without.controls[i].scale = 0;
+    EXPECT_GT(Distance(rig_->Latents(without), drawn), kDiffers) << i;
+  }
+  const Asked one = Spec(6).With("depth");
+  const std::vector<Asked> asked = {four, one};
+  const auto together = DrawTogether(asked);
+  EXPECT_EQ(most_rows_, 4);
+  EXPECT_LT(Distance(together[0], drawn), kSame);
+  EXPECT_LT(Distance(together[1], rig_->Latents(one)), kSame);
+}
+
 // The others have other nets, parts of the schedule, rows and lengths.
 TEST_F(ControlsTest, GivePicturesWhatTheyGetAlone) {
   Controlled unguided = Spec(7).With("depth", 0.8);

@@ -52,8 +52,7 @@ BoundKernel BindOwnF8Product(const BinderArguments& a, const kernels::F8ProductA
 
 }  // namespace
 
-absl::Status CheckHasF8(const Gpu& gpu) {
-  const device::cuda::CudaProperties& properties = gpu.device.properties();
+absl::Status CheckHasF8(const device::cuda::CudaProperties& properties) {
   if (properties.compute_capability >= kFirstWithF8) return absl::OkStatus();
   return absl::UnimplementedError(
       absl::StrCat(properties.name, " (compute capability ", properties.compute_capability / 10,
@@ -131,7 +130,7 @@ absl::StatusOr<BoundKernel> BindGegluF8(const BinderArguments& a) {
 }
 
 absl::StatusOr<BoundKernel> BindF8Linear(const BinderArguments& a) {
-  RETURN_IF_ERROR(CheckHasF8(a.gpu));
+  RETURN_IF_ERROR(CheckHasF8(a.gpu.device.properties()));
   const graph::Shape& weight = a.operand(1).shape;
   const kernels::F8ProductArgs own = {
       .rows = RowsOf(a.operand(0)), .columns = weight[0], .depth = weight[1]};

@@ -47,7 +47,7 @@ BoundKernel BindOwnF8Convolution(const BinderArguments& a) {
 }  // namespace
 
 absl::StatusOr<BoundKernel> BindF8Convolution(const BinderArguments& a) {
-  RETURN_IF_ERROR(CheckHasF8(a.gpu));
+  RETURN_IF_ERROR(CheckHasF8(a.gpu.device.properties()));
   return HasOwnF8Convolution(a) ? BindOwnF8Convolution(a) : BindConvolutionAsProducts(a);
 }
 

@@ -96,7 +96,7 @@ absl::StatusOr<BoundKernel> BindF8Apart(const BinderArguments& a) {
 }  // namespace
 
 absl::StatusOr<BoundKernel> BindF8LinearGeglu(const BinderArguments& a) {
-  RETURN_IF_ERROR(CheckHasF8(a.gpu));
+  RETURN_IF_ERROR(CheckHasF8(a.gpu.device.properties()));
   return HasF8Fused(a) ? BindF8Fused(a) : BindF8Apart(a);
 }
 

@@ -1,6 +1,8 @@
 // 8-bit products on a GPU: every bf16 quantised as the reference does, and a UNet as far from f32's
 // as the reference's 8-bit one. Kernels themselves are compared with the reference's in
 // tests/conformance.
+#include "core/backends/cuda/binders/f8.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -42,6 +44,19 @@ class F8Test : public ::testing::Test {
   std::unique_ptr<CudaBackend> backend_;
   reference::ReferenceBackend reference_;
 };
+
+// GPUs before Ada are not asked for a product that they have not. Needs no GPU.
+TEST(HasF8Test, IsRefusedBeforeAdaWithWhatWouldDo) {
+  const auto check = [](int capability) {
+    return CheckHasF8({.name = "NVIDIA A100-SXM4-80GB", .compute_capability = capability});
+  };
+  EXPECT_THAT(check(80),
+              testing::StatusIs(absl::StatusCode::kUnimplemented,
+                                "NVIDIA A100-SXM4-80GB (compute capability 8.0) has no 8-bit "
+                                "products, which came with 8.9: run it with --precision=bf16"));
+  EXPECT_THAT(check(86), testing::StatusIs(absl::StatusCode::kUnimplemented, ::testing::_));
+  for (const int capability : {89, 90, 100}) EXPECT_OK(check(capability));
+}
 
 TEST_F(F8Test, QuantisesEveryBf16AsTheReferenceDoes) {
   constexpr int64_t kAll = 1 << 16;
