@@ -113,6 +113,7 @@ class ImagesReader {
     if (name == "stream") return ReadStream(value), true;
     if (name == "partial_images") return ReadPartials(value), true;
     if (name == "latentd_events") return ReadOwnEvents(value), true;
+    if (name == "lora" || name == "lora_alphas") return ReadLoras(name, value), true;
     return ReadPicture(name, value);
   }
 
@@ -134,6 +135,22 @@ class ImagesReader {
 
   std::string TextOf(const json& value) const {
     return value.is_string() ? value.get<std::string>() : "";
+  }
+
+  // OpenVINO's {"film": 0.8}, as adapters. Names alone: stable-diffusion.cpp's list has paths.
+  void ReadLoras(const std::string& name, const json& value) {
+    // A form has it as text.
+    const json weights = value.is_string() ? json::parse(TextOf(value), nullptr, false) : value;
+    if (!weights.is_object()) {
+      return builder_.Refuse(
+          name,
+          "must be an object of names and weights, such as {\"film\": 0.8}; no path is taken");
+    }
+    json adapters = json::array();
+    for (const auto& [adapter, weight] : weights.items()) {
+      adapters.push_back({{"name", adapter}, {"weight", weight}});
+    }
+    builder_.Set("adapters", adapters, name);
   }
 
   void ReadResponseFormat(const json& value) {

@@ -151,6 +151,28 @@ TEST_F(OpenAiRequestTest, UnknownKeysAndWhatThisServerCannotDo) {
             "UNSUPPORTED_VALUE");
 }
 
+TEST_F(OpenAiRequestTest, LorasAreAdapters) {
+  for (const char* name : {"lora", "lora_alphas"}) {
+    ASSERT_OK(
+        Read(absl::StrCat(R"({"prompt": "a", ")", name, R"(": {"film": 0.8, "styles/ink": -1}})")));
+    ASSERT_EQ(request_.adapters_size(), 2);
+    EXPECT_EQ(request_.adapters(0).name(), "film");
+    EXPECT_EQ(request_.adapters(0).weight(), 0.8);
+    EXPECT_EQ(request_.adapters(1).name(), "styles/ink");
+    EXPECT_EQ(request_.adapters(1).weight(), -1);
+  }
+  ASSERT_OK(Read(R"({"prompt": "a", "lora": "{\"film\": 0.5}"})"));
+  EXPECT_EQ(request_.adapters(0).weight(), 0.5);
+  for (const char* bad : {R"([{"path": "/a.safetensors", "multiplier": 1}])", R"("film")", "0.8"}) {
+    const absl::Status refused = Read(absl::StrCat(R"({"prompt": "a", "lora": )", bad, "}"));
+    ASSERT_EQ(GetFieldViolations(refused).size(), 1u) << bad;
+    EXPECT_EQ(GetFieldViolations(refused).front().field, "lora");
+  }
+  EXPECT_EQ(BadOf(R"({"prompt": "a", "lora": {"film": "much"}})").size(), 1u);
+  EXPECT_THAT(BadOf(R"({"prompt": "a", "lora": {"film": 1}, "adapters": []})"),
+              ElementsAre("lora"));
+}
+
 // A PNG with one row of pixels of these alphas.
 std::string PngOf(const std::vector<uint8_t>& alphas) {
   std::vector<uint8_t> pixels;
