@@ -1,9 +1,15 @@
 #include "server/http/hugging_face/hugging_face_dialect.h"
 
 #include <string>
+#include <utility>
+#include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "core/base/errors/status_macros.h"
 #include "core/image/format.h"
 #include "server/http/exchange/http_status.h"
@@ -41,9 +47,46 @@ void RefuseOthers(const json& object, RequestBuilder& builder) {
   }
 }
 
+// A part of Accept: "image/webp;q=0.5".
+struct Accepted {
+  absl::string_view type;
+  double weight = 1;
+};
+
+std::vector<Accepted> AcceptedIn(absl::string_view accept) {
+  std::vector<Accepted> all;
+  for (const absl::string_view part : absl::StrSplit(accept, ',')) {
+    const std::vector<absl::string_view> words = absl::StrSplit(part, ';');
+    Accepted accepted = {absl::StripAsciiWhitespace(words.front())};
+    for (absl::string_view word : words) {
+      word = absl::StripAsciiWhitespace(word);
+      if (absl::ConsumePrefix(&word, "q=")) absl::SimpleAtod(word, &accepted.weight);
+    }
+    all.push_back(accepted);
+  }
+  return all;
+}
+
+// The format of most weight, of several the first that is named. Any image is a PNG.
 v1::Format FormatOf(absl::string_view accept) {
-  if (absl::StrContains(accept, "image/jpeg")) return v1::FORMAT_JPEG;
-  return absl::StrContains(accept, "image/webp") ? v1::FORMAT_WEBP : v1::FORMAT_PNG;
+  using Formats = std::vector<std::pair<absl::string_view, v1::Format>>;
+  const std::vector<Accepted> all = AcceptedIn(accept);
+  v1::Format best = v1::FORMAT_PNG;
+  double most = 0;
+  const auto choose_of = [&](const Formats& formats) {
+    for (const Accepted& accepted : all) {
+      for (const auto& [type, format] : formats) {
+        if (!absl::EqualsIgnoreCase(accepted.type, type) || accepted.weight <= most) continue;
+        best = format;
+        most = accepted.weight;
+      }
+    }
+  };
+  choose_of({{"image/png", v1::FORMAT_PNG},
+             {"image/jpeg", v1::FORMAT_JPEG},
+             {"image/webp", v1::FORMAT_WEBP}});
+  choose_of({{"image/*", v1::FORMAT_PNG}, {"*/*", v1::FORMAT_PNG}});
+  return best;
 }
 
 // Fields that were not set. The picture's format is asked for by the header Accept.

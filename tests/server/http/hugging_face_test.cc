@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/escaping.h"
@@ -83,6 +84,19 @@ TEST_F(HuggingFaceTest, TheFormatIsThatWhichIsAccepted) {
   EXPECT_EQ(request_.output().format(), v1::FORMAT_WEBP);
   ASSERT_OK(Read(R"({"inputs": "a"})", "*/*"));
   EXPECT_EQ(request_.output().format(), v1::FORMAT_PNG);
+  const std::pair<const char*, v1::Format> weighed[] = {
+      {"image/webp;q=0.5, image/png", v1::FORMAT_PNG},
+      {"image/jpeg;q=0, image/png", v1::FORMAT_PNG},
+      {"image/webp;q=0.5, */*", v1::FORMAT_PNG},
+      {"*/*;q=0.8, IMAGE/WEBP ; q=0.9", v1::FORMAT_WEBP},
+      {"*/*, image/jpeg", v1::FORMAT_JPEG},
+      {"image/avif,image/webp,image/jpeg,*/*;q=0.8", v1::FORMAT_WEBP},
+      {"image/jpeg;q=0", v1::FORMAT_PNG},
+      {"", v1::FORMAT_PNG}};
+  for (const auto& [accept, format] : weighed) {
+    ASSERT_OK(Read(R"({"inputs": "a"})", accept));
+    EXPECT_EQ(request_.output().format(), format) << accept;
+  }
   ASSERT_OK(Read(R"({"inputs": "a", "parameters": {"output": {"format": "FORMAT_WEBP"}}})",
                  "image/jpeg"));
   EXPECT_EQ(request_.output().format(), v1::FORMAT_WEBP);
