@@ -48,12 +48,12 @@ def _predict(kind, left, above, corner):
     return (0, left, above, (left + above) // 2)[kind]
 
 
-def write(width, height, row):
-    """A PNG whose rows are all the same RGB bytes."""
+def write(width, height, row, channels=3):
+    """A PNG whose rows are all the same bytes, of RGB, or with four channels of RGBA."""
     def chunk(kind, body):
         return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
 
     compressor = zlib.compressobj(9)
     body = b"".join(compressor.compress(b"\0" + row) for _ in range(height)) + compressor.flush()
-    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)) +
+    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, {3: 2, 4: 6}[channels], 0, 0, 0)) +
             chunk(b"IDAT", body) + chunk(b"IEND", b""))

@@ -120,6 +120,42 @@ class HttpTest(SharedServerTestCase):
         for answer in (by_form, in_json):
             self.assertEqual(base64.b64decode(answer["data"][0]["b64_json"]), expected)
 
+    def test_a_mask_is_drawn_where_it_is_transparent(self):
+        image = png.write(64, 64, bytes(range(192)))
+        left_is_drawn = png.write(64, 64, bytes(32 * 4) + b"\0\0\0\xff" * 32, channels=4)
+        expected = self.grpc_picture(image=image, mask_image=png.write(64, 64, b"\xff" * 32 * 3 + bytes(32 * 3)), num_inference_steps=4)
+        body, headers = form({"prompt": PROMPT, "num_inference_steps": 4, "seed": 7}, {"image": image, "mask": left_is_drawn})
+        self.assertEqual(base64.b64decode(self.draw("/v1/images/edits", body, headers)["data"][0]["b64_json"]), expected)
+        body, headers = form({"prompt": PROMPT}, {"image": image, "mask": image})
+        status, _, answer = self.ask("POST", "/v1/images/edits", body, headers)
+        error = json.loads(answer)["error"]
+        self.assertEqual((status, error["param"]), (400, "mask"))
+        self.assertIn("has no transparency", error["message"])
+
+    def test_every_route_gives_as_many_pictures_as_it_was_asked_for(self):
+        image = base64.b64encode(png.write(64, 64, bytes(range(192)))).decode()
+        fields = {"num_inference_steps": 4, "seed": 7}
+        edits = self.draw("/v1/images/edits", {**fields, "prompt": PROMPT, "image": image, "n": 2})
+        variations = self.draw("/v1/images/variations", {**fields, "image": image, "n": 2})
+        web = self.draw("/sdapi/v1/img2img", {"prompt": PROMPT, "init_images": [image], "steps": 4, "seed": 7, "batch_size": 2,
+                                              "width": 64, "height": 64})
+        for pictures in ([each["b64_json"] for each in edits["data"]], [each["b64_json"] for each in variations["data"]], web["images"]):
+            self.assertEqual(len(set(pictures)), 2)
+
+    def test_a_huge_size_is_refused_by_every_route(self):
+        image = base64.b64encode(png.write(64, 64, bytes(192))).decode()
+        huge = {"width": 99999, "height": 10000}
+        for path, body in (("/v1/images/generations", {"prompt": PROMPT, "size": "99999x10000"}),
+                           ("/v1/images/edits", {"prompt": PROMPT, "image": image, "size": "99999x10000"}),
+                           ("/v1/images/variations", {"image": image, "size": "99999x10000"}),
+                           ("/sdapi/v1/txt2img", {"prompt": PROMPT, **huge}),
+                           ("/sdapi/v1/img2img", {"prompt": PROMPT, "init_images": [image], **huge}),
+                           ("/hf", {"inputs": PROMPT, "parameters": huge})):
+            with self.subTest(path=path):
+                status, _, answer = self.ask("POST", path, body)
+                self.assertIn(status, (400, 422), answer)
+                self.assertIn(b"99999", answer)
+
     def test_errors_have_names_and_are_not_drawn(self):
         status, headers, body = self.ask("POST", "/v1/images/generations", {"prompt": PROMPT, "size": "60x64", "steps": 0})
         error = json.loads(body)["error"]
