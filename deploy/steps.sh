@@ -74,17 +74,19 @@ start_build() {
   shift
   "${idly[@]}" true 2>/dev/null || idly=(nice -n 19)  # some containers forbid the first
   building_log=$project/build/build-$preset.log
-  (exec "${idly[@]}" "$project/deploy/build" --tests "--preset=$preset" "$@") >"$building_log" 2>&1 &
+  # In a group of its own, which stop_build ends with all that the build has started.
+  setsid "${idly[@]}" "$project/deploy/build" --tests "--preset=$preset" "$@" >"$building_log" 2>&1 &
   building=$!
 }
 
 # finish_build: waits for it, and returns 1 and shows the end of its output if it failed.
 finish_build() {
-  local process=$building
+  local status=0
   step "waiting for the build (its output is in $building_log)"
+  wait "$building" || status=$?
   building=
-  wait "$process" || { tail -n 60 "$building_log" >&2; return 1; }
+  [ "$status" = 0 ] || { tail -n 60 "$building_log" >&2; return 1; }
 }
 
 # stop_build: for the end of a script, whatever ends it.
-stop_build() { [ -z "$building" ] || kill "$building" 2>/dev/null || true; }
+stop_build() { [ -z "$building" ] || kill -- "-$building" 2>/dev/null || true; }

@@ -23,24 +23,28 @@ class ClusterHttpTest(unittest.TestCase):
         cls.addClassCleanup(folder.cleanup)
         folder = pathlib.Path(folder.name)
         grpc, cls.https = free_addresses(3), dict(zip((*NAMES, "c"), free_addresses(3)))  # the last ones have no server
-        cls.listen, = free_addresses(1)
+        cls.listen, cls.other_listen = free_addresses(2)
         cls.replicas = {}
         for name, address in zip(NAMES, grpc):
             cls.replicas[name] = Server(METRICS, "--threads=1", f"--http-listen={cls.https[name]}", listen=address,
                                         cache=folder / "cache")
             cls.addClassCleanup(cls.replicas[name].kill)
             cls.replicas[name].start()
-        cls.balancer = Balancer(grpc, folder / "haproxy.log", variables={
-            "LATENTD_HTTP_LISTEN": cls.listen, **{f"LATENTD_HTTP_{name.upper()}": each for name, each in cls.https.items()}})
-        cls.addClassCleanup(cls.balancer.close)
+        cls.balancers = [Balancer(grpc, folder / f"haproxy-{number}.log", variables={
+            "LATENTD_HTTP_LISTEN": listen, **{f"LATENTD_HTTP_{name.upper()}": each for name, each in cls.https.items()}})
+                         for number, listen in enumerate((cls.listen, cls.other_listen))]
+        for balancer in cls.balancers:
+            cls.addClassCleanup(balancer.close)
         cls.wait_until_up(set(NAMES))
 
     @classmethod
     def wait_until_up(cls, names):
-        server_process.wait_until(lambda: cls.balancer.up("replicas-http") == names, f"{names} get requests over HTTP")
+        for balancer in cls.balancers:
+            for backend in ("replicas-http", "replicas-http-videos"):
+                server_process.wait_until(lambda: balancer.up(backend) == names, f"{names} get requests over HTTP")
 
-    def ask(self, method, path, **fields):
-        connection = http.client.HTTPConnection(self.listen, timeout=DEADLINE)
+    def ask(self, method, path, listen=None, **fields):
+        connection = http.client.HTTPConnection(listen or self.listen, timeout=DEADLINE)
         self.addCleanup(connection.close)
         body = json.dumps({"prompt": PROMPT, "size": "64x64", "num_inference_steps": 2, "seed": 7, **fields})
         connection.request(method, path, body if method == "POST" else None, {"Content-Type": "application/json"})
@@ -74,7 +78,7 @@ class ClusterHttpTest(unittest.TestCase):
         self.assertIn(b"completed", answer.read())
 
     def test_operators_ask_a_replica_and_not_all(self):
-        for path in ("/latent/v1/memory", "/latent/v1/graphs"):
+        for path in ("/latent/v1/memory", "/latent/v1/graphs", "/latent/v1/memory/", "/latent/v1/graphs/?x=1"):
             self.assertEqual(self.ask("GET", path).status, 403, path)
         self.assertEqual(self.ask("GET", "/latent/v1/capabilities").status, 200)
 
@@ -90,8 +94,8 @@ class ClusterHttpTest(unittest.TestCase):
             return {name: scrape(self.replicas[name]).sum("latentd_http_responses_total", api="openai", code="4xx") for name in NAMES}
 
         before = answered()
-        for _ in range(4):
-            self.assertEqual(self.ask("GET", "/v1/videos/none").status, 404)
+        for listen in (self.listen, self.other_listen) * 2:
+            self.assertEqual(self.ask("GET", "/v1/videos/none", listen).status, 404)
         after = answered()
         self.assertEqual(sorted(after[name] - before[name] for name in NAMES), [0, 4])
 
