@@ -26,6 +26,14 @@ Value F8Bounds::Copied(ValueId old) {
   return rewrite_.Copy(old);
 }
 
+ValueId F8Bounds::Unmoved(ValueId old) const {
+  const Graph& graph = rewrite_.from();
+  while (graph.node(old).op == Op::kReshape || graph.node(old).op == Op::kPermute) {
+    old = graph.node(old).operands[0];
+  }
+  return old;
+}
+
 // In two steps, so that many threads can share the first.
 Value F8Bounds::Largest(Value value) {
   GraphBuilder& b = rewrite_.builder();
@@ -50,7 +58,7 @@ Value F8Bounds::Of(ValueId old) {
     case Op::kGeglu:
       return OfGeglu(node.operands[0]);
     case Op::kAttention: {
-      const Value columns = OfColumns(node.operands[2]);
+      const Value columns = OfColumns(Unmoved(node.operands[2]));
       return columns.id < 0 ? columns : Largest(columns);
     }
     default:

@@ -38,6 +38,8 @@ class F8Bounds {
 
  private:
   Value Copied(ValueId old);
+  // The value whose elements these are, in another order: attention over frames moves its values.
+  ValueId Unmoved(ValueId old) const;
   Value OfNorm(ValueId norm, float root);
   Value OfGeglu(ValueId linear);
   // f32 [out, 1]: bounds of the columns of a linear of a layer norm.

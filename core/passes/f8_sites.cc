@@ -47,11 +47,20 @@ class F8Rewrite {
     if (node.dtype == graph::DType::kF32 || node.rate == Rate::kCheckpoint) return false;
     const Node* weight = &graph_.node(node.operands[1]);
     const bool fits = weight->shape[0] % kSide == 0 && weight->shape[1] % kSide == 0;
-    while (weight->op == Op::kCast) weight = &graph_.node(weight->operands[0]);
+    while (IsOfOneWeight(*weight)) weight = &graph_.node(weight->operands[0]);
     return fits && weight->op == Op::kWeight &&
            MatchesAny(is_linear ? precision_.f8_weights : precision_.f8_convolutions,
                       weight->name) &&
            !MatchesAny(precision_.f8_exceptions, weight->name);
+  }
+
+  // Casts and multiples of a weight are recipes of it alone: the last linears of layers over frames
+  // are multiplied with the share that these have of a blend.
+  bool IsOfOneWeight(const Node& recipe) const {
+    if (recipe.rate != Rate::kCheckpoint) return false;
+    const bool is_multiple = recipe.op == Op::kMul && recipe.operands.size() == 2 &&
+                             graph_.node(recipe.operands[1]).shape.elements() == 1;
+    return recipe.op == Op::kCast || is_multiple;
   }
 
   static bool MatchesAny(const std::vector<std::string>& patterns, const std::string& name) {

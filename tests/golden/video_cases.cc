@@ -195,7 +195,7 @@ absl::StatusOr<DrawnVideo> DrawCase(const json& video_case, const LoadedVideos& 
   if (spec.resize_mode == pipeline::ResizeMode::kCrop) {
     ASSIGN_OR_RETURN(image, image::ResizeToCover(image, spec.width, spec.height));
   }
-  // fp8 of videos is bf16.
+  // Network by network fp8 is bf16; unit by unit it is what a server has.
   const device::DType dtype = options.IsInBf16() ? device::DType::kBF16 : options.precision;
   DrawnVideo drawn;
   ASSIGN_OR_RETURN(drawn.video,

@@ -30,6 +30,7 @@ absl::StatusOr<std::unique_ptr<VideoPipeline>> VideoPipeline::Load(const std::st
   for (absl::string_view component : pipeline::kComponentNames) {
     load.precision[std::string(component)] = options.precision;
   }
+  load.f8_convolutions = options.f8_convolutions;
   ASSIGN_OR_RETURN(videos->pipeline_,
                    pipeline::LoadPipeline(load, videos->weights_, videos->graphs_));
   return videos;

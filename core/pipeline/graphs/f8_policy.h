@@ -26,7 +26,9 @@ absl::Span<const absl::string_view> F8Linears();
 //   downsamplers, upsamplers           read the residual stream, which has no bound
 //   down_blocks.0.resnets.0.conv2      the most sensitive of residual blocks, by measurements that
 //   the last block before conv_out     were published, and both of this block: SDXL's
-//                                      up_blocks.2.resnets.2, SD 1.5's up_blocks.3.resnets.2
+//                                      up_blocks.2.resnets.2, SD 1.5's up_blocks.3.resnets.2, those
+//                                      of Stable Video Diffusion's of that number, too
+//   convolutions over frames           have no kernel of 8 bits (core/backends/cuda)
 void AddF8Convolutions(graph::Precision& precision);
 
 }  // namespace latentd::pipeline

@@ -363,12 +363,10 @@ absl::StatusOr<graph::SplitGraphs> ModelGraphs::Split(const compiler::GraphLabel
 
 graph::Precision ModelGraphs::PrecisionFor(const compiler::GraphLabel& label) const {
   if (label.fallback || label.part == kSamplePart) return {};
-  if (family_.videos != nullptr) {
-    return VideoPrecisionOf(options_.precision, FlagNameOf(label.component, model_), family_,
-                            configs_);
-  }
+  const std::string component = FlagNameOf(label.component, model_);
   graph::Precision precision =
-      PrecisionOf(options_.precision, FlagNameOf(label.component, model_), configs_.vae);
+      family_.videos != nullptr ? VideoPrecisionOf(options_.precision, component, family_, configs_)
+                                : PrecisionOf(options_.precision, component, configs_.vae);
   if (options_.f8_convolutions && !precision.f8_weights.empty()) AddF8Convolutions(precision);
   return precision;
 }

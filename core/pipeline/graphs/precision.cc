@@ -14,16 +14,12 @@ DType DTypeOf(const ComponentDTypes& wanted, absl::string_view component) {
   return found == wanted.end() ? DType::kF32 : found->second;
 }
 
-namespace {
-
 graph::Precision F8Precision(absl::string_view component) {
   graph::Precision precision{DType::kBF16};
   if (!absl::StartsWith(component, "unet")) return precision;
   for (const absl::string_view weights : F8Linears()) precision.f8_weights.emplace_back(weights);
   return precision;
 }
-
-}  // namespace
 
 graph::Precision PrecisionOf(const ComponentDTypes& wanted, absl::string_view component,
                              const VaeConfig& vae) {

@@ -18,6 +18,9 @@ device::DType DTypeOf(const ComponentDTypes& wanted, absl::string_view component
 // floats; other components are in bf16 then. In a VAE with force_upcast, layers that overflow fp16
 // stay f32, as in diffusers: all of the encoder; of the decoder everything from the first
 // upsampling block on. (upcast_attention is part of the UNet's graph: core/networks.)
+//
+// F8Precision is the precision that kF8E4M3 stands for.
+graph::Precision F8Precision(absl::string_view component);
 graph::Precision PrecisionOf(const ComponentDTypes& wanted, absl::string_view component,
                              const VaeConfig& vae);
 

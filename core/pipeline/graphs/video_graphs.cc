@@ -90,8 +90,8 @@ std::vector<RowPort> VideoStepPorts(int64_t elements, int frames) {
 graph::Precision VideoPrecisionOf(const ComponentDTypes& wanted, absl::string_view component,
                                   const families::Family& family,
                                   const families::ModelConfigs& configs) {
-  DType dtype = DTypeOf(wanted, component);
-  if (dtype == DType::kF8E4M3) dtype = DType::kBF16;
+  const DType dtype = DTypeOf(wanted, component);
+  if (dtype == DType::kF8E4M3) return F8Precision(component);
   return {component == "vae_encoder" ? family.videos->latents_dtype(configs, dtype) : dtype};
 }
 

@@ -34,7 +34,7 @@ std::vector<RowPort> VideoStepPorts(int64_t elements, int frames);
 // Ports of these that no image's step has, or has for the whole image.
 std::vector<RowPort> VideoPorts(int64_t elements, int frames);
 
-// Precision of a component, by its flag name. There are no 8-bit products: kF8E4M3 is bf16.
+// Precision of a component, by its flag name; kF8E4M3 as images have it.
 graph::Precision VideoPrecisionOf(const ComponentDTypes& wanted, absl::string_view component,
                                   const families::Family& family,
                                   const families::ModelConfigs& configs);

@@ -77,6 +77,15 @@ TEST(F8Policy, QuantizesAllThatItNamesInTheRefiner) {
   EXPECT_EQ(sites.quantized, sites.named);
 }
 
+// Of each of a video's transformers: what leads into it; queries, keys, values and output of both
+// self-attentions, over a frame and over frames; and both layers of three feed-forward parts.
+TEST(F8Policy, QuantizesAllThatItNamesInAVideosUnet) {
+  const Sites sites = SitesOf("unet_svd_small");
+  EXPECT_EQ(sites.named % (1 + 2 * 4 + 3 * 2), 0);
+  EXPECT_GT(sites.named, 0);
+  EXPECT_EQ(sites.quantized, sites.named);
+}
+
 TEST(F8Policy, LeavesWhatReadsThePromptAndWhatHasNoBound) {
   const graph::Precision policy = Policy();
   const std::string block =
@@ -135,6 +144,11 @@ std::vector<std::string> F8ConvolutionsOf(const std::string& network) {
 TEST(F8Policy, AddsTheConvolutionsOfResidualBlocks) {
   EXPECT_EQ(F8ConvolutionsOf("unet_sdxl_base").size(), 2u * 17 - 3);
   EXPECT_EQ(F8ConvolutionsOf("unet_sdxl_refiner").size(), 2u * 22 - 5);
+}
+
+// Two of each of its 22 blocks' frames, but for three; none over frames.
+TEST(F8Policy, AddsTheConvolutionsOfAVideosFrames) {
+  EXPECT_EQ(F8ConvolutionsOf("unet_svd_small").size(), 2u * 22 - 3);
 }
 
 TEST(F8Policy, AddsNoConvolutionToOtherPolicies) {
