@@ -60,7 +60,8 @@ std::vector<Accepted> AcceptedIn(absl::string_view accept) {
     Accepted accepted = {absl::StripAsciiWhitespace(words.front())};
     for (absl::string_view word : words) {
       word = absl::StripAsciiWhitespace(word);
-      if (absl::ConsumePrefix(&word, "q=")) absl::SimpleAtod(word, &accepted.weight);
+      if (!absl::ConsumePrefix(&word, "q=")) continue;
+      if (!absl::SimpleAtod(word, &accepted.weight)) accepted.weight = 1;
     }
     all.push_back(accepted);
   }
