@@ -1,5 +1,5 @@
 # cmake --install makes a folder that can be moved: bin/latentd and bin/latent, what they need of LibTorch in lib/, and the
-# demo checkpoint in share/latentd/demo-model, where latentd finds it relative to itself.
+# demo checkpoint in share/latentd/demo-model, where latentd finds it relative to itself, and the services' descriptors.
 #
 # Two more are made by name only (--component): cuda, the libraries that a GPU is used with, and tools, the programs that compare
 # and measure, those of them that are built. deploy/bundle makes a folder of these that needs no package of Debian's either, and
@@ -59,6 +59,7 @@ if(LATENTD_CUDA)
   install(DIRECTORY ${CUTLASS_DIR}/licenses/ DESTINATION ${licenses}/nvidia_cutlass-4.2.0.0 OPTIONAL)
 endif()
 
+install(FILES ${PROJECT_BINARY_DIR}/proto/latent.binpb DESTINATION share/latentd)
 install(DIRECTORY deploy/demo-model/base deploy/demo-model/refiner deploy/demo-model/video DESTINATION share/latentd/demo-model)
 foreach(project clip googleapis grpc-proto)
   install(FILES third_party/${project}/LICENSE DESTINATION ${licenses}/${project})

@@ -69,6 +69,19 @@ class WithoutLibtorchTest(BundleTestCase):
     def test_what_needs_nothing_that_was_left_out_runs(self):
         self.assertRegex(self.assert_runs("latent", "--version"), r"^latent \d")
 
+    def test_the_services_are_described(self):
+        """Every service of the protos, with what it imports."""
+        descriptors = (self.bundle / "share/latentd/latent.binpb").read_bytes()
+        told = subprocess.run(["protoc", "--decode=google.protobuf.FileDescriptorSet", "google/protobuf/descriptor.proto"],
+                              input=descriptors, capture_output=True, check=True, cwd="/", timeout=60).stdout.decode()
+        services = set(re.findall(r"^  service \{\n    name: \"(\w+)\"", told, re.MULTILINE))
+        protos = [file.read_text() for file in BUNDLE.parents[1].glob("proto/latent/v1/*.proto")]
+        written = {name for text in protos for name in re.findall(r"^service (\w+) \{", text, re.MULTILINE)}
+        self.assertGreater(len(written), 5)
+        self.assertEqual(services, written | {"Health"})
+        files = set(re.findall(r"^  name: \"(.+)\"$", told, re.MULTILINE))
+        self.assertEqual(set(re.findall(r"^  dependency: \"(.+)\"$", told, re.MULTILINE)) - files, set())
+
     def test_without_a_path_it_says_what_it_lacks_and_what_to_give(self):
         done = run(self.bundle / "bin/latentd", "--version")
         self.assertEqual((done.returncode, done.stdout), (1, ""))
