@@ -11,6 +11,7 @@ import faulthandler
 import hashlib
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -33,17 +34,32 @@ PROGRAMS = pathlib.Path(DEPENDENCIES) / "programs" / "usr"
 
 def install_client(requirements: pathlib.Path = REQUIREMENTS) -> pathlib.Path:
     """The folder with the packages of that file; installs them where they are not."""
-    key = requirements.read_bytes() + sys.version.encode()
-    folder = CACHE / f"integration-python-{hashlib.sha256(key).hexdigest()[:12]}"
+    return _install(requirements.read_text())
+
+
+def install_groups(requirements: pathlib.Path) -> dict[str, pathlib.Path]:
+    """A folder for each group of lines between empty ones, by the group's first requirement: NAME==VERSION.
+
+    For versions of a package beside each other. Installs the lines alone, without what they require."""
+    groups = re.split(r"\n{2,}", re.sub(r"^#.*\n", "", requirements.read_text(), flags=re.MULTILINE).strip())
+    return {group.split(maxsplit=1)[0]: _install(group, "--no-deps", "--no-compile") for group in groups}
+
+
+def _install(requirements: str, *options: str) -> pathlib.Path:
+    key = "".join([requirements, *options, sys.version])
+    folder = CACHE / f"integration-python-{hashlib.sha256(key.encode()).hexdigest()[:12]}"
     if folder.exists():
         return folder
     CACHE.mkdir(parents=True, exist_ok=True)
     unfinished = tempfile.mkdtemp(dir=CACHE)
     try:
-        subprocess.run(
-            [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-cache-dir",
-             "--only-binary=:all:", "--require-hashes", "--target", unfinished, "-r", requirements],
-            check=True)
+        with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
+            file.write(requirements)
+            file.flush()
+            subprocess.run(
+                [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-cache-dir",
+                 "--only-binary=:all:", "--require-hashes", *options, "--target", unfinished, "-r", file.name],
+                check=True)
         try:
             os.rename(unfinished, folder)
         except OSError:  # another process was faster

@@ -1,10 +1,13 @@
-"""Stock clients of the APIs that latentd has over HTTP, unmodified: openai, huggingface_hub, webuiapi (foreign_clients.txt)."""
+"""Stock clients of the APIs that latentd has over HTTP, unmodified: openai, huggingface_hub and webuiapi (foreign_clients.txt), and
+older majors of the first two, each in a Python of its own (older_clients.txt, foreign_calls.py)."""
 
 import asyncio
 import base64
 import io
 import json
+import os
 import pathlib
+import subprocess
 import sys
 import tempfile
 import threading
@@ -14,7 +17,9 @@ import warnings
 
 import run
 
-sys.path.append(str(run.install_client(pathlib.Path(__file__).with_name("foreign_clients.txt"))))
+HERE = pathlib.Path(__file__).parent
+NEWEST = run.install_client(HERE / "foreign_clients.txt")
+sys.path.append(str(NEWEST))
 
 import huggingface_hub  # noqa: E402
 import huggingface_hub.errors  # noqa: E402
@@ -31,6 +36,7 @@ from shared_server import SharedServerTestCase  # noqa: E402
 PROMPT = "a red circle on a blue background"
 IMAGE = png.write(64, 64, bytes(range(192)))
 LONG = {"num_inference_steps": 150, "num_images_per_prompt": 4}
+LORAS = HERE.parent / "golden/loras"
 
 
 def pixels(image):
@@ -41,7 +47,7 @@ def pixels(image):
 
 
 class ForeignClientsTest(SharedServerTestCase):
-    ARGUMENTS = ("--http-listen=127.0.0.1:0",)
+    ARGUMENTS = ("--http-listen=127.0.0.1:0", f"--adapters={LORAS}")
 
     @classmethod
     def setUpClass(cls):
@@ -152,8 +158,20 @@ class ForeignClientsTest(SharedServerTestCase):
         self.assertIn(self.web_ui.util_get_current_model(), self.web_ui.util_get_model_names())
         self.assertIn("Euler a", self.web_ui.util_get_sampler_names())
         self.web_ui.util_set_model(self.web_ui.util_get_current_model())
+        options = self.web_ui.get_options()
+        self.assertEqual(options["sd_model_checkpoint"], self.web_ui.util_get_current_model())
+        self.assertIsNone(self.web_ui.set_options(options))
 
-    def test_the_web_uis_client_interrupts(self):
+    def test_the_web_uis_client_draws_with_loras(self):
+        self.assertLessEqual({"kohya", "diffusers"}, {lora["name"] for lora in self.web_ui.get_loras()})
+        drawn = self.web_ui.txt2img(prompt=f"{PROMPT}<lora:kohya:0.8>", steps=2, width=64, height=64, seed=7, cfg_scale=3,
+                                    sampler_name="Euler a")
+        adapters = [{"name": "kohya", "weight": 0.8}]
+        fields = {"guidance_scale": 3, "scheduler": "Euler a", "prompt_syntax": "PROMPT_SYNTAX_A1111", "negative_prompt": ""}
+        self.assertEqual(pixels(drawn.image), pixels(*self.grpc_pictures(adapters=adapters, **fields)))
+        self.assertNotEqual(pixels(drawn.image), pixels(*self.grpc_pictures(**fields)))
+
+    def test_the_web_uis_client_sees_progress_and_interrupts(self):
         errors = []
 
         def draw():
@@ -164,10 +182,63 @@ class ForeignClientsTest(SharedServerTestCase):
 
         drawing = threading.Thread(target=draw)
         drawing.start()
-        self.wait_until_one_runs()
-        self.new_web_ui().interrupt()
+        other, seen = self.new_web_ui(), []
+        wait_until(lambda: seen.append(other.get_progress()) or seen[-1]["progress"] > 0, "no progress")
+        self.assertLess(seen[-1]["progress"], 1)
+        self.assertEqual((seen[-1]["state"]["job_count"], seen[-1]["state"]["sampling_steps"]), (1, 150))
+        other.interrupt()
         drawing.join(DEADLINE)
         self.assertIn("503", str(errors))
+
+
+class OlderClientsTest(SharedServerTestCase):
+    """Clients that cannot be imported beside the newest: each test is a Python that has one."""
+
+    ARGUMENTS = ("--http-listen=127.0.0.1:0",)
+
+    @classmethod
+    def setUpClass(cls):
+        cls.folders = run.install_groups(HERE / "older_clients.txt")
+        super().setUpClass()
+        line = cls.server.wait_for_log(lambda entry: entry["message"].startswith("http on "))["message"]
+        cls.url = "http://" + line.removeprefix("http on ")
+        cls.few = [cls.grpc(seed=seed) for seed in (7, 8)]
+        cls.edited = cls.grpc(image=IMAGE, strength=0.6)
+
+    @classmethod
+    def grpc(cls, **fields):
+        return cls.api.generate(cls.api.request(prompt=PROMPT, **{"num_inference_steps": 4, **fields})).images[0].data
+
+    def came(self, version):
+        """Draws with a client of that version; returns what came."""
+        name = version.partition("==")[0].replace("-", "_")
+        environment = {**os.environ, "PYTHONPATH": f"{self.folders[version]}:{NEWEST}:{HERE}"}
+        done = subprocess.run([sys.executable, HERE / "foreign_calls.py", name, self.url], capture_output=True, text=True,
+                              timeout=DEADLINE, env=environment)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        came = json.loads(done.stdout.splitlines()[-1])
+        self.assertEqual(came["version"], version.partition("==")[2])
+        return came
+
+    def files(self, texts):
+        return [base64.b64decode(text) for text in texts]
+
+    def test_openai(self):
+        for version in ("openai==1.109.1", "openai==2.54.0"):
+            with self.subTest(version):
+                came = self.came(version)
+                self.assertEqual(self.files(came["drawn"]), self.few)
+                self.assertEqual(self.files(came["edited"]), [self.edited])
+                self.assertEqual(came["events"][-1], "image_generation.completed")
+                self.assertEqual(self.files([came["streamed"]]), self.few[:1])
+                self.assertEqual(came["refused"], ["size", True])
+
+    def test_hugging_face(self):
+        for version in ("huggingface_hub==0.36.2", "huggingface_hub==1.33.0"):
+            with self.subTest(version):
+                came = self.came(version)
+                self.assertEqual(self.files([came["drawn"], came["edited"]]), [pixels(self.few[0])[1], pixels(self.edited)[1]])
+                self.assertIn("no_such_field", came["refused"])
 
 
 class ForeignVideosTest(test_video.VideoTestCase):
@@ -272,6 +343,14 @@ class RefusalsTest(unittest.TestCase):
             self.client(api_key="another").images.generate(prompt=PROMPT, size="64x64")
         self.assertEqual(caught.exception.code, "invalid_api_key")
         self.assertTrue(self.client().models.list())
+
+    def test_the_web_uis_client_shows_its_key_as_a_password(self):
+        port = int(self.url.rpartition(":")[2].removesuffix("/v1"))
+        web_ui = webuiapi.WebUIApi(host="127.0.0.1", port=port)
+        with self.assertRaisesRegex(RuntimeError, "401"):
+            web_ui.txt2img(prompt=PROMPT, steps=2, width=64, height=64)
+        web_ui.set_auth("anybody", self.KEY)
+        self.assertEqual(web_ui.txt2img(prompt=PROMPT, steps=2, width=64, height=64).image.size, (64, 64))
 
     def test_openai_comes_again_when_the_queue_was_full(self):
         full, refused = threading.Event(), []
