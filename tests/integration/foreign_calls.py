@@ -1,6 +1,7 @@
 """Calls of a stock client, in a Python that has it: foreign_calls.py CLIENT URL. Prints what came as JSON."""
 
 import base64
+import io
 import json
 import sys
 
@@ -48,6 +49,33 @@ def huggingface_hub(url):
     except package.errors.HfHubHTTPError as error:
         came["refused"] = str(error)
     return came
+
+
+def litellm(url):
+    import importlib.metadata
+
+    import litellm as package
+
+    where = {"model": "openai/gpt-image-1", "api_base": url + "/v1", "api_key": "none"}
+    came = {"version": importlib.metadata.version("litellm"),
+            "drawn": texts_of(package.image_generation(prompt=PROMPT, n=2, size="64x64", **FEW, **where)),
+            "edited": texts_of(package.image_edit(image=io.BytesIO(IMAGE), prompt=PROMPT, size="64x64", extra_body=FEW, **where))}
+    try:
+        package.image_generation(prompt=PROMPT, size="60x64", **where)
+    except package.BadRequestError as error:
+        came["refused"] = str(error)
+    return came
+
+
+def langchain_community(url):
+    import importlib.metadata
+    import warnings
+
+    warnings.simplefilter("ignore")  # its own, that it will not be kept up
+    from langchain_community.utilities.dalle_image_generator import DallEAPIWrapper
+
+    drawer = DallEAPIWrapper(base_url=url + "/v1", api_key="none", model="dall-e-3", size="64x64")
+    return {"version": importlib.metadata.version("langchain-community"), "url": drawer.run(PROMPT)}
 
 
 if __name__ == "__main__":
