@@ -71,12 +71,7 @@ def lora_switch(bench, _):
 
 
 def crowd(bench, models, figure, of=None):
-    latentd = bench.server(models)
-    latentd.wait_for_row_counts(READY_SECONDS)
-    clients = bench.crowd(CLIENTS, models, bench.scale.small, of)
-    crowd_measurements.draw_first(clients)  # loads the adapters
-    which = shape(bench.scale.crowd_steps, bench.scale.small)
-    bench.results.add(f"{figure} {which}", LATENTD, crowd_measurements.pictures_a_second(bench, clients), state=machine.state())
+    crowd_measurements.measure(bench, figure, CLIENTS, models, bench.scale.small, of)
 
 
 def lora_crowd(bench, _):

@@ -22,10 +22,14 @@ def draw_first(clients):
         list(threads.map(lambda client: client.draw(1), clients))
 
 
+def measure(bench, figure, count, models, size, of=None):
+    """So many clients of a server that has all row counts ready, each for as many pictures as the scale says; of(i) as in Bench.crowd."""
+    bench.server(models).wait_for_row_counts(READY_SECONDS)
+    clients = bench.crowd(count, models, size, of)
+    draw_first(clients)
+    bench.results.add(f"{figure} {shape(bench.scale.crowd_steps, size)}", LATENTD, pictures_a_second(bench, clients), state=machine.state())
+
+
 def pictures(bench, _):
     """Four clients of the large size, whose pictures share steps of up to eight rows."""
-    bench.server(CROWDED_BASE).wait_for_row_counts(READY_SECONDS)
-    clients = bench.crowd(CLIENTS, CROWDED_BASE, bench.scale.main)
-    draw_first(clients)
-    which = shape(bench.scale.crowd_steps, bench.scale.main)
-    bench.results.add(f"picture_crowd {which}", LATENTD, pictures_a_second(bench, clients), state=machine.state())
+    measure(bench, "picture_crowd", CLIENTS, CROWDED_BASE, bench.scale.main)
